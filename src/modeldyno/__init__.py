@@ -1,0 +1,60 @@
+"""ModelDyno: a dynamometer for machine-learning models.
+
+``modeldyno.profile("model.onnx", batch_size=8)`` returns a Result; ``result["latency.p50"]`` is a
+number in base units. Names are imported when they are first used, so that start-up stays quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modeldyno.api import load, profile, save
+    from modeldyno.core.goal import Constraint, Verdict
+    from modeldyno.core.inputs import InputSpec
+    from modeldyno.core.measurement import Distribution
+    from modeldyno.core.plan import Plan
+    from modeldyno.core.result import Result
+    from modeldyno.errors import ModelDynoError
+
+_HOMES = {
+    "Constraint": "modeldyno.core.goal",
+    "Distribution": "modeldyno.core.measurement",
+    "InputSpec": "modeldyno.core.inputs",
+    "ModelDynoError": "modeldyno.errors",
+    "Plan": "modeldyno.core.plan",
+    "Result": "modeldyno.core.result",
+    "Verdict": "modeldyno.core.goal",
+    "load": "modeldyno.api",
+    "profile": "modeldyno.api",
+    "save": "modeldyno.api",
+}
+
+__all__ = [
+    "Constraint",
+    "Distribution",
+    "InputSpec",
+    "ModelDynoError",
+    "Plan",
+    "Result",
+    "Verdict",
+    "load",
+    "profile",
+    "save",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - dear at start-up
+
+        return version("modeldyno")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'modeldyno' has no attribute '{name}'")
+    from importlib import import_module  # noqa: PLC0415 - dear at start-up
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

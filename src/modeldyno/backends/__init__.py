@@ -1,0 +1,3 @@
+"""Backends: Model -> Session."""
+
+from __future__ import annotations

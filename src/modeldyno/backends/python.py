@@ -1,0 +1,88 @@
+"""Runs any Python callable as it is."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.backends.arrays import leaves
+from modeldyno.core.knob import BATCH_SIZE
+from modeldyno.ports import Form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy import ndarray
+
+    from modeldyno.core.knob import Knob, KnobValue
+    from modeldyno.ports import Feed, Model
+
+requires: tuple[str, ...] = ()
+accepts = frozenset({Form.CALLABLE})
+knobs: tuple[Knob, ...] = (BATCH_SIZE,)
+
+
+class Session:
+    """A callable, as it is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def prepare(self, feed: Feed) -> Callable[[], Any]:
+        """Bind the inputs: by keyword, or by position where the callable takes them only so."""
+        arrays = {name: _argument(array) for name, array in feed.items()}
+        if not arrays:
+            return self._function
+        if takes_keywords(self._function, tuple(arrays)):
+            return partial(self._function, **arrays)
+        return partial(self._function, *arrays.values())
+
+    def arrays(self, output: Any) -> Feed:
+        """Give whatever of the output is numbers or text."""
+        found = {name: _array(leaf) for name, leaf in leaves(output)}
+        return {name: array for name, array in found.items() if array is not None}
+
+
+def _argument(array: ndarray) -> Any:
+    """Give a copy of an array, or the object that an array without dimensions wraps."""
+    return array.item() if array.dtype == object and not array.ndim else array.copy()
+
+
+def check(config: Mapping[str, KnobValue]) -> None:
+    """Accept everything: one knob cannot exclude another."""
+    del config
+
+
+@contextmanager
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the port's word
+    """Give a session; there is nothing to make ready."""
+    del config
+    yield Session(model.value)
+
+
+def takes_keywords(function: Callable[..., Any], names: tuple[str, ...]) -> bool:
+    """Whether all of these names can be given by keyword."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return not any(p.kind is p.POSITIONAL_ONLY for p in parameters.values())
+    named = {p.name for p in parameters.values() if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}}
+    return named.issuperset(names)
+
+
+def _array(leaf: Any) -> ndarray | None:
+    """Give an array of numbers or text; None for any other object."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    if hasattr(leaf, "detach"):  # a tensor that wants gradients does not show itself as an array
+        leaf = leaf.detach()
+        leaf = leaf.cpu() if hasattr(leaf, "cpu") else leaf
+    try:
+        array = np.asarray(leaf)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return None if array.dtype == object else array

@@ -1,0 +1,191 @@
+"""The command line: one file a command, imported when it is called for."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "profile": "Measure a model in a process: latency, throughput, memory.",
+    "show": "Show a saved result, or one number of it.",
+    "report": "Write a result as CSV, HTML, Markdown or JSON.",
+    "list": "List the results in the store.",
+    "tag": "Give a stored result a name.",
+    "rm": "Remove results from the store.",
+    "plugins": "List loaders, backends and their knobs, probes, reporters.",
+    "schema": "Print the JSON Schema of a result.",
+}
+"""Command to its sentence; the table spares ``--help`` from importing the commands."""
+
+_FILES = {"list": "listing"}
+"""Where a command's file is not named for it: a module ``list`` would hide the built-in here."""
+_EXPLICIT = ("--trust",)
+"""Options that no file and no environment may set: what runs code is said each time."""
+_INTERRUPTED = 130
+_UNEXPECTED = 4
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        del ctx
+        if name not in COMMANDS:
+            return None
+        from importlib import import_module  # noqa: PLC0415 - dear at start-up
+
+        command = import_module(f"modeldyno.cli.{_FILES.get(name, name)}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from modeldyno.errors import UnknownName  # noqa: PLC0415 - only a mistake needs it
+
+            raise UnknownName.among("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if not asked or ctx.resilient_parsing:
+        return
+    import platform  # noqa: PLC0415 - only --version needs it
+    from importlib import metadata  # noqa: PLC0415
+
+    click.echo(f"modeldyno {metadata.version('modeldyno')} (Python {platform.python_version()})")
+    for package in ("numpy", "onnxruntime", "onnx", "torch", "transformers"):
+        try:
+            click.echo(f"  {package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            click.echo(f"  {package} not installed")
+    ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "MODELDYNO",
+        "max_content_width": 100,
+    },
+    epilog="Start with: modeldyno profile model.onnx",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Versions that matter.",
+)
+@click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error; may stand anywhere."
+)
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """A dynamometer for machine-learning models.
+
+    What they cost, how fast they are, and how far to trust each number.
+    """
+    from modeldyno.settings import defaults  # noqa: PLC0415 - --help does not read the file
+
+    command = ctx.command.get_command(ctx, ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
+    if command is not None:
+        options = {
+            flag.lstrip("-").replace("-", "_"): parameter.name
+            for parameter in command.params
+            for flag in parameter.opts
+            if flag.startswith("--") and flag not in _EXPLICIT
+        }
+        ctx.default_map = {command.name: defaults(command.name, options, tuple(COMMANDS))}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and leave with its exit code; the only place that prints an error."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        code = cli.main(
+            [word for word in given if word != "--debug"], prog_name="modeldyno", standalone_mode=False
+        )
+    except Exception as error:  # noqa: BLE001 - whatever it is, a user gets one sentence
+        if debug:
+            import traceback  # noqa: PLC0415 - only --debug needs it
+
+            traceback.print_exc()
+        sys.exit(_told(error))
+    except KeyboardInterrupt:
+        click.echo("modeldyno: interrupted.", err=True)
+        sys.exit(_INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _told(error: Exception) -> int:
+    """Say what went wrong in one sentence, and give the exit code."""
+    from modeldyno.errors import ModelDynoError  # noqa: PLC0415 - only an error needs it
+
+    match error:
+        case ModelDynoError():
+            text, code = str(error), error.exit_code
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+            return 0
+        case click.Abort():
+            text, code = "interrupted.", _INTERRUPTED
+        case click.UsageError():
+            where = error.ctx.command_path if error.ctx else "modeldyno"
+            text, code = f"{error.format_message()} See: {where} --help", error.exit_code
+        case click.ClickException():
+            text, code = error.format_message(), error.exit_code
+        case BrokenPipeError():
+            nobody_listens()
+            return 0
+        case _:
+            text = (
+                f"{type(error).__name__}: {error} - this is a mistake of ModelDyno's; "
+                "run it again with --debug and report what it prints."
+            )
+            code = _UNEXPECTED
+    from modeldyno.core.block import clean  # noqa: PLC0415 - only an error needs it
+
+    click.echo(f"modeldyno: {clean(' '.join(text.split()))}", err=True)
+    return code
+
+
+def nobody_listens() -> None:
+    """Write to nowhere once the reader of our output has gone, as in ``modeldyno list | head``."""
+    import os  # noqa: PLC0415 - rarely needed
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def quantity(unit: str) -> Any:
+    """Give a click callback that reads an option with a unit, such as ``30s`` or ``2GiB``."""
+
+    def read(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+        from modeldyno.core.units import BYTES, parse_quantity  # noqa: PLC0415 - --help needs no units
+        from modeldyno.errors import RequestError  # noqa: PLC0415
+
+        if value is None:
+            return None
+        try:
+            number = parse_quantity(str(value), unit)
+        except RequestError as error:
+            raise RequestError(f"{parameter.opts[0]}: {error}") from None
+        return int(number) if unit == BYTES else number
+
+    return read

@@ -1,0 +1,102 @@
+"""What commands print and write, and where they find documents."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins, wire
+from modeldyno.cli import nobody_listens
+from modeldyno.errors import RequestError
+from modeldyno.views import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import Console
+
+    from modeldyno.core.block import Table
+    from modeldyno.core.goal import Judgement
+    from modeldyno.core.result import Result
+    from modeldyno.ports import Reporter
+
+
+def find(document: str) -> Result:
+    """Give a Result by the path of its file, or by its id, a prefix of it or a tag in the store.
+
+    Raises:
+        RequestError: there is none.
+    """
+    path = Path(document)
+    if path.is_file():
+        return wire.read(path)
+    if path.suffix == ".json" or "/" in document:
+        raise RequestError(f"There is no file '{document}'; check the path, or name a stored id or tag.")
+    with plugins.store() as store:
+        return store.get(document)
+
+
+def reporter_for(path: Path) -> Reporter:
+    """Give the reporter that the suffix of `path` names.
+
+    Raises:
+        RequestError: none writes such files.
+    """
+    formats = {
+        plugins.reporter(name).suffix: name for name in plugins.names("reporter") if name != "terminal"
+    }
+    if path.suffix not in formats:
+        raise RequestError(f"No reporter writes '{path.name}'; use one of {', '.join(sorted(formats))}.")
+    return plugins.reporter(formats[path.suffix])
+
+
+def write_report(result: Result, path: Path, judgements: Sequence[Judgement] = ()) -> None:
+    """Write a Result in the format that the suffix of `path` names.
+
+    Raises:
+        RequestError: no reporter writes such files, or the file cannot be written.
+    """
+    data = reporter_for(path).render(result, judgements=judgements)
+    wire.write(path, data.encode() if isinstance(data, str) else data)
+
+
+def print_json(result: Result) -> None:
+    """Print the document, with nothing in it that a terminal would obey."""
+    data = plugins.reporter("json").render(result)
+    sys.stdout.buffer.write(data.encode() if isinstance(data, str) else data)
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def listened() -> Iterator[None]:
+    """Go on when the reader of our output has gone: the exit code is still to be told."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nobody_listens()
+
+
+def draw(result: Result, judgements: Sequence[Judgement] = (), *, verbose: bool = False) -> None:
+    """Print a Result for people, in colour where the terminal has it; `verbose` adds every number."""
+    terminal = plugins.resolve("reporter", "terminal")
+    terminal.draw(result, judgements, console=_console())
+    if verbose:
+        print_tables(numbers(result))
+
+
+def print_tables(*tables: Table) -> None:
+    """Print tables for people."""
+    plugins.resolve("reporter", "terminal").print_blocks(tables, console=_console())
+
+
+def _console() -> Console:
+    from rich.console import Console  # noqa: PLC0415 - only what is drawn needs it
+
+    class Pipe(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # told in one place, like any error; rich would leave with 1
+
+    return Pipe(highlight=False)

@@ -1,0 +1,65 @@
+"""``modeldyno show``."""
+
+from __future__ import annotations
+
+import math
+
+import click
+
+from modeldyno.cli.output import draw, find, listened, print_json
+from modeldyno.core.goal import Answer, Constraint
+from modeldyno.core.measurement import Interval
+from modeldyno.core.metric import Query
+from modeldyno.measure import judged
+
+
+@click.command(name="show")
+@click.argument("result")
+@click.option(
+    "--get",
+    "query",
+    metavar="QUERY",
+    help="One number in base units: latency.p99, latency.p99.ci, throughput.",
+)
+@click.option(
+    "--require", multiple=True, metavar="BOUND", help="Judge it: exit 1 when broken, 5 when undecided."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the document.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
+@click.pass_context
+def command(
+    ctx: click.Context, result: str, query: str | None, require: tuple[str, ...], as_json: bool, verbose: bool
+) -> None:
+    """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store."""
+    asked = None if query is None else Query.parse(query)
+    constraints = tuple(map(Constraint.parse, require))
+    found = find(result)
+    if asked is not None:
+        answer = found.ask(asked)
+        click.echo(number(answer))
+        if answer.value is None and asked.part is None:
+            click.echo(f"modeldyno: {answer.why}", err=True)
+        return
+    if as_json:
+        print_json(found)
+        return
+    outcome = judged(found, constraints)
+    with listened():
+        draw(outcome.result, outcome.judgements, verbose=verbose)
+    ctx.exit(outcome.exit_code if constraints else 0)
+
+
+def number(answer: Answer) -> str:
+    """Write an answer for a script: one number, or the two ends of its interval; ``null`` where none is."""
+    if answer.query.part == "ci":
+        interval = answer.interval or (
+            answer.bounds() if answer.exact else Interval(low=-math.inf, high=math.inf)
+        )
+        return f"{_plain(interval.low)} {_plain(interval.high)}"
+    return _plain(answer.value)
+
+
+def _plain(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return "null"
+    return str(value) if isinstance(value, int) else f"{value:.12g}"

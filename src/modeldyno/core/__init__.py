@@ -1,0 +1,1 @@
+"""Nouns and calculations: pure, standard library only (statistics alone uses numpy)."""

@@ -1,0 +1,201 @@
+"""Reasons not to trust a number, as data, and the rules that find them in what was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.units import CORES, RATE, SECONDS, format_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.measurement import Distribution
+
+FOREIGN_LIMIT = 0.05
+"""Cores; more busy time of others than this on the allowed cores is a doubt."""
+STEAL_LIMIT = 0.02
+"""Cores; more time than this taken by the hypervisor is a doubt."""
+FEW_PROCESSES = 5
+"""Below this, the intervals of the processes are joined instead of resampling the processes."""
+
+_CONTRADICTION = 1.5
+"""Factor between latency and throughput from which on they contradict each other."""
+
+CODES: dict[str, str] = {
+    "one-process": "A claim rests on one process: what differs from start to start is unseen.",
+    "few-processes": "Fewer than five processes: how much one start differs from the next is hardly known.",
+    "few-samples": "A requested percentile has too few effective samples to be a claim.",
+    "drift": "A trend or a level shift is left in the steady samples.",
+    "unsettled": "The warm-up ended by its time limit, not because the times had settled.",
+    "time-limit": "Measuring ended by its time limit before the interval was narrow enough.",
+    "noise-floor": "More samples stopped making the interval narrower.",
+    "sample-limit": "Measuring ended by its limit of samples before the interval was narrow enough.",
+    "interrupted": "The run was interrupted; what had been measured was kept.",
+    "interference": "Other processes used the same cores during the timed pass.",
+    "outside-pin": "The process used more cores than it was given.",
+    "inconsistent": "Latency and throughput, measured one after the other, contradict each other.",
+    "steal": "The hypervisor gave time of these cores to others.",
+    "unwatched": "The side process could not watch, so nothing is known of noise and memory.",
+    "oversubscribed": "More threads were asked for than there are cores.",
+    "no-interval": "A verdict rests on a number that was only observed and has no interval.",
+    "assumed-batch": "The first axis of an example was taken for the batch.",
+    "unchecked-output": "The output holds nothing that could be checked for NaN.",
+    "not-isolated": "The model ran inside the calling process.",
+    "random-weights": "The weights are random: the cost is representative, the outputs are not.",
+    "timer-bound": "Calls are so short that the clock's own cost shows in them.",
+    "repeated-data": "There was less data than the batches took, so some was used again.",
+    "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
+}
+"""Every doubt that this program raises, by its short stable code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A reason not to trust a number."""
+
+    code: str
+    """A short stable name, such as ``few-samples``; plugins may add to CODES."""
+    seen: str
+    """What was seen, with figures."""
+    advice: str
+    """What to do about it."""
+
+
+_STOPS = {
+    "time limit": ("time-limit", "give it more time with --max-time, or ask for less with --precision"),
+    "noise floor": ("noise-floor", "quieten the machine, or pool fresh processes with --processes 5"),
+    "sample limit": ("sample-limit", "raise --max-runs, or ask for less with --precision"),
+    "interrupted": ("interrupted", "run it again to the end before claiming anything from it"),
+}
+
+
+def of_distribution(metric: str, found: Distribution, percentiles: Sequence[str]) -> Iterator[Doubt]:
+    """Doubts that a Distribution carries in itself; `percentiles` are those that were requested."""
+    if found.stop in _STOPS:
+        code, advice = _STOPS[found.stop]
+        yield Doubt(code=code, seen=_ended(metric, found), advice=advice)
+    yield from of_missing(metric, found, percentiles)
+    if metric == "latency" and found.timer_cost > 0.01 * found.statistic("p50"):
+        yield Doubt(
+            code="timer-bound",
+            seen=f"reading the clock takes {format_quantity(found.timer_cost, 's', 2)} "
+            f"of a median {metric} of {format_quantity(found.statistic('p50'), 's', 3)}",
+            advice="measure a larger batch, or read the throughput, which is timed in blocks",
+        )
+
+
+def of_missing(metric: str, found: Distribution, percentiles: Sequence[str]) -> Iterator[Doubt]:
+    """Doubts of the requested percentiles that are no claim yet."""
+    for name in percentiles:
+        if missing := found.missing(name):
+            yield Doubt(
+                code="few-samples",
+                seen=f"{metric}.{name} lacks {missing:,} effective samples (it has "
+                f"{found.effective_size(name):,.0f} of {len(found):,} taken)",
+                advice=f"let it run longer with --max-time, or read {metric}.{name}.raw as a hint only",
+            )
+
+
+def _ended(metric: str, found: Distribution) -> str:
+    unmet = f": {'; '.join(found.unmet)}" if found.unmet else ""
+    return f"{metric} stopped by {found.stop} after {len(found):,} samples{unmet}"
+
+
+def of_noise(foreign: float, steal: float) -> Iterator[Doubt]:
+    """Doubts from the busy time of others and the time stolen on the allowed cores, in cores."""
+    if foreign > FOREIGN_LIMIT:
+        yield Doubt(
+            code="interference",
+            seen=f"other processes kept {format_quantity(foreign, CORES, 2)} busy "
+            "of those that were measured",
+            advice="stop them, or give the run cores of its own with --pin",
+        )
+    if steal > STEAL_LIMIT:
+        yield Doubt(
+            code="steal",
+            seen=f"the hypervisor took {format_quantity(steal, CORES, 2)} away",
+            advice="use a machine that is not shared, or pool fresh processes with --processes 5",
+        )
+
+
+def of_pin(used: float, cores: int) -> Iterator[Doubt]:
+    """A doubt when a process used more cores than it was given: what others did there is unseen."""
+    if cores and used > 1.1 * cores:
+        yield Doubt(
+            code="outside-pin",
+            seen=f"the model kept {format_quantity(used, CORES, 2)} busy, though it was given {cores}",
+            advice="a library pins its threads by itself; set its number of threads",
+        )
+
+
+def of_rates(latency: float, batch_rate: float) -> Iterator[Doubt]:
+    """A doubt when the time of a call and the calls in a second contradict each other.
+
+    Calls are made one after the other, so the mean latency (seconds) times the rate (1/s) is one.
+    """
+    product = latency * batch_rate
+    if not 1 / _CONTRADICTION <= product <= _CONTRADICTION:
+        yield Doubt(
+            code="inconsistent",
+            seen=f"a mean latency of {format_quantity(latency, SECONDS, 3)} and "
+            f"{format_quantity(batch_rate, RATE, 3)} calls contradict each other",
+            advice="something changed between the two passes; run it again on a quiet machine",
+        )
+
+
+def of_processes(count: int, *, claimed: bool) -> Iterator[Doubt]:
+    """Doubts from the number of fresh processes; one is only doubted when a claim is made of it."""
+    if count == 1 and claimed:
+        yield Doubt(
+            code="one-process",
+            seen="the verdict rests on one process; the difference between starts is unseen",
+            advice="replicate over fresh processes with --processes 5",
+        )
+    if 1 < count < FEW_PROCESSES:
+        yield Doubt(
+            code="few-processes",
+            seen=f"with {count} processes an interval only joins what each of them gave",
+            advice="use --processes 5 or more for a claim",
+        )
+
+
+def of_pool(doubts: Sequence[Doubt]) -> tuple[Doubt, ...]:
+    """Tell what several processes have in common once, with how many of them said it.
+
+    Doubts are alike when they have the same code and speak of the same metric, which is their
+    first word. A missing percentile is left out: whether it is still missing is for the pool.
+    """
+    groups: dict[tuple[str, str], list[Doubt]] = {}
+    for found in doubts:
+        if found.code != "few-samples":
+            groups.setdefault((found.code, found.seen.split()[0]), []).append(found)
+    return tuple(
+        first if not others else replace(first, seen=f"{first.seen} (and in {_more(len(others))})")
+        for first, *others in groups.values()
+    )
+
+
+def _more(count: int) -> str:
+    return "1 more process" if count == 1 else f"{count} more processes"
+
+
+def of_observations(observed: Sequence[str]) -> Iterator[Doubt]:
+    """A doubt when a verdict rests on numbers that were only observed; `observed` are their queries."""
+    if observed:
+        yield Doubt(
+            code="no-interval",
+            seen=f"the verdict on {', '.join(observed)} rests on what was seen; there is no interval",
+            advice="replicate over fresh processes with --processes 5, or bound the mean or a percentile",
+        )
+
+
+def of_threads(asked: Iterable[int], cores: int) -> Iterator[Doubt]:
+    """A doubt when more threads are asked for than there are cores to run them."""
+    most = max(asked, default=0)
+    if most > cores:
+        yield Doubt(
+            code="oversubscribed",
+            seen=f"{most} threads share {cores} cores",
+            advice=f"set threads to {cores} or fewer, or allow more cores with --pin",
+        )

@@ -1,0 +1,37 @@
+"""A Job: the description of one measurement, small, frozen and serialisable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.inputs import InputSpec
+from modeldyno.core.knob import KnobValue
+from modeldyno.core.model import ModelRef
+from modeldyno.core.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_PROBES = ("static", "latency", "throughput")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to measure, on what, with which settings and how carefully."""
+
+    model: ModelRef
+    backend: str
+    inputs: tuple[InputSpec, ...] = ()
+    config: dict[str, KnobValue] = field(default_factory=dict)
+    """Knob to value, complete with the backend's defaults; never changed in place."""
+    probes: tuple[str, ...] = DEFAULT_PROBES
+    plan: Plan = field(default_factory=Plan)
+    name: str | None = None
+    """What to call the model; its locator says otherwise."""
+    trust: bool = False
+    """Whether files that run code when they are loaded may be loaded (in the child process)."""
+
+    def at(self, point: Mapping[str, KnobValue]) -> Job:
+        """Give the same Job at another point of the space of knobs."""
+        return replace(self, config={**self.config, **point})

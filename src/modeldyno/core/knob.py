@@ -1,0 +1,103 @@
+"""Knobs: what can be set on a backend, declared once with type, range and meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modeldyno.errors import RequestError, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+KnobValue = bool | int | float | str
+_WORDS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One thing that can be set."""
+
+    name: str
+    kind: type[bool] | type[int] | type[float] | type[str]
+    default: KnobValue | None
+    """None leaves it to the backend."""
+    sentence: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    def parse(self, value: KnobValue) -> KnobValue:
+        """Check a value, or read it from text.
+
+        Raises:
+            RequestError: it has the wrong type, lies outside the range, or is none of the choices.
+        """
+        parsed = self._typed(value)
+        if self.choices and parsed not in self.choices:
+            raise UnknownName.among(f"value of the knob {self.name}:", str(value), self.choices)
+        if not isinstance(parsed, str) and (
+            (self.low is not None and parsed < self.low) or (self.high is not None and parsed > self.high)
+        ):
+            raise RequestError(f"The knob {self.name} takes {self.span()}, not {value}.")
+        return parsed
+
+    def span(self) -> str:
+        """Say in words what values it takes."""
+        if self.choices:
+            return " | ".join(self.choices)
+        noun = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[self.kind]
+        low = "" if self.low is None else f" from {self.low:g}"
+        return noun + low + ("" if self.high is None else f" up to {self.high:g}")
+
+    def _typed(self, value: KnobValue) -> KnobValue:
+        if isinstance(value, self.kind) and not (isinstance(value, bool) and self.kind is not bool):
+            return value
+        text = str(value).strip()
+        try:
+            if self.kind is bool:
+                return _WORDS[text.lower()]
+            return self.kind(text)
+        except (KeyError, ValueError):
+            raise RequestError(f"The knob {self.name} takes {self.span()}, not '{value}'.") from None
+
+
+BATCH_SIZE = Knob(
+    name="batch_size",
+    kind=int,
+    default=None,
+    low=1,
+    sentence="Samples in one call; 1 unless an input's shape says otherwise.",
+    aliases=("batch",),
+)
+
+
+def configure(knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
+    """Check settings against the knobs that a backend declares, and add their defaults.
+
+    Raises:
+        UnknownName: a setting names no knob.
+        RequestError: a value does not fit its knob, or a knob is set twice.
+    """
+    table = {name: knob for knob in knobs for name in (knob.name, *knob.aliases)}
+    config = {knob.name: knob.default for knob in table.values() if knob.default is not None}
+    given: set[str] = set()
+    for name, value in settings.items():
+        if name not in table:
+            raise UnknownName.among("knob", name, table)
+        knob = table[name]
+        if knob.name in given:
+            raise RequestError(f"The knob {knob.name} is set twice; {name} is another name of it.")
+        given.add(knob.name)
+        config[knob.name] = knob.parse(value)
+    return config

@@ -1,0 +1,157 @@
+"""The closed table of metrics, and the one grammar that asks for them.
+
+A query is ``metric[:statistic][.ci|.raw][@scope]``; the statistic may also follow a dot:
+``latency.p99``, ``latency:p99.ci``, ``latency.p50@encoder.layer.3``. Metric names hold no dots,
+scopes may. The same grammar serves ``show --get``, ``--require`` and ``result[...]``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from modeldyno.core.units import BYTES, CORES, COUNT, FRACTION, RATE, SECONDS
+from modeldyno.errors import RequestError, UnknownName
+
+
+class Better(StrEnum):
+    """Which way a metric improves."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One row of the table: a quantity that can be measured."""
+
+    name: str
+    unit: str
+    better: Better
+    sentence: str
+    spread: bool = False
+    """Whether it is a distribution, so that a bound must name its statistic."""
+
+
+def _row(name: str, unit: str, better: Better, sentence: str, *, spread: bool = False) -> tuple[str, Metric]:
+    return name, Metric(name=name, unit=unit, better=better, sentence=sentence, spread=spread)
+
+
+_LOW, _HIGH, _NEITHER = Better.LOWER, Better.HIGHER, Better.NEITHER
+
+METRICS: dict[str, Metric] = dict(
+    (
+        _row(
+            "latency",
+            SECONDS,
+            _LOW,
+            "One call of the whole batch, payload ready, device synchronised.",
+            spread=True,
+        ),
+        _row("throughput", RATE, _HIGH, "Samples per second, calls made back to back."),
+        _row("batch_rate", RATE, _HIGH, "Calls (batches) per second, made back to back."),
+        _row("load_time", SECONDS, _LOW, "From nothing to ready: framework, model and session."),
+        _row("first_call", SECONDS, _LOW, "The first call after loading, before any warm-up."),
+        _row("parameters", COUNT, _LOW, "Parameters, shared storage counted once."),
+        _row("trainable_parameters", COUNT, _NEITHER, "Parameters that ask for a gradient."),
+        _row("buffers", COUNT, _LOW, "Elements of state that are no parameters."),
+        _row("weight_bytes", BYTES, _LOW, "Bytes of parameters and buffers, shared storage once."),
+        _row("file_bytes", BYTES, _LOW, "Bytes of the model's files on disk."),
+        _row(
+            "process_memory",
+            BYTES,
+            _LOW,
+            "Memory of the process tree above the baseline before loading.",
+            spread=True,
+        ),
+        _row(
+            "allocator_reserved", BYTES, _LOW, "Peak bytes that the framework's allocator held on a device."
+        ),
+        _row("cpu_utilization", CORES, _NEITHER, "Processor time of the process tree, in cores."),
+        _row("foreign_cpu", CORES, _LOW, "Busy time of others on the allowed cores, in cores."),
+        _row("steal", CORES, _LOW, "Time that the hypervisor took from this machine, in cores."),
+        _row("context_switches", COUNT, _LOW, "Voluntary switches of the process during the timed pass."),
+        _row("preemptions", COUNT, _LOW, "Involuntary switches of the process during the timed pass."),
+    )
+)
+
+STATISTICS = ("mean", "p50", "std", "min", "max", "cv", "n", "n_eff")
+_OWN_UNITS = {"n": COUNT, "n_eff": COUNT, "cv": FRACTION}
+_PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
+_QUERY = re.compile(
+    r"(?P<metric>[a-z][a-z0-9_]*)"
+    r"(?:[.:](?!(?:ci|raw)\Z)(?P<statistic>[a-z][a-z0-9_]*(?:\.\d+)?))?"
+    r"(?:\.(?P<part>ci|raw))?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What is asked of a Result: a metric, perhaps its statistic, where, and which part of it."""
+
+    metric: str
+    statistic: str | None = None
+    part: str | None = None
+    scope: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Query:
+        """Read the grammar of this module.
+
+        Raises:
+            UnknownName: the metric or the statistic is in no table.
+            RequestError: the text does not follow the grammar.
+        """
+        head, _, scope = text.strip().partition("@")
+        match = _QUERY.fullmatch(head)
+        if match is None:
+            raise RequestError(
+                f"'{text}' is not a query; write metric[.statistic][.ci|.raw][@scope], "
+                "such as latency.p99 or latency.p50.ci."
+            )
+        if match["metric"] not in METRICS:
+            raise UnknownName.among("metric", match["metric"], METRICS)
+        statistic = match["statistic"]
+        return cls(
+            metric=match["metric"],
+            statistic=None if statistic is None else canonical_statistic(statistic),
+            part=match["part"],
+            scope=scope,
+        )
+
+    @property
+    def unit(self) -> str:
+        """The base unit of the answer: a statistic such as `n` has one of its own."""
+        return _OWN_UNITS.get(self.statistic or "", METRICS[self.metric].unit)
+
+    def __str__(self) -> str:
+        parts = (self.metric, self.statistic, self.part)
+        return ".".join(p for p in parts if p) + (f"@{self.scope}" if self.scope else "")
+
+
+def canonical_statistic(text: str) -> str:
+    """Give the one spelling of a statistic: ``median`` is ``p50``, and ``p99.90`` is ``p99.9``.
+
+    Raises:
+        UnknownName: no such statistic.
+    """
+    if text == "median":
+        return "p50"
+    if text in STATISTICS:
+        return text
+    if fraction_of(text) is None:
+        raise UnknownName.among("statistic", text, (*STATISTICS, "median", "p90", "p95", "p99", "p99.9"))
+    whole, point, rest = text[1:].partition(".")
+    return f"p{int(whole)}{point}{rest}".rstrip("0").rstrip(".") if point else f"p{int(whole)}"
+
+
+def fraction_of(statistic: str) -> float | None:
+    """Give the fraction in (0, 1) that a percentile such as ``p99.9`` names, or None for another."""
+    match = _PERCENTILE.fullmatch(statistic)
+    if match is None:
+        return None
+    # Rounded: 99.9 / 100 is not the double nearest to 0.999, and ranks are cut at it.
+    fraction = round(float(match[1]) / 100, 12)
+    return fraction if 0 < fraction < 1 else None

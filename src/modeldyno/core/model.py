@@ -1,0 +1,46 @@
+"""Which model: a reference parsed once, and the identity that its loader finds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from modeldyno.errors import RequestError
+
+_SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9-]+):(?P<locator>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRef:
+    """``scheme:locator``; the scheme is the name of a loader."""
+
+    scheme: str
+    locator: str
+
+    @classmethod
+    def parse(cls, text: str) -> ModelRef:
+        """Read ``scheme:locator``; text without a scheme is a path, with the scheme ``""``.
+
+        Raises:
+            RequestError: the text, or what follows the scheme, is empty.
+        """
+        match = _SCHEME.fullmatch(text)
+        scheme, locator = (match["scheme"], match["locator"]) if match else ("", text)
+        if not locator.strip():
+            raise RequestError(f"'{text}' names no model; write scheme:locator or a path.")
+        return cls(scheme=scheme, locator=locator)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}:{self.locator}" if self.scheme else self.locator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelIdentity:
+    """What the model is, whatever it is called: a digest of its content, and a name for people."""
+
+    name: str
+    digest: str
+    """``sha256:`` and 64 hexadecimal digits over the content that determines the outputs."""
+    framework: str
+    """What holds it: onnx, torch, python."""
+    tags: tuple[str, ...] = field(default=())

@@ -1,0 +1,380 @@
+"""When a model has warmed up and when it has been measured well enough.
+
+The rule takes its calls and its clock from outside, so the probe runs it in real time and the
+tests run it in virtual time: rule 20 of MEASURING.md is checked on this very code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from statistics import median_low
+from typing import Literal
+
+from modeldyno.core import statistics
+from modeldyno.core.drift import Drift, find_drift
+from modeldyno.core.metric import fraction_of
+from modeldyno.core.plan import Plan
+from modeldyno.core.statistics import Samples
+
+
+class Stop(StrEnum):
+    """Why measuring ended."""
+
+    CONVERGED = "converged"
+    NOISE_FLOOR = "noise floor"
+    TIME_LIMIT = "time limit"
+    SAMPLE_LIMIT = "sample limit"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paced:
+    """What measuring in one process gave."""
+
+    samples: Samples
+    """Seconds of each steady call, in order; never empty."""
+    warmup_runs: int
+    """Calls made before the steady ones, and left out."""
+    warmup_time: float
+    """Seconds that those calls took."""
+    stop: Stop
+    """Why measuring ended."""
+    unmet: tuple[str, ...]
+    """The conditions that did not hold at the end, a short phrase each; empty when converged."""
+    settled: bool
+    """Whether the warm-up settled within its share of the time."""
+    drift: Drift | None
+    """The last drift that was seen after the warm-up, also where its samples were left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far measuring has come, for whoever watches."""
+
+    phase: Literal["warm-up", "steady"]
+    """What the calls are for at present."""
+    samples: Samples
+    """Seconds of each call of this phase so far: a view, to be copied if kept."""
+    elapsed: float
+    """Seconds since measuring began."""
+    remaining: float | None
+    """Estimated seconds left, at most up to the time limit; None before there is a ground for it."""
+    value: float | None
+    """The target statistic at the last check, in seconds."""
+    half_width: float | None
+    """Half-width of its interval at the last check, as a fraction of the value."""
+
+
+def never() -> bool:
+    """Report no interruption."""
+    return False
+
+
+def ignore(progress: Progress) -> None:
+    """Watch nothing."""
+    del progress
+
+
+_CHUNK = 0.1
+"""Seconds between two looks at the clock and the interruption."""
+_CHUNK_GROWTH = 8
+"""Growth of the calls from one chunk to the next, while their cost is still being learnt."""
+_WARMUP_SHARE = 1 / 3
+"""Part of the time limit that the warm-up may take."""
+_WARMUP_SPAN = 0.15
+"""Seconds that the window of the warm-up spans at least; it is also half of the calls so far."""
+_WARMUP_RUNS = 50
+"""Calls in the window of the warm-up, where they take no longer than _WARMUP_PATIENCE seconds."""
+_WARMUP_PATIENCE = 1.0
+_WARMUP_FEWEST = 3
+"""Calls in the window of the warm-up, however slow."""
+_WARMUP_CHANCE = 0.2
+"""Evidence that keeps the warm-up going: weak, as a false alarm costs only a few calls more."""
+_WARMUP_RELEVANT = 0.02
+"""Change over the window, as a fraction of its median, that keeps the warm-up going."""
+_WARMUP_GROWTH = 1.25
+"""Growth of the calls drawn from one look at the window of the warm-up to the next."""
+_RESTARTS = 3
+"""How often the steady phase may begin anew after a drift."""
+_GROWTH = (1.2, 2.0)
+"""Least and greatest growth of the number of samples from one check to the next."""
+_FLOOR_SPAN = 8
+"""Growth of the samples over which the half-width must shrink, or the noise floor is reached."""
+_FLOOR_SHRINK = 0.75
+"""Shrinking that counts as none: independent samples promise 0.35."""
+_DEPENDENT_SIZE = 50
+"""Effective samples of the target needed where they are worth less than half, as that is estimated."""
+
+
+def pace(
+    draw: Callable[[int], Samples],
+    *,
+    plan: Plan,
+    clock: Callable[[], float],
+    interrupted: Callable[[], bool] = never,
+    watch: Callable[[Progress], None] = ignore,
+) -> Paced:
+    """Warm up, then measure until the plan is met or cannot be.
+
+    Args:
+        draw: makes so many timed calls and returns the seconds that each took, in order.
+        plan: what to reach, and the limits.
+        clock: monotonic seconds.
+        interrupted: whether to stop now; asked after every chunk of calls.
+        watch: told of the progress after every chunk of calls.
+    """
+    bench = _Bench(draw=draw, plan=plan, clock=clock, interrupted=interrupted, watch=watch, began=clock())
+    bench.warm_up()
+    return bench.paced(bench.measure())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """What a check of the steady samples found."""
+
+    count: int
+    """Samples checked."""
+    size: float
+    """Their effective size for the target."""
+    value: float
+    """The target statistic, in seconds."""
+    half_width: float
+    """Half-width of its interval, as a fraction of the value."""
+    growth: float
+    """Factor by which the samples must grow, by the square-root law; 1 when there are enough."""
+    drift: Drift | None
+    unmet: tuple[str, ...]
+    """The conditions that do not hold, a short phrase each."""
+    only_wide: bool
+    """Whether the width of the target's interval is all that is unmet."""
+
+
+def assess(samples: Samples, plan: Plan) -> Assessment:
+    """Hold the steady samples against the plan, except for the time that they took."""
+    names = (plan.target, *plan.percentiles)
+    sizes = {name: statistics.effective_size(samples, fraction_of(name)) for name in names}
+    lacking = {
+        name: floor for name, floor in _floors(plan, sizes, samples.size).items() if sizes[name] < floor
+    }
+    value, half_width = _target(samples, plan.target, sizes[plan.target])
+    drift = find_drift(samples)
+    unmet = [f"a {drift.kind} of {drift.size:+.1%} is left"] if drift else []
+    if samples.size < plan.min_runs:
+        unmet.append(f"{samples.size} of at least {plan.min_runs} samples")
+    for name, floor in lacking.items():
+        unmet.append(f"{name} needs {floor} effective samples, has {int(sizes[name])}")
+    wide = half_width > plan.precision
+    only_wide = wide and not unmet
+    if wide and plan.target not in lacking:
+        known = f"is known to {half_width:.2%}" if half_width < math.inf else "is not bounded"
+        unmet.append(f"{plan.target} {known}, to reach {plan.precision:.2%}")
+    return Assessment(
+        count=samples.size,
+        size=sizes[plan.target],
+        value=value,
+        half_width=half_width,
+        growth=max(1.0, (half_width / plan.precision) ** 2, *(lacking[n] / sizes[n] for n in lacking)),
+        drift=drift,
+        unmet=tuple(unmet),
+        only_wide=only_wide,
+    )
+
+
+def _target(samples: Samples, target: str, size: float) -> tuple[float, float]:
+    """Give the target statistic and the relative half-width of its interval."""
+    fraction = fraction_of(target)
+    if fraction is None:
+        value, (low, high) = float(samples.mean()), statistics.mean_interval(samples, size)
+    else:
+        value = statistics.quantile(samples, fraction)
+        low, high = statistics.quantile_interval(samples, fraction, size)
+    half = (high - low) / 2
+    if not half:
+        return value, 0.0
+    return value, half / value if value else math.inf
+
+
+def _floors(plan: Plan, sizes: dict[str, float], n: int) -> dict[str, int]:
+    """Give the effective samples that each statistic of the plan needs."""
+    fractions = {name: fraction_of(name) for name in sizes}
+    floors = {name: 2 if p is None else statistics.certified_floor(p) for name, p in fractions.items()}
+    if sizes[plan.target] < n / 2:  # weaker correlation is a false alarm as often as not
+        floors[plan.target] = max(floors[plan.target], _DEPENDENT_SIZE)
+    return floors
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bench:
+    """The calls made so far, and what they cost.
+
+    Costs are by the clock, never by the samples: a sample may be the mean of a block of calls.
+    """
+
+    draw: Callable[[int], Samples]
+    plan: Plan
+    clock: Callable[[], float]
+    interrupted: Callable[[], bool]
+    watch: Callable[[Progress], None]
+    began: float
+    room: Samples = field(default_factory=lambda: statistics.blank(256))
+    """Every sample so far, then free places."""
+    count: int = 0
+    """Samples so far."""
+    begin: int = 0
+    """Index of the first sample of the steady phase."""
+    begin_time: float = 0.0
+    """When it was taken, in seconds since measuring began."""
+    marks: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
+    """Samples so far, and seconds, after each chunk."""
+    settled: bool = False
+    halted: bool = False
+    last: Assessment | None = None
+    drift: Drift | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since measuring began."""
+        return self.clock() - self.began
+
+    @property
+    def steady(self) -> Samples:
+        """The samples of the steady phase: a view."""
+        return self.room[self.begin : self.count]
+
+    @property
+    def shortest(self) -> float:
+        """Least seconds of steady measuring: after an unsettled warm-up, as long as it took."""
+        return max(self.plan.min_time, 0.0 if self.settled else self.begin_time)
+
+    def cost(self, chunks: int) -> float:
+        """Seconds of a call in the median one of the last chunks; infinite before the first."""
+        marks = self.marks[-chunks - 1 :]
+        costs = [(then - before) / (n - m) for (m, before), (n, then) in pairwise(marks)]
+        return max(median_low(costs), 1e-9) if costs else math.inf
+
+    def take(self, most: int, until: float) -> None:
+        """Draw a chunk of at most so many calls, to end before so many seconds have passed."""
+        previous = self.count - self.marks[-2][0] if self.count else 0
+        fit = int(min(_CHUNK, until - self.elapsed) / self.cost(1))
+        chunk = self.draw(max(1, min(most, fit, _CHUNK_GROWTH * previous)))
+        end = self.count + len(chunk)
+        if end > self.room.size:
+            wider = statistics.blank(2 * end)
+            wider[: self.count] = self.room[: self.count]
+            self.room = wider
+        self.room[self.count : end] = chunk
+        self.count = end
+        self.marks.append((end, self.elapsed))
+        self.halted = self.interrupted()
+
+    def tell(self, phase: Literal["warm-up", "steady"]) -> None:
+        """Report progress."""
+        elapsed, last = self.elapsed, self.last
+        remaining = None
+        if last or phase == "steady":
+            span = max(self.shortest, last.growth * last.count * self.cost(1) if last else 0.0)
+            remaining = max(0.0, min(self.begin_time + span, self.plan.max_time) - elapsed)
+        self.watch(
+            Progress(
+                phase=phase,
+                samples=self.steady,
+                elapsed=elapsed,
+                remaining=remaining,
+                value=last.value if last else None,
+                half_width=last.half_width if last else None,
+            )
+        )
+
+    def warm_up(self) -> None:
+        """Draw until a trailing window shows no drift, within a share of the time."""
+        limit = _WARMUP_SHARE * self.plan.max_time
+        due = 1
+        while not (self.settled or self.halted or self.elapsed >= limit):
+            self.take(max(due, self._window()) - self.count, limit)
+            self.tell("warm-up")
+            window = self._window()
+            if self.count >= max(due, window):
+                trailing = self.room[self.count - max(window, self.count // 2) : self.count]
+                self.settled = not find_drift(trailing, _WARMUP_CHANCE, _WARMUP_RELEVANT)
+                due = math.ceil(_WARMUP_GROWTH * self.count)
+        # Where no time is left for steady samples, the later half of these must serve.
+        over = self.halted or self.elapsed >= self.plan.max_time
+        self._begin_at(self.count // 2 if over else self.count)
+
+    def _window(self) -> int:
+        """Give the calls that the window of the warm-up needs: few of a slow model."""
+        cost = self.cost(len(self.marks))
+        patient = min(_WARMUP_RUNS, _WARMUP_PATIENCE / cost)
+        return math.ceil(max(_WARMUP_FEWEST, patient, _WARMUP_SPAN / cost))
+
+    def _begin_at(self, index: int) -> None:
+        """Let the steady phase begin at this sample; what came before is warm-up."""
+        after = next(i for i, (count, _) in enumerate(self.marks) if count >= index)
+        count, seconds = self.marks[after]
+        before, earlier = self.marks[max(0, after - 1)]
+        share = (count - index) / max(1, count - before)
+        self.begin, self.begin_time = index, seconds - share * (seconds - earlier)
+
+    def measure(self) -> Stop:
+        """Draw steady samples, checking at growing counts, until there is a reason to stop."""
+        plan = self.plan
+        due, restarts = plan.min_runs, 0
+        past: list[Assessment] = []
+        while not (stop := self._limit()):
+            size = self.count - self.begin
+            self.take((due if size < due else plan.max_runs) - size, plan.max_time)
+            self.tell("steady")
+            size = self.count - self.begin
+            if size < due or self.elapsed - self.begin_time < self.shortest:
+                continue
+            self.last = found = assess(self.steady, plan)
+            if not found.unmet:
+                return Stop.CONVERGED
+            if found.drift and restarts < _RESTARTS:
+                self.drift = found.drift
+                self._begin_at(self.begin + found.drift.start)
+                due, restarts, past = plan.min_runs, restarts + 1, []
+                continue
+            if _floored(found, past):
+                return Stop.NOISE_FLOOR
+            past.append(found)
+            due = min(plan.max_runs, math.ceil(size * min(max(1.1 * found.growth, _GROWTH[0]), _GROWTH[1])))
+        return stop
+
+    def _limit(self) -> Stop | None:
+        """Give the limit that is reached, if any; one steady sample comes before any."""
+        if self.count == self.begin:
+            return None
+        if self.halted:
+            return Stop.INTERRUPTED
+        if self.elapsed >= self.plan.max_time:
+            return Stop.TIME_LIMIT
+        return Stop.SAMPLE_LIMIT if self.count - self.begin >= self.plan.max_runs else None
+
+    def paced(self, stop: Stop) -> Paced:
+        """Give what was measured, held against the plan once more."""
+        samples = self.steady.copy()
+        span = self.elapsed - self.begin_time
+        current = self.last is not None and self.last.count == samples.size
+        found = self.last if self.last and current else assess(samples, self.plan)
+        short = span < self.shortest
+        unmet = (*found.unmet, *([f"{span:.2g} s of at least {self.shortest:.2g} s"] if short else []))
+        return Paced(
+            samples=samples,
+            warmup_runs=self.begin,
+            warmup_time=self.begin_time,
+            stop=stop if unmet or stop is Stop.INTERRUPTED else Stop.CONVERGED,
+            unmet=unmet,
+            settled=self.settled,
+            drift=found.drift or self.drift,
+        )
+
+
+def _floored(now: Assessment, past: list[Assessment]) -> bool:
+    """Tell whether only precision is missing and more samples have ceased to bring it."""
+    then = [a for a in past if a.count * _FLOOR_SPAN <= now.count and a.size >= min(a.count, _DEPENDENT_SIZE)]
+    return now.only_wide and bool(then) and now.half_width > _FLOOR_SHRINK * then[-1].half_width

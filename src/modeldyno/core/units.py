@@ -1,0 +1,183 @@
+"""Quantities with units: text to base units and back.
+
+Inside the program every number is in a base unit: seconds, bytes, counts, samples per second,
+fractions. Text in other units exists only at the edge, and this is the only place that knows them.
+A decimal prefix is a power of 1000 (MB = 10^6 bytes), a binary one a power of 1024 (MiB = 2^20).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECONDS = "s"
+BYTES = "B"
+COUNT = ""
+RATE = "1/s"
+FRACTION = "1"
+CORES = "cores"
+
+# Smallest first: where a number begins to be shown in a unit, the unit's size, its name.
+_SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
+    SECONDS: ((0.0, 1e-9, " ns"), (1e-6, 1e-6, " us"), (1e-3, 1e-3, " ms"), (1.0, 1.0, " s")),
+    BYTES: (
+        (0.0, 1.0, " B"),
+        *((2.0 ** (10 * i), 2.0 ** (10 * i), f" {p}iB") for i, p in enumerate("KMGT", 1)),
+    ),
+    COUNT: ((0.0, 1.0, ""), (1e4, 1e3, " k"), (1e6, 1e6, " M"), (1e9, 1e9, " G"), (1e12, 1e12, " T")),
+    RATE: ((0.0, 1.0, "/s"), (1e6, 1e6, " M/s"), (1e9, 1e9, " G/s")),
+    FRACTION: ((0.0, 1e-2, "%"),),
+    CORES: ((0.0, 1.0, " cores"),),
+}
+_WHOLE = frozenset({BYTES, COUNT})
+_ZERO = {SECONDS: "0 s", BYTES: "0 B", COUNT: "0", RATE: "0/s", FRACTION: "0%", CORES: "0 cores"}
+_READ: dict[str, dict[str, float]] = {
+    SECONDS: {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0},
+    BYTES: {
+        "B": 1.0,
+        **{f"{p}B": 10.0 ** (3 * i) for i, p in enumerate("kMGT", start=1)},
+        "KB": 1e3,
+        **{f"{p}iB": 2.0 ** (10 * i) for i, p in enumerate("KMGT", start=1)},
+    },
+    COUNT: {"k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12},
+    RATE: {"/s": 1.0, "samples/s": 1.0, "/min": 1 / 60, "k/s": 1e3, "M/s": 1e6, "G/s": 1e9},
+    FRACTION: {"%": 1e-2},
+    CORES: {"cores": 1.0, "core": 1.0, "%": 1e-2},
+}
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S*)"
+)
+_TIED = re.compile(r"(?<=\d) (?=(?:ns|us|ms|s|[KMGT]iB|B|[kMGT]|cores)\b)")
+_EXACT = 12
+"""Digits of a number that somebody wrote: enough for any, and free of the dust of binary fractions."""
+_FEWEST, _USUAL, _MOST = 2, 3, 5
+_WIDE = 100.0
+_DECIMAL = {BYTES: ((3, "kB"), (6, "MB"), (9, "GB"), (12, "TB"))}
+"""Powers of ten and their units, for numbers that people wrote by hand in them."""
+_LONG = 1e15
+"""A number that no unit makes readable is shown with its exponent."""
+
+
+def parse_quantity(text: str, unit: str) -> float:
+    """Read `text`, such as ``50ms``, as a number of the base `unit`; a bare number is in it already.
+
+    Raises:
+        RequestError: the text is no number, or its unit measures something else.
+    """
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        raise RequestError(f"'{text}' is not a quantity; write a number and a unit, such as 50ms.")
+    suffix = match["unit"]
+    scale = 1.0 if suffix in {"", unit} else _READ[unit].get(suffix)
+    if scale is None:
+        allowed = ", ".join(_READ[unit])
+        raise RequestError(f"'{suffix}' in '{text}' is not a unit here; use one of: {allowed}.")
+    return float(match["number"].replace(",", "")) * scale
+
+
+def format_quantity(value: float | None, unit: str, digits: int | None = 4) -> str:
+    """Show a number of base `unit` in the unit that suits its size, to `digits` significant digits.
+
+    Without `digits` it is shown as it would be written by hand: exactly, and no longer than needed.
+    """
+    if value is None:
+        return "null"
+    if not math.isfinite(value):
+        return f"{value:g}"
+    if value == 0:
+        return _ZERO[unit]
+    scale, suffix = _suiting(abs(value), unit, digits or _EXACT)
+    shown = value / scale
+    if digits is None:
+        decimal = (_bare(value / 10.0**power) + f" {name}" for power, name in _DECIMAL.get(unit, ()))
+        return min((_bare(shown) + suffix, *decimal), key=len)
+    if scale == 1 and unit in _WHOLE and float(value).is_integer():
+        return f"{value:,.0f}{suffix}"
+    return _placed(shown, _places(shown, digits)) + suffix
+
+
+def format_estimate(value: float | None, low: float, high: float, unit: str) -> tuple[str, str]:
+    """Show an estimate and its interval in one unit, with the digits that the interval justifies.
+
+    The last digit shown is of the size of the first digit of the half-width. The value is ``""``
+    where there is none; an unbounded interval is ``at least`` or ``at most``, or ``""`` on both sides.
+    """
+    ends = [end for end in (low, high) if math.isfinite(end)]
+    known = ends if value is None else [value, *ends]
+    anchor = max(map(abs, ends), default=0.0) if value is None else abs(value)
+    if not anchor or not math.isfinite(anchor):
+        return "" if value is None else format_quantity(value, unit), ""
+    scale, suffix = _suiting(anchor, unit, _USUAL)
+    half = (max(known) - min(known)) / max(1, len(ends)) / scale
+    places = 0 if scale == 1 and not half and unit in _WHOLE else _justified(anchor / scale, half)
+    texts = {number: _placed(number / scale, places) for number in known}
+    return "" if value is None else texts[value] + suffix, _span(texts, low, high, suffix)
+
+
+def _span(texts: dict[float, str], low: float, high: float, suffix: str) -> str:
+    if low in texts and high in texts:
+        return f"{texts[low]} to {texts[high]}{suffix}"
+    if low in texts:
+        return f"at least {texts[low]}{suffix}"
+    return f"at most {texts[high]}{suffix}" if high in texts else ""
+
+
+def _justified(value: float, half: float) -> int:
+    """Give the decimal places that a half-width leaves to a value, within reason."""
+    if not half:
+        return _places(value, _USUAL)
+    return min(_places(value, _MOST), max(_places(value, _FEWEST), _places(half, 1)))
+
+
+def unbroken(text: str) -> str:
+    """Tie numbers to their units by no-break spaces, for text that is going to be wrapped."""
+    return _TIED.sub("\N{NO-BREAK SPACE}", text)
+
+
+def format_axis(values: Sequence[float], unit: str) -> tuple[str, ...]:
+    """Show rising numbers of one axis in one unit, with the digits that tell neighbours apart.
+
+    Where they span many orders of size, each has the unit that suits it.
+    """
+    if values[-1] >= _WIDE * values[0]:
+        return tuple(format_quantity(value, unit, _FEWEST) for value in values)
+    scale, suffix = _suiting(values[-1], unit, _USUAL)
+    step = min((b - a for a, b in pairwise(values)), default=values[-1]) / scale
+    places = next((n for n in range(9) if abs(step - round(step, n)) < step / 20), 9)
+    return tuple(_placed(value / scale, places) + suffix for value in values)
+
+
+def _suiting(size: float, unit: str, digits: int) -> tuple[float, str]:
+    """Give the unit in which `size`, once rounded, stays below the next unit: 1 ms, never 1,000 us."""
+    choices = _SHOWN[unit]
+    for (_, scale, suffix), (next_from, _, _) in pairwise(choices):
+        rounded = float(f"{size / scale:.{digits - 1}e}") * scale
+        if max(size, rounded) < next_from * (1 - 1e-12):
+            return scale, suffix
+    return choices[-1][1:]
+
+
+def _places(value: float, digits: int) -> int:
+    """Give the decimal places that make `digits` significant digits once the value is rounded."""
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return digits - 1 - exponent
+
+
+def _placed(value: float, places: int) -> str:
+    if abs(value) >= _LONG:
+        return f"{value:.{max(0, places + math.floor(math.log10(abs(value))))}e}"
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def _bare(value: float) -> str:
+    if abs(value) >= _LONG:
+        return repr(value)
+    text = _placed(value, _places(value, _EXACT))
+    return text.rstrip("0").rstrip(".") if "." in text else text

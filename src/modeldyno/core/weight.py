@@ -1,0 +1,46 @@
+"""One tensor of a model's state, neutral of any framework, and what a list of them adds up to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modeldyno.core.measurement import Measurement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """A parameter or a buffer."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    size: int
+    """Elements."""
+    bytes: int
+    """As stored: a quantised or packed tensor takes what it takes."""
+    storage: str = ""
+    """Tensors of the same non-empty storage share their memory and count once."""
+    parameter: bool = True
+    """False for a buffer, such as a running mean."""
+    trainable: bool = False
+
+
+def tally(weights: Iterable[Weight]) -> Iterator[Measurement]:
+    """Count parameters, buffers and bytes (in all, and by dtype in the scope), shared storage once."""
+    distinct = {weight.storage or weight.name: weight for weight in weights}.values()
+    by_dtype: Counter[str] = Counter()
+    for weight in distinct:
+        by_dtype[weight.dtype] += weight.bytes
+    yield Measurement(metric="parameters", value=sum(w.size for w in distinct if w.parameter))
+    yield Measurement(
+        metric="trainable_parameters", value=sum(w.size for w in distinct if w.parameter and w.trainable)
+    )
+    yield Measurement(metric="buffers", value=sum(w.size for w in distinct if not w.parameter))
+    yield Measurement(metric="weight_bytes", value=by_dtype.total())
+    for dtype, size in sorted(by_dtype.items()):
+        yield Measurement(metric="weight_bytes", scope=dtype, value=size)

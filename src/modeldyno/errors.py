@@ -1,0 +1,71 @@
+"""Every error that ModelDyno raises on purpose, each with the exit code of the command line.
+
+::
+
+    ModelDynoError                    4
+     ├── RequestError                 2   the request itself is wrong; nothing was measured
+     │    ├── UnknownName             2   a plugin, knob or metric that does not exist
+     │    ├── UnreadableDocument      2   a saved document is damaged, or not one of ours
+     │    └── TrustRequired           2   loading would execute code from the file
+     ├── MissingExtra                 3   an optional package is not installed
+     ├── RunFailed                    4   asked for a number of a run that failed
+     └── StoreError                   4   the store cannot be read or written
+
+A wrong *outcome* (out of memory, a crash, a time-out) is no exception: it is a
+:class:`modeldyno.core.result.Failure` inside a Result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ModelDynoError(Exception):
+    """Root of the tree; its text is one sentence: what was wrong, where, and what to do."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class RequestError(ModelDynoError):
+    """The request cannot be carried out as written; nothing was measured."""
+
+    exit_code = 2
+
+
+class UnknownName(RequestError):
+    """A name that is in no table, with the nearest names that are."""
+
+    @classmethod
+    def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
+        """Say that `name` is no `kind`, and suggest the nearest of `known`."""
+        from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
+
+        names = sorted(known)
+        near = get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}."
+        return cls(f"There is no {kind} '{name}'; {hint}")
+
+
+class UnreadableDocument(RequestError):
+    """A saved document is truncated, corrupt, or of another kind or a later schema."""
+
+
+class TrustRequired(RequestError):
+    """The file holds a pickle, which runs code when it is loaded, and `--trust` was not given."""
+
+
+class MissingExtra(ModelDynoError):
+    """An optional package is not installed."""
+
+    exit_code = 3
+
+
+class RunFailed(ModelDynoError):
+    """A number was asked of a run that did not produce it."""
+
+
+class StoreError(ModelDynoError):
+    """The store cannot be opened, read or written."""

@@ -1,0 +1,1 @@
+"""Executors: where a Job runs. Each maps Jobs to Results."""

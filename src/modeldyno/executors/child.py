@@ -1,0 +1,63 @@
+"""The child process of the isolated executor: reads a Job, writes events.
+
+``python -m modeldyno.executors.child FD``: the Job comes as JSON on standard input, the events go as
+JSON lines to the file descriptor FD. What the model prints goes to standard output and error.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from modeldyno import wire
+from modeldyno.core.result import Refused
+from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.processes import end_with_parent
+from modeldyno.run import events
+
+if TYPE_CHECKING:
+    from modeldyno.core.job import Job
+    from modeldyno.core.result import Event
+
+
+def main(descriptor: int) -> None:
+    """Run the Job on standard input."""
+    end_with_parent()
+    interrupted = _interruption()
+
+    def send(event: Event) -> None:
+        data = memoryview(wire.encode_event(event) + b"\n")
+        while data:
+            data = data[os.write(descriptor, data) :]
+
+    try:
+        job = wire.decode_job(sys.stdin.buffer.read())
+        _pin(job)
+        for event in events(job, interrupted=lambda: bool(interrupted), watch=send):
+            send(event)
+    except ModelDynoError as error:
+        send(Refused(error=type(error).__name__, message=str(error)))
+
+
+def _interruption() -> list[int]:
+    """Note interruptions instead of dying of them; the list is empty until the first."""
+    seen: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: seen.append(number))
+    return seen
+
+
+def _pin(job: Job) -> None:
+    if job.plan.pin and hasattr(os, "sched_setaffinity"):
+        try:
+            os.sched_setaffinity(0, job.plan.pin)
+        except OSError as error:
+            allowed = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
+            raise RequestError(
+                f"Cannot stay on the cores {', '.join(map(str, job.plan.pin))}; allowed are {allowed}."
+            ) from error
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

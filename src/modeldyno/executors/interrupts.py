@@ -1,0 +1,36 @@
+"""Ctrl-C, counted instead of raised."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+
+@contextmanager
+def counted_interrupts(patience: int | None = None) -> Iterator[list[int]]:
+    """Give a list that grows with each Ctrl-C; outside the main thread signals are not ours to take.
+
+    Args:
+        patience: after so many, raise KeyboardInterrupt as usual; None never does.
+    """
+    seen: list[int] = []
+
+    def count(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+        if patience is not None and len(seen) > patience:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    before = signal.signal(signal.SIGINT, count)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,283 @@
+"""A child process for each Job: with a time limit, a memory watchdog, and nothing left behind.
+
+The parent sleeps in `poll` and wakes when the child writes, or ten times a second to look at the
+clock and the child's memory. The child leads a session of its own, so that a terminal's Ctrl-C
+reaches the parent only, and everything that the model started can be ended with it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from modeldyno import errors, machine, wire
+from modeldyno.core.result import (
+    Doubted,
+    Ended,
+    Event,
+    Failed,
+    Failure,
+    FailureKind,
+    Progressed,
+    Refused,
+    Result,
+    fold,
+)
+from modeldyno.core.units import BYTES, format_quantity
+from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
+from modeldyno.executors.interrupts import counted_interrupts
+from modeldyno.processes import birth, proportional_size, resident_size, tree
+from modeldyno.run import INTERRUPTED, empty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.job import Job
+    from modeldyno.ports import Executor
+
+_PAUSE = 0.1
+"""Seconds between two looks at a silent child."""
+_CHUNK = 1 << 16
+_TAIL = 4000
+"""Bytes of the end of the child's log that are kept."""
+_MEMORY_SHARE = 0.9
+"""Share of the machine's memory that a child may take when the Plan does not say."""
+_LOADING_TIME = 600.0
+"""Seconds for loading and first calls, beyond what measuring may take, when the Plan does not say."""
+
+
+@contextmanager
+def isolated() -> Iterator[Executor]:
+    """Run each Job in a child process of its own.
+
+    While it is open, the first Ctrl-C lets the child finish its current measurement, and the second
+    ends it; either way the Result has all that was measured, and the doubt ``interrupted``.
+    """
+    with counted_interrupts() as interrupts:
+
+        def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+            return _execute(job, watch, interrupts)
+
+        yield execute
+
+
+def _execute(job: Job, watch: Callable[[Event], None], interrupts: list[int]) -> Result:
+    child = _Child.start(job, watch)
+    try:
+        child.follow(_limits(job), interrupts)
+    finally:
+        child.end()
+    child.refuse()
+    failure = child.failure()
+    events = [*child.events, *([] if failure is None else [Failed(failure=failure)])]
+    if interrupts:
+        events.append(Doubted(doubt=INTERRUPTED))
+    return fold(empty(job), events)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    seconds: float
+    memory: int
+
+
+def _limits(job: Job) -> _Limits:
+    plan = job.plan
+    return _Limits(
+        seconds=plan.timeout or _LOADING_TIME + 2 * plan.max_time * len(job.probes),
+        memory=plan.memory_limit or int(_MEMORY_SHARE * machine.memory_limit()),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Child:
+    """One child process, the events that came from it, and why it was ended if it was."""
+
+    process: subprocess.Popen[bytes]
+    pipe: int
+    log: int
+    watch: Callable[[Event], None]
+    events: list[Event] = field(default_factory=list)
+    stage: str = ""
+    """What the child does at present; empty before its first word."""
+    family: dict[int, int] = field(default_factory=dict)
+    """Every process that was seen to come of the child, with its birth."""
+    rest: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    ended: tuple[FailureKind, str] | None = None
+    stopped: bool = False
+    """Whether the user ended it."""
+
+    @classmethod
+    def start(cls, job: Job, watch: Callable[[Event], None]) -> _Child:
+        """Start the child and hand it the Job."""
+        read_end, write_end = os.pipe()
+        log_read, log_write = os.pipe()
+        process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-m", "modeldyno.executors.child", str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=log_write,
+            stderr=log_write,
+            pass_fds=(write_end,),
+            start_new_session=True,
+        )
+        os.close(write_end)
+        os.close(log_write)
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(wire.encode_job(job))
+            process.stdin.close()
+        return cls(process=process, pipe=read_end, log=log_read, watch=watch)
+
+    def follow(self, limits: _Limits, interrupts: list[int]) -> None:
+        """Take in what the child says until it ends, breaks a limit, or is interrupted twice."""
+        deadline = time.monotonic() + limits.seconds
+        poll = select.poll()
+        poll.register(self.pipe, select.POLLIN)
+        poll.register(self.log, select.POLLIN)
+        told = 0
+        looked = time.monotonic()
+        while True:
+            ready = dict(poll.poll(_PAUSE * 1000))
+            if self.log in ready and not self._take_log():
+                poll.unregister(self.log)
+            if self.pipe in ready and not self._take_events():
+                break
+            # What the model has forked may hold the pipe open: neither its end nor silence is waited for.
+            if self._told_end() or (not ready and self.process.poll() is not None):
+                break
+            now = time.monotonic()
+            if len(interrupts) > 1:
+                self.stopped = True
+                break
+            if len(interrupts) > told and self.stage:  # before its first word the child would die of it
+                told = len(interrupts)
+                self.watch(Progressed(stage="finishing; Ctrl-C again stops now"))
+                with suppress(ProcessLookupError):
+                    self.process.send_signal(signal.SIGINT)
+            if now > deadline:
+                self.ended = FailureKind.TIMEOUT, f"it was still running after {limits.seconds:g} s"
+                break
+            if now - looked >= _PAUSE:
+                looked = now
+                if (size := self._size(limits.memory)) > limits.memory:
+                    self.ended = FailureKind.OOM, _too_large(size, limits.memory)
+                    break
+
+    def end(self) -> None:
+        """End everything that the child started, and collect the rest of its log."""
+        self._meet_family()
+        if self.ended is not None or self.stopped or not self._finished():
+            self._kill_group()
+        self.process.wait()
+        self._kill_group()
+        for pid, born in self.family.items():  # also those that left the group
+            if born and birth(pid) == born:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        os.set_blocking(self.log, False)
+        with suppress(BlockingIOError):
+            while self._take_log():
+                pass
+        os.close(self.pipe)
+        os.close(self.log)
+
+    def refuse(self) -> None:
+        """Raise here the wrong request that the child found."""
+        for event in self.events:
+            if isinstance(event, Refused):
+                kind = getattr(errors, event.error, RequestError)
+                raise kind(event.message) if issubclass(kind, ModelDynoError) else RequestError(event.message)
+
+    def failure(self) -> Failure | None:
+        """Say how the child ended, unless it came to its own end or was interrupted."""
+        if self.stopped or any(isinstance(event, Ended) for event in self.events):
+            return None
+        kind, message = self.ended or _outcome(self.process.returncode)
+        log = self.tail.decode(errors="replace")
+        return Failure(where=self.stage or "start", kind=kind, message=message, log=log)
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _meet_family(self) -> list[int]:
+        found = tree(self.process.pid)
+        for pid in found[1:]:
+            if pid not in self.family:
+                self.family[pid] = birth(pid)
+        return found
+
+    def _size(self, limit: int) -> int:
+        """Bytes of the whole tree; what forked processes share counts once, which is dear to find out."""
+        family = self._meet_family()
+        size = sum(map(resident_size, family))
+        return sum(map(proportional_size, family)) if size > limit else size
+
+    def _finished(self) -> bool:
+        """Give a child that has closed its pipe a moment to exit by itself."""
+        try:
+            self.process.wait(timeout=5 if self._told_end() else 1)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _told_end(self) -> bool:
+        return any(isinstance(event, Ended | Refused) for event in self.events)
+
+    def _take_log(self) -> bool:
+        data = os.read(self.log, _CHUNK)
+        self.tail += data
+        del self.tail[:-_TAIL]
+        return bool(data)
+
+    def _take_events(self) -> bool:
+        data = os.read(self.pipe, _CHUNK)
+        self.rest += data
+        if b"\n" in data:
+            *lines, rest = self.rest.split(b"\n")
+            self.rest = bytearray(rest)
+            for line in lines:
+                self._take_event(bytes(line))
+        return bool(data)
+
+    def _take_event(self, line: bytes) -> None:
+        try:
+            event = wire.decode_event(line)
+        except UnreadableDocument:
+            return  # its writer died in the middle of it, and that will be told
+        if isinstance(event, Progressed):
+            self.stage = event.stage
+        else:
+            self.events.append(event)
+        self.watch(event)
+
+
+def _outcome(code: int) -> tuple[FailureKind, str]:
+    if code == -signal.SIGKILL:
+        return FailureKind.OOM, "the system killed it (SIGKILL), most likely for want of memory"
+    if code < 0:
+        return FailureKind.CRASH, f"it crashed ({_signal_name(-code)})"
+    return FailureKind.EXIT, f"it ended the process with exit code {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _too_large(size: int, limit: int) -> str:
+    return (
+        f"it took {format_quantity(size, BYTES)} of memory, more than the limit of "
+        f"{format_quantity(limit, BYTES)}; raise it with --memory-limit"
+    )

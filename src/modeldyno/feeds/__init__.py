@@ -1,0 +1,7 @@
+"""Payloads: what a model is fed with, random or real."""
+
+from __future__ import annotations
+
+from modeldyno.feeds.payload import Payload, build
+
+__all__ = ["Payload", "build"]

@@ -1,0 +1,139 @@
+"""Random arrays that a model can be fed with, and dtypes by their names."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.inputs import DTYPES
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+    from modeldyno.core.inputs import InputSpec
+
+DEFAULT_DTYPE = "float32"
+"""Of an input that declares none."""
+_WORDS = ("model", "bench", "power", "curve", "engine", "batch", "layer", "a", "the", "of")
+_TEXT_BYTES = 64
+"""A guess at what one random string takes."""
+
+
+def draw(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
+    """Draw values of a concrete shape within dtype and range; whole numbers are never all zero.
+
+    Raises:
+        RequestError: the range does not fit the dtype.
+    """
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    kind, shape = _numpy(spec), tuple(map(int, spec.shape or ()))
+    random = np.random.default_rng(seed)
+    low, high = bounds(spec)
+    if kind.kind == "O":
+        return np.asarray(random.choice(_WORDS, shape), dtype=object)
+    if low is None or high is None:
+        return np.asarray(random.standard_normal(shape, np.float32)).astype(kind)
+    if kind.kind in "iub":
+        whole = random.integers(int(low), int(high), shape, _widest(kind), endpoint=True)
+        return _not_all_zero(np.asarray(whole, kind), int(low) or int(high))
+    return np.asarray(low + (high - low) * random.random(shape)).astype(kind)
+
+
+def bounds(spec: InputSpec) -> tuple[float | None, float | None]:
+    """Give the range that values are drawn from; None where they are standard normal, or text.
+
+    Raises:
+        RequestError: no value of the dtype lies in the range.
+    """
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    kind = _numpy(spec)
+    if kind.kind == "O" or (kind.kind not in "iub" and spec.low is None and spec.high is None):
+        return None, None
+    if kind.kind not in "iub":
+        return _range(spec, 0.0, 1.0)
+    limits = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+    default = (0, 1) if kind.kind == "b" else (0, 255 if kind == np.uint8 else 9)
+    given = _range(spec, *default)
+    low, high = math.ceil(given[0]), math.floor(given[1])
+    if not limits[0] <= low <= high <= limits[1]:
+        raise RequestError(
+            f"The input '{spec.name}' is {spec.dtype}: it has no values in {given[0]:g}..{given[1]:g} "
+            f"that all lie in {limits[0]}..{limits[1]}."
+        )
+    return low, high
+
+
+def itemsize(name: str | None) -> int:
+    """Give the bytes of one element."""
+    if name == "string":
+        return _TEXT_BYTES
+    return {"bfloat16": 2, None: 4}.get(name) or int(_dtype(str(name)).itemsize)
+
+
+def converted(array: ndarray, name: str, where: str) -> ndarray:
+    """Give real data another dtype, if nothing but the digits of a fraction is lost.
+
+    Raises:
+        RequestError: a value would change.
+    """
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    kind = _dtype(name)
+    text = array.dtype.kind in "OU"
+    if text != (kind.kind == "O"):
+        raise RequestError(
+            f"{where} holds {'text' if text else array.dtype.name}, but the model takes {name}."
+        )
+    if array.dtype == kind:
+        return array
+    with np.errstate(all="ignore"):
+        cast = array.astype(kind)
+        back = cast.astype(array.dtype) if not text else cast
+        rounded = array.dtype.kind == "f" and kind.kind not in "iub"
+        same = np.isfinite(cast) == np.isfinite(array) if rounded else back == array
+    if not bool(np.all(same)):
+        raise RequestError(
+            f"{where} holds {array.dtype.name} that {name}, which the model takes, cannot hold; convert it."
+        )
+    return cast
+
+
+def _range(spec: InputSpec, low: float, high: float) -> tuple[float, float]:
+    low = low if spec.low is None else spec.low
+    high = high if spec.high is None else spec.high
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise RequestError(f"The input '{spec.name}' cannot be drawn from the range {low:g}..{high:g}.")
+    return low, high
+
+
+def _not_all_zero(values: ndarray, other: int) -> ndarray:
+    if values.size and not values.any() and other:
+        values.reshape(-1)[0] = other
+    return values
+
+
+def _widest(kind: Any) -> Any:
+    return "uint64" if kind.kind == "u" else "int64"
+
+
+def _numpy(spec: InputSpec) -> Any:
+    return _dtype(spec.dtype or DEFAULT_DTYPE)
+
+
+def _dtype(name: str) -> Any:
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    if name not in DTYPES:
+        raise RequestError(f"ModelDyno cannot make inputs of the dtype {name}.")
+    if name == "bfloat16":
+        try:
+            import ml_dtypes  # noqa: PLC0415 - optional
+        except ImportError:
+            raise RequestError(
+                "Inputs of bfloat16 need the package ml_dtypes: pip install ml_dtypes."
+            ) from None
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(object if name == "string" else name)

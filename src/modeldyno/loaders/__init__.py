@@ -1,0 +1,1 @@
+"""Loaders: scheme -> Model."""

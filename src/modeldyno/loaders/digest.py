@@ -1,0 +1,44 @@
+"""Digests of model content: the same content has the same digest, wherever it lies."""
+
+from __future__ import annotations
+
+import hashlib
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+_CHUNK = 1 << 20
+
+
+def of_parts(parts: Iterable[bytes | memoryview | str]) -> str:
+    """Digest a sequence of parts; each is preceded by its length, so that they cannot run together."""
+    state = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        state.update(str(len(data) if isinstance(data, bytes) else data.nbytes).encode() + b":")
+        state.update(data)
+    return f"sha256:{state.hexdigest()}"
+
+
+def timed(compute: Callable[[], str]) -> tuple[str, float]:
+    """Compute a digest, and give the seconds that it took: they are no part of loading a model."""
+    begin = perf_counter()
+    return compute(), perf_counter() - begin
+
+
+def of_files(paths: Iterable[Path]) -> str:
+    """Digest files by name and content, in the order of their names."""
+    return of_parts(
+        part for path in sorted(paths, key=lambda p: p.name) for part in (path.name, _of_file(path))
+    )
+
+
+def _of_file(path: Path) -> str:
+    state = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            state.update(chunk)
+    return state.hexdigest()

@@ -1,0 +1,271 @@
+"""`onnx:m.onnx`: an ONNX graph, read as data; nothing of it is executed.
+
+The graph is parsed without its external data, which is only hashed, a chunk at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from modeldyno.core.inputs import BATCH, InputSpec
+from modeldyno.core.model import ModelIdentity
+from modeldyno.core.weight import Weight
+from modeldyno.errors import RequestError
+from modeldyno.loaders import digest, tokenizer
+from modeldyno.loaders.onnx_data import check_text, element, entries, external_files, graphs, quoted
+from modeldyno.ports import Executes, Form, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from modeldyno.core.inputs import Dimension
+    from modeldyno.core.model import ModelRef
+    from modeldyno.loaders.onnx_data import Proto
+
+requires = ("onnx",)
+tools: tuple[str, ...] = ("onnx",)
+executes = Executes.NOTHING
+backend = "onnxruntime"
+
+_LARGEST = 2**31 - 1
+"""Bytes; protobuf allows no larger message."""
+
+_CONSTANTS = frozenset({"int64", "bool", "string"})
+"""Shapes, indices and flags: state of the graph, but no parameters."""
+
+_HEADER = re.compile(rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42]")
+"""How a serialised ModelProto begins: ir_version, then any later field."""
+
+_BATCH_FIRST = re.compile(r"|.*batch.*|n|b|bs|s\d+|unk_.*|\?|none|.*dynamic_axes_\d+", re.IGNORECASE)
+"""What exporters call a free first dimension that is the batch."""
+_BATCH_ANYWHERE = re.compile(r"batch(_?size)?", re.IGNORECASE)
+
+_LOOKUPS: dict[str, tuple[tuple[int, int], ...]] = {
+    "Gather": ((1, 0),),
+    "GatherBlockQuantized": ((1, 0),),
+    "EmbedLayerNormalization": ((0, 2), (1, 4)),
+    "QEmbedLayerNormalization": ((0, 2), (1, 4)),
+}
+"""Operators that look rows up in a table: positions of (index, table) among their inputs."""
+_SAME_VALUES = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"})
+_SAME_ROWS = frozenset({"Cast", "Identity", "DequantizeLinear"})
+_RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
+_TYPE_KINDS = {"sequence_type": "a sequence", "map_type": "a map", "optional_type": "an optional value"}
+
+
+def claims(path: Path) -> bool:
+    """Say whether a path is an ONNX file, by its suffix or its first bytes."""
+    if not path.is_file():
+        return False
+    if path.suffix.lower() == ".onnx":
+        return True
+    try:
+        with path.open("rb") as file:
+            return _HEADER.match(file.read(3)) is not None
+    except OSError:
+        return False
+
+
+def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Read what the graph says of itself.
+
+    Raises:
+        RequestError: the file is missing, damaged or too large, or its external data is not there.
+    """
+    del seed, trust  # nothing in it is random, and nothing is executed
+    begin = perf_counter()
+    path = Path(ref.locator)
+    data = _read(path)
+    graph_digest = hashlib.sha256(data).digest()
+    model = _parse(data, path)
+    del data
+    try:
+        files = external_files(model, path)
+        weights = tuple(_weights(model, path))
+        inputs = tuple(_inputs(model.graph, path))
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{path} is damaged: a name in it is not text; export it again.") from error
+    return Model(
+        identity=ModelIdentity(name=path.stem, digest=_digest(graph_digest, files), framework="onnx"),
+        form=Form.ONNX,
+        value=path,
+        inputs=inputs,
+        weights=lambda: weights,
+        file_bytes=path.stat().st_size + sum(file.stat().st_size for file in files.values()),
+        encode=tokenizer.beside(path, inputs),
+        looked=perf_counter() - begin,
+    )
+
+
+def _read(path: Path) -> bytes:
+    if path.is_dir():
+        found = sorted((*path.glob("*.onnx"), *path.glob("*/*.onnx")))
+        hint = f"name the file, such as {found[0]}" if found else "there is no .onnx file in it"
+        raise RequestError(f"{path} is a directory; {hint}.")
+    if not path.is_file():
+        raise RequestError(f"There is no file {path}; check the path of the ONNX model.")
+    try:
+        size = path.stat().st_size
+        if size > _LARGEST:
+            raise RequestError(
+                f"{path} has {size:,} bytes, but an ONNX graph holds less than 2 GiB; "
+                "save it with its weights as external data."
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise RequestError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _parse(data: bytes, path: Path) -> Proto:
+    import onnx  # noqa: PLC0415 - optional, and heavy
+    from google.protobuf.message import DecodeError  # noqa: PLC0415
+
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except (DecodeError, RecursionError) as error:
+        raise RequestError(f"{path} is no ONNX model, or is truncated or damaged.") from error
+    if not (model.ir_version > 0 and model.graph.node and model.graph.output):
+        raise RequestError(f"{path} holds no ONNX graph; it is of another kind, truncated or damaged.")
+    return model
+
+
+# -- inputs --------------------------------------------------------------------------------------
+
+
+def _inputs(graph: Proto, path: Path) -> Iterator[InputSpec]:
+    initialised = {tensor.name for tensor in graph.initializer}
+    initialised |= {tensor.values.name for tensor in graph.sparse_initializer}
+    given = [value for value in graph.input if value.name not in initialised]
+    for value in given:
+        check_text(path, value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim))
+    renamed = _batch_names(given)
+    rows = _table_rows(graph, {value.name for value in given})
+    for value in given:
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            what = _TYPE_KINDS.get(kind, "of no dense type")
+            raise RequestError(f"{path}: input {quoted(value.name)} is {what}; only tensors can be fed.")
+        dtype, _ = element(value.type.tensor_type.elem_type, f"input {quoted(value.name)}", path)
+        low, high = _range(value.name, dtype, rows.get(value.name))
+        shape = _shape(value, renamed)
+        yield InputSpec(name=value.name, shape=shape, dtype=dtype, low=low, high=high)
+
+
+def _batch_names(values: Iterable[Proto]) -> set[str]:
+    """Find the symbols that stand for the batch: the same symbol means it wherever it occurs."""
+    names: set[str] = set()
+    for value in values:
+        symbols = [dim.dim_param for dim in value.type.tensor_type.shape.dim]
+        names |= {symbol for symbol in symbols[:1] if _BATCH_FIRST.fullmatch(symbol)}
+        names |= {symbol for symbol in symbols if _BATCH_ANYWHERE.fullmatch(symbol)}
+    return names - {""}
+
+
+def _shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] | None:
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+
+    def dimension(axis: int, dim: Proto) -> Dimension:
+        if dim.dim_value > 0:
+            return int(dim.dim_value)
+        if dim.dim_param in batch_names or (axis == 0 and not dim.dim_param):
+            return BATCH
+        return dim.dim_param or f"{value.name}_dim{axis}"
+
+    return tuple(dimension(axis, dim) for axis, dim in enumerate(value.type.tensor_type.shape.dim))
+
+
+def _table_rows(graph: Proto, inputs: set[str]) -> dict[str, int]:
+    """Follow inputs to the tables that they index: the smallest one bounds the vocabulary."""
+    origin = {name: name for name in inputs}
+    tables = {tensor.name: tensor.dims[0] for tensor in graph.initializer if tensor.dims}
+    found: dict[str, int] = {}
+    for node in graph.node:
+        source = node.input[0] if node.input else ""
+        for output in node.output[:1]:
+            if node.op_type in _SAME_VALUES and source in origin:
+                origin[output] = origin[source]
+            if node.op_type in _SAME_ROWS and source in tables:
+                tables[output] = tables[source]
+        if _axis(node) != 0:
+            continue
+        for index, table in _LOOKUPS.get(node.op_type, ()):
+            if max(index, table) < len(node.input) and node.input[index] in origin:
+                name, rows = origin[node.input[index]], tables.get(node.input[table], 0)
+                if rows > 0:
+                    found[name] = min(rows, found.get(name, rows))
+    return found
+
+
+def _axis(node: Proto) -> int:
+    names = {"axis", "gather_axis"}
+    return next((int(attribute.i) for attribute in node.attribute if attribute.name in names), 0)
+
+
+def _range(name: str, dtype: str, rows: int | None) -> tuple[float | None, float | None]:
+    whole = dtype.startswith(("int", "uint"))
+    if "mask" in name.lower() and (whole or dtype == "bool"):
+        return 1, 1
+    if not whole:
+        return None, None
+    if rows is not None:
+        return 0, rows - 1
+    return (0, 1) if "token_type" in name.lower() else _RANGES.get(dtype, (0, 9))
+
+
+# -- weights -------------------------------------------------------------------------------------
+
+
+def _weights(model: Proto, path: Path) -> Iterator[Weight]:
+    """Give each initialiser, of subgraphs too, by its declared shape and dtype."""
+    for graph in graphs(model.graph):
+        running = {
+            name for node in graph.node if node.op_type == "BatchNormalization" for name in node.input[3:5]
+        }
+        for tensor in graph.initializer:
+            yield _weight(tensor, tensor.dims, path, parameter=tensor.name not in running)
+        for sparse in graph.sparse_initializer:
+            yield _weight(sparse.values, sparse.values.dims, path, parameter=True)
+
+
+def _weight(tensor: Proto, dims: Iterable[int], path: Path, *, parameter: bool) -> Weight:
+    check_text(path, tensor.name)
+    what = f"initialiser {quoted(tensor.name)}"
+    dtype, bits = element(tensor.data_type, what, path)
+    shape = tuple(dims)
+    if any(d < 0 for d in shape):
+        raise RequestError(f"{path} is damaged: {what} has the shape {shape}.")
+    size = math.prod(shape)
+    stored = (size * bits + 7) // 8 if bits else sum(map(len, tensor.string_data))
+    place = entries(tensor)
+    if not place and not _holds(tensor, size, stored):
+        raise RequestError(f"{path} is truncated or damaged: {what} holds fewer than {size:,} elements.")
+    return Weight(
+        name=tensor.name,
+        shape=shape,
+        dtype=dtype,
+        size=size,
+        bytes=stored,
+        storage=f"{place['location']}@{place.get('offset', 0)}+{stored}" if place else "",
+        parameter=parameter and dtype not in _CONSTANTS,
+    )
+
+
+def _holds(tensor: Proto, size: int, stored: int) -> bool:
+    """Whether a tensor can have its values in it; a typed field takes a byte or more for each."""
+    if tensor.HasField("raw_data"):
+        return len(tensor.raw_data) >= stored
+    return bool(tensor.ByteSize() >= min(size, stored or size))
+
+
+def _digest(graph: bytes, files: dict[str, Path]) -> str:
+    parts: list[str | bytes] = [graph]
+    for location, file in sorted(files.items()):
+        with file.open("rb") as opened:
+            parts += [location, hashlib.file_digest(opened, "sha256").digest()]
+    return digest.of_parts(parts)

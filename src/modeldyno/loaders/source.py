@@ -1,0 +1,156 @@
+"""Python that the user names: ``pkg.mod:attribute`` or ``file.py:attribute``, imported in this process."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.errors import RequestError, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NAMED_IN_FILE = re.compile(r".+\.py:[A-Za-z_][\w.]*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Something in a Python module that was imported."""
+
+    module: ModuleType
+    attribute: str
+    value: Any
+    label: str
+    """For people: ``mod.attribute``."""
+
+
+def is_named_in_file(path: Path) -> bool:
+    """Whether a path reads ``file.py:attribute``."""
+    return _NAMED_IN_FILE.fullmatch(str(path)) is not None
+
+
+def find(scheme: str, locator: str) -> Source:
+    """Import what a locator names; the current directory is importable.
+
+    Raises:
+        RequestError: there is no such module, file or attribute, or importing it raised.
+    """
+    where, separator, attribute = locator.rpartition(":")
+    if not separator or not where or not attribute:
+        raise RequestError(
+            f"'{scheme}:{locator}' names no attribute; "
+            f"write {scheme}:package.module:name or {scheme}:file.py:name."
+        )
+    module = _from_file(Path(where)) if where.endswith(".py") else _from_module(where)
+    label = f"{Path(where).stem if where.endswith('.py') else where.rpartition('.')[2]}.{attribute}"
+    return Source(module=module, attribute=attribute, value=_attribute(module, where, attribute), label=label)
+
+
+def needless(function: Callable[..., Any]) -> bool:
+    """Whether a callable can be called without arguments."""
+    return not required(function)
+
+
+def required(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Name the parameters without which it cannot be called; none if its signature is not known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in parameters if p.default is p.empty and p.kind not in _VARIADIC)
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def code_of(value: Any) -> bytes:
+    """Give what a function or class is made of: its source, or else its byte code."""
+    try:
+        return inspect.getsource(value).encode()
+    except (OSError, TypeError):
+        code = getattr(value, "__code__", None)
+        return b"" if code is None else bytes(code.co_code) + repr(code.co_consts).encode()
+
+
+def _from_module(name: str) -> ModuleType:
+    _importable(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(missing + "."):
+            raise RequestError(
+                f"There is no Python module '{missing}' to import; name an installed one, one in the current "
+                "directory, or a file as file.py:name."
+            ) from error
+        raise _broken(name, error) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(name, error) from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise RequestError(f"There is no file '{path}'; give the path of a Python file, as file.py:name.")
+    _importable(path.resolve().parent)
+    path = path.resolve()
+    name = f"modeldyno_source_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise _broken(path.name, error, path) from error
+    return module
+
+
+def _importable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+
+
+def _broken(name: str, error: BaseException, path: Path | None = None) -> RequestError:
+    """Say where and why importing failed: in the file named, if the traceback passes through it."""
+    if isinstance(error, SyntaxError):
+        place = f"{error.filename}:{error.lineno}"
+    else:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+        frames = [f for f in frames if path is None or f.filename == str(path)] or frames
+        frames = [f for f in frames if f.filename != __file__] or frames
+        place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
+    reason = str(error.msg if isinstance(error, SyntaxError) else error)
+    lines = reason.strip().splitlines() or ["no message"]
+    return RequestError(
+        f"Importing '{name}' failed at {place} with {type(error).__name__}: {lines[0]}; correct it there."
+    )
+
+
+def _attribute(module: ModuleType, where: str, dotted: str) -> Any:
+    value: Any = module
+    for part in dotted.split("."):
+        if not hasattr(value, part):
+            public = [n for n in dir(value) if not n.startswith("_") and _is_wanted(value, n)]
+            raise UnknownName.among(f"object in {where} called", part, public)
+        value = getattr(value, part)
+    return value
+
+
+def _is_wanted(owner: Any, name: str) -> bool:
+    value = getattr(owner, name, None)
+    defined = getattr(value, "__module__", None)
+    return not isinstance(value, ModuleType) and (
+        not isinstance(owner, ModuleType) or defined in {None, owner.__name__} or not callable(value)
+    )

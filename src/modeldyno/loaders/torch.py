@@ -1,0 +1,91 @@
+"""``torch:pkg.mod:factory`` and ``torch:file.py:factory``: a module that Python code makes.
+
+The name may be a function or class without required arguments that gives an nn.Module, or a pair of
+an nn.Module and example inputs (a tensor, a tuple of tensors, or a dict by name), or it may be an
+nn.Module itself. An attribute ``example_input_array`` of the module serves as example inputs too.
+The seed is set before anything is imported, for random weights.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.model import ModelIdentity
+from modeldyno.errors import RequestError
+from modeldyno.loaders import source, torch_module
+from modeldyno.ports import Executes, Form, Model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch.nn import Module
+
+    from modeldyno.core.inputs import InputSpec
+    from modeldyno.core.model import ModelRef
+    from modeldyno.ports import Feed
+
+requires: tuple[str, ...] = ("torch",)
+tools: tuple[str, ...] = ()
+executes = Executes.NAMED
+backend = "torch"
+
+
+def claims(path: Path) -> bool:
+    """Claim ``file.py:factory``."""
+    return source.is_named_in_file(path)
+
+
+def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Call the factory."""
+    del trust  # the user names the code
+    import torch  # noqa: PLC0415 - heavy
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        found = source.find(ref.scheme, ref.locator)
+        module, example = _made(found, ref)
+    feed, inputs = described(module, example, str(ref))
+    return Model(
+        identity=ModelIdentity(
+            name=found.label,
+            digest=torch_module.module_digest(module, source.code_of(found.value)),
+            framework="torch",
+        ),
+        form=Form.TORCH,
+        value=module.eval(),
+        inputs=inputs,
+        weights=lambda: torch_module.weights(module),
+        example=feed,
+    )
+
+
+def described(module: Module, example: Any, where: str) -> tuple[Feed | None, tuple[InputSpec, ...]]:
+    """Give the example as a feed, and the inputs: as it shows them, or the parameters of forward."""
+    example = getattr(module, "example_input_array", None) if example is None else example
+    if example is None:
+        return None, torch_module.forward_inputs(module)
+    return torch_module.example_inputs(module, example, where)
+
+
+def _made(found: source.Source, ref: ModelRef) -> tuple[Module, Any]:
+    import torch  # noqa: PLC0415 - heavy
+
+    made = found.value
+    if not isinstance(made, torch.nn.Module) and callable(made):
+        if needed := source.required(made):
+            raise RequestError(
+                f"'{ref}' needs the arguments {', '.join(needed)}; name a function without arguments, "
+                "such as one that calls it."
+            )
+        made = made()
+    module, example = made if _is_pair(made) else (made, None)
+    if not isinstance(module, torch.nn.Module):
+        raise RequestError(
+            f"'{ref}' gives {type(module).__name__}, not a torch.nn.Module or a pair of one and its "
+            f"inputs; profile any other callable as call:{ref.locator}."
+        )
+    return module, example
+
+
+def _is_pair(made: Any) -> bool:
+    return isinstance(made, tuple) and len(made) == 2  # noqa: PLR2004 - a module and its inputs

@@ -1,0 +1,238 @@
+"""What is known of a torch.nn.Module, whatever file or factory it came from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.inputs import BATCH, InputSpec
+from modeldyno.core.weight import Weight
+from modeldyno.errors import RequestError
+from modeldyno.loaders import digest, source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor, dtype
+    from torch.nn import Module
+
+    from modeldyno.ports import Feed
+
+_LIBRARIES = ("torch", "torchvision", "transformers", "torchao", "timm")
+"""Packages whose classes are told by name; others' by their source."""
+
+
+# --- weights -----------------------------------------------------------------------------------
+
+
+def weights(module: Module) -> list[Weight]:
+    """List every parameter and buffer under each of its names, with what tells shared storage."""
+    parameters = module.named_parameters(remove_duplicate=False)
+    buffers = module.named_buffers(remove_duplicate=False)
+    return [
+        *(weight(name, tensor, parameter=True) for name, tensor in parameters),
+        *(weight(name, tensor, parameter=False) for name, tensor in buffers),
+        *_packed_weights(module),
+    ]
+
+
+def weight(name: str, tensor: Tensor, *, parameter: bool) -> Weight:
+    """Describe one tensor, as it is stored."""
+    parts = _plain_parts(tensor)
+    largest = max(parts, key=_stored_bytes)
+    return Weight(
+        name=name,
+        shape=tuple(_shape(tensor)),
+        dtype=dtype_name(largest.dtype),
+        size=_numel(tensor),
+        bytes=sum(map(_stored_bytes, parts)),
+        storage=_storage(tensor, largest),
+        parameter=parameter,
+        trainable=parameter and tensor.requires_grad,
+    )
+
+
+def _packed_weights(module: Module) -> Iterator[Weight]:
+    """Weights that quantised modules keep packed, and show only when they are asked."""
+    for scope, part in module.named_modules():
+        if not type(part).__module__.startswith("torch.ao.nn.quantized"):
+            continue
+        for name in ("weight", "bias"):
+            getter = getattr(part, name, None)
+            tensor = getter() if inspect.ismethod(getter) else None
+            if tensor is not None:
+                yield weight(f"{scope}.{name}".lstrip("."), tensor, parameter=True)
+
+
+def _plain_parts(tensor: Tensor) -> list[Tensor]:
+    """Give the ordinary tensors that a tensor is made of; a quantised or sparse one has several."""
+    import torch  # noqa: PLC0415 - this module is imported where torch may be missing
+
+    if _is_lazy(tensor):
+        return [tensor]
+    if hasattr(tensor, "__tensor_flatten__"):
+        names, _ = tensor.__tensor_flatten__()
+        return list(chain.from_iterable(_plain_parts(getattr(tensor, name)) for name in names))
+    if tensor.layout is torch.sparse_coo:
+        sparse = tensor.detach().coalesce()
+        return [sparse.values(), sparse.indices()]
+    return [tensor]
+
+
+def _stored_bytes(tensor: Tensor) -> int:
+    size = _numel(tensor) * tensor.dtype.itemsize
+    if tensor.is_meta or _is_lazy(tensor):
+        return size
+    return min(size, tensor.untyped_storage().nbytes())  # an expanded tensor is stored once
+
+
+def _storage(tensor: Tensor, largest: Tensor) -> str:
+    """Tell the same memory by its address; what has none (meta, lazy) by the tensor itself."""
+    address = 0 if largest.is_meta or _is_lazy(largest) else largest.untyped_storage().data_ptr()
+    if address == 0:
+        return f"tensor {id(tensor)}"
+    return f"{largest.device}:{address:x}+{largest.storage_offset()}x{largest.numel()}"
+
+
+def _is_lazy(tensor: Tensor) -> bool:
+    return hasattr(tensor, "materialize")
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return () if _is_lazy(tensor) else tuple(tensor.shape)
+
+
+def _numel(tensor: Tensor) -> int:
+    return 0 if _is_lazy(tensor) else tensor.numel()
+
+
+def dtype_name(kind: dtype) -> str:
+    """Give the name of a dtype as ModelDyno writes it."""
+    return str(kind).removeprefix("torch.")
+
+
+# --- digest ------------------------------------------------------------------------------------
+
+
+def content(module: Module) -> Iterator[bytes | memoryview | str]:
+    """Give what determines the outputs: the structure, the code of the user's classes, and the state."""
+    classes: dict[type[Module], None] = {}
+    for name, part in module.named_modules():
+        kind = type(part)
+        classes[kind] = None
+        yield f"{name}={kind.__qualname__}({_settings(part)})"
+    for kind in classes:
+        if not kind.__module__.startswith(_LIBRARIES):
+            yield source.code_of(kind)
+    named = chain(
+        module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    )
+    for name, tensor in named:
+        yield f"{name}:{dtype_name(tensor.dtype)}:{_shape(tensor)}"
+        for part in _plain_parts(tensor):
+            yield from _tensor_bytes(part)
+
+
+def module_digest(module: Module, *more: str | bytes) -> str:
+    """Digest a module, and whatever else it rests on."""
+    return digest.of_parts(chain(more, content(module)))
+
+
+def _settings(part: Module) -> str:
+    """Give what a module says of itself, and its plain attributes; the training mode is no content."""
+    plain = {
+        name: value
+        for name, value in vars(part).items()
+        if not name.startswith("_") and name != "training" and isinstance(value, _PLAIN)
+    }
+    return f"{part.extra_repr()};{sorted(plain.items())!r}"
+
+
+_PLAIN = (bool, int, float, str, tuple)
+
+
+def _tensor_bytes(tensor: Tensor) -> Iterator[bytes | memoryview]:
+    import torch  # noqa: PLC0415 - see above
+
+    if tensor.is_meta or _is_lazy(tensor):
+        return
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    yield flat.numpy().data
+
+
+# --- inputs ------------------------------------------------------------------------------------
+
+
+def parameters(module: Module) -> tuple[str, ...]:
+    """Name the parameters of forward that take one value each, in order."""
+    schema = getattr(getattr(module, "forward", None), "schema", None)
+    if schema is not None:  # a ScriptModule
+        return tuple(argument.name for argument in schema.arguments[1:])
+    return tuple(p.name for p in inspect.signature(module.forward).parameters.values() if p.kind in _SINGLE)
+
+
+_SINGLE = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
+
+
+def forward_inputs(module: Module) -> tuple[InputSpec, ...]:
+    """Name what forward needs; shape and dtype are for the user to say."""
+    schema = getattr(module.forward, "schema", None)
+    if schema is not None:
+        names = [a.name for a in schema.arguments[1:] if not a.has_default_value()]
+    else:
+        names = list(source.required(module.forward))
+    return tuple(InputSpec(name=name) for name in names)
+
+
+def example_inputs(module: Module, example: Any, where: str) -> tuple[Feed, tuple[InputSpec, ...]]:
+    """Turn example inputs (a tensor, a tuple or list, or a dict) into named arrays, and declare them.
+
+    A first axis that all of them have in common is taken to be the batch.
+
+    Raises:
+        RequestError: an input is no tensor.
+    """
+    named = _named(module, example)
+    feed = {name: _array(value, f"'{name}' of {where}") for name, value in named.items()}
+    first = {array.shape[0] if array.ndim else None for array in feed.values()}
+    batched = len(first) == 1 and None not in first
+    return feed, tuple(
+        InputSpec(
+            name=name,
+            shape=(BATCH, *array.shape[1:]) if batched else tuple(array.shape),
+            dtype=str(array.dtype),
+        )
+        for name, array in feed.items()
+    )
+
+
+def _named(module: Module, example: Any) -> dict[str, Any]:
+    if isinstance(example, Mapping):
+        return {str(name): value for name, value in example.items()}
+    values = list(example) if isinstance(example, Sequence) else [example]
+    names = parameters(module)[: len(values)]
+    names += tuple(f"input_{index}" for index in range(len(names), len(values)))
+    return dict(zip(names, values, strict=True))
+
+
+def _array(value: Any, what: str) -> Any:
+    import numpy as np  # noqa: PLC0415 - see above
+    import torch  # noqa: PLC0415 - see above
+
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
+    if isinstance(value, np.ndarray):
+        return value
+    raise RequestError(
+        f"The example input {what} is {type(value).__name__}, not a tensor; "
+        "bind it in the module, or give tensors only."
+    )

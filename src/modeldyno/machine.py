@@ -1,0 +1,110 @@
+"""This machine, read once: what makes two results comparable, and what could spoil one."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from modeldyno.core.result import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.core.result import Fact
+
+_CGROUP = Path("/sys/fs/cgroup")
+_CPU = Path("/sys/devices/system/cpu")
+_UNLIMITED = 1 << 60
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def environment(packages: Iterable[str]) -> Environment:
+    """Describe the machine, the versions of `packages`, and the conditions of this moment."""
+    return Environment(hardware=hardware(), software=software(packages), conditions=conditions())
+
+
+def hardware() -> dict[str, Fact]:
+    """What two results must share in order to be compared."""
+    return {
+        "processor": processor(),
+        "architecture": platform.machine(),
+        "cores": psutil.cpu_count(logical=True) or 1,
+        "cores_allowed": len(allowed_cores()),
+        "cpu_quota": cpu_quota(),
+        "memory": memory_limit(),
+    }
+
+
+def software(packages: Iterable[str]) -> dict[str, Fact]:
+    """Versions; a difference is part of what is compared."""
+    found: dict[str, Fact] = {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+    for package in ("modeldyno", "numpy", *packages):
+        with suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def conditions() -> dict[str, Fact]:
+    """What may disturb: load average, frequency governor, thread settings, pinning."""
+    found: dict[str, Fact] = {"load_average": round(os.getloadavg()[0], 2)}
+    governor = _text(_CPU / "cpu0/cpufreq/scaling_governor")
+    if governor:
+        found["governor"] = governor
+    if (turbo := _text(_CPU / "intel_pstate/no_turbo")) is not None:
+        found["turbo"] = turbo == "0"
+    found |= {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ}
+    return found
+
+
+def processor() -> str:
+    """Name of the processor."""
+    for line in (_text(Path("/proc/cpuinfo")) or "").splitlines():
+        if line.startswith(("model name", "Hardware", "cpu model")):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def allowed_cores() -> tuple[int, ...]:
+    """Numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def cpu_quota() -> float:
+    """Cores that the container's quota allows; all of the allowed ones where there is none."""
+    cores = float(len(allowed_cores()))
+    quota, _, period = (_text(_CGROUP / "cpu.max") or "").partition(" ")
+    if not period:
+        quota = _text(_CGROUP / "cpu/cpu.cfs_quota_us") or ""
+        period = _text(_CGROUP / "cpu/cpu.cfs_period_us") or ""
+    with suppress(ValueError, ZeroDivisionError):
+        limit = float(quota) / float(period)
+        return min(cores, limit) if limit > 0 else cores
+    return cores
+
+
+def memory_limit() -> int:
+    """Bytes that this process may use: the machine's memory or the container's limit."""
+    total = int(psutil.virtual_memory().total)
+    for path in (_CGROUP / "memory.max", _CGROUP / "memory/memory.limit_in_bytes"):
+        with suppress(ValueError, TypeError):
+            limit = int(_text(path) or "")
+            return min(total, limit) if limit < _UNLIMITED else total
+    return total
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None

@@ -1,0 +1,119 @@
+"""Names to implementations, by entry point; resolving a name imports only that plugin.
+
+`importlib.metadata` is imported when a plugin is first asked for: it alone would cost more than the
+whole start-up of the command line.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
+
+from modeldyno.errors import MissingExtra, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from importlib.metadata import EntryPoint
+
+    from modeldyno import ports
+
+KINDS = ("loader", "backend", "probe", "sampler", "store", "reporter")
+
+STORE_VARIABLE = "MODELDYNO_STORE"
+
+EXTRAS = {
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "torch": "torch",
+    "torchao": "int8",
+    "transformers": "hf",
+    "safetensors": "hf",
+    "psycopg": "postgres",
+}
+"""Importable name to the extra that installs it."""
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """List the plugins of a kind, sorted."""
+    return tuple(sorted(_entries(kind)))
+
+
+def resolve(kind: str, name: str) -> Any:
+    """Import a plugin.
+
+    Raises:
+        UnknownName: no plugin of this kind has this name.
+        MissingExtra: its own import failed for want of a package.
+    """
+    entries = _entries(kind)
+    if name not in entries:
+        raise UnknownName.among(kind, name, entries)
+    try:
+        return entries[name].load()
+    except ModuleNotFoundError as error:
+        raise MissingExtra(missing((error.name or name,), f"{kind} '{name}'")) from error
+
+
+def require(modules: Iterable[str], wanted_by: str) -> None:
+    """Check, without importing them, that optional packages are installed.
+
+    Raises:
+        MissingExtra: one is not.
+    """
+    absent = tuple(module for module in modules if find_spec(module) is None)
+    if absent:
+        raise MissingExtra(missing(absent, wanted_by))
+
+
+def missing(modules: tuple[str, ...], wanted_by: str) -> str:
+    """Say in one sentence what to install."""
+    extras = ",".join(dict.fromkeys(EXTRAS.get(module, "") for module in modules)).strip(",")
+    command = f"modeldyno[{extras}]" if extras else " ".join(modules)
+    return f"The {wanted_by} needs {', '.join(modules)}; install it with: pip install '{command}'"
+
+
+def loader(name: str) -> ports.Loader:
+    """Give a loader by its scheme."""
+    return cast("ports.Loader", resolve("loader", name))
+
+
+def backend(name: str) -> ports.Backend:
+    """Give a backend by its name."""
+    return cast("ports.Backend", resolve("backend", name))
+
+
+def probe(name: str) -> ports.Probe:
+    """Give a probe by its name."""
+    return cast("ports.Probe", resolve("probe", name))
+
+
+def sampler(name: str) -> ports.Sampler:
+    """Give a sampler by its name."""
+    return cast("ports.Sampler", resolve("sampler", name))
+
+
+def reporter(name: str) -> ports.Reporter:
+    """Give a reporter by its name."""
+    return cast("ports.Reporter", resolve("reporter", name))
+
+
+def store(url: str | None = None) -> ports.Store:
+    """Open the store that `url`, or else MODELDYNO_STORE, names; by default a file of SQLite.
+
+    Raises:
+        UnknownName: no plugin opens such URLs.
+        StoreError: it cannot be opened.
+    """
+    address = url or os.environ.get(STORE_VARIABLE)
+    scheme = address.partition(":")[0].partition("+")[0] if address else "sqlite"
+    plugin = resolve("store", scheme)
+    return cast("ports.Store", plugin.open(address or plugin.default_url()))
+
+
+@lru_cache(maxsize=len(KINDS))
+def _entries(kind: str) -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - dear at start-up
+
+    return {entry.name: entry for entry in entry_points(group=f"modeldyno.{kind}s")}

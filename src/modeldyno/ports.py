@@ -1,0 +1,258 @@
+"""Every extension point on one page.
+
+A plugin is a module (or any object) that has these attributes, named by an entry point of the group
+``modeldyno.<kind>s``; the built-ins are declared in pyproject.toml exactly like anyone's. Importing a
+plugin must be cheap: frameworks are named in `requires`, and imported when the plugin works.
+`modeldyno.testing` has a conformance suite for each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.inputs import InputSpec
+from modeldyno.core.knob import Knob, KnobValue
+from modeldyno.core.model import ModelIdentity, ModelRef
+from modeldyno.core.result import Event, Result
+from modeldyno.core.weight import Weight
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+    from pathlib import Path
+    from typing import Self
+
+    from numpy import ndarray
+
+    from modeldyno.core.goal import Judgement
+    from modeldyno.core.job import Job
+    from modeldyno.core.measurement import Measurement
+    from modeldyno.core.plan import Plan
+
+
+Feed = dict[str, "ndarray"]
+"""Input name to array; the first axis of each is the batch."""
+
+
+class Executes(StrEnum):
+    """What loading a model executes of it."""
+
+    NOTHING = "nothing"
+    """Data only; safe to look at anywhere."""
+    NAMED = "the code that the user names"
+    """`torch:` and `call:` run what the reference points at, in the child."""
+    PICKLE = "pickles"
+    """Loading may run code out of the file: only in the child, only with `--trust`."""
+
+
+class Form:
+    """What a loaded model is, so that a backend can say which it accepts."""
+
+    ONNX = "onnx"
+    """`value` is the Path of an ONNX file."""
+    TORCH = "torch"
+    """`value` is a torch.nn.Module or ScriptModule in eval mode."""
+    CALLABLE = "callable"
+    """`value` is a Python callable that takes the inputs by keyword, or by position where it must."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What a loader gives: the model itself, and what is known of it."""
+
+    identity: ModelIdentity
+    form: str
+    value: Any
+    inputs: tuple[InputSpec, ...]
+    """As declared; symbolic dimensions have names, the first of a batch is called ``batch``."""
+    weights: Callable[[], Iterable[Weight]] | None = None
+    """The tensors of its state, or None where they cannot be known (a plain callable)."""
+    file_bytes: int | None = None
+    """Size of its files on disk; None when it has none."""
+    encode: Callable[[Sequence[str], int | None], Feed] | None = None
+    """Text to inputs by the model's own tokenizer, padded to the length given or to the longest."""
+    example: Feed | None = None
+    """Inputs that the model came with (a factory's example, a callable's inputs)."""
+    doubts: tuple[Doubt, ...] = ()
+    """Such as: the weights are random."""
+    looked: float = 0.0
+    """Seconds of `load` that went into looking (digest, graph), which no user of the model pays."""
+    borrowed: bool = False
+    """Someone else goes on using `value`: a backend that would alter it works on a copy."""
+
+
+class Loader(Protocol):
+    """Scheme -> Model."""
+
+    requires: tuple[str, ...]
+    """Importable names that it needs; a missing one is reported with the extra to install."""
+    tools: tuple[str, ...]
+    """Those of `requires` that only serve to look at a model: their import is no part of `load_time`."""
+    executes: Executes
+    backend: str
+    """The backend that runs its models when the user names none."""
+
+    def claims(self, path: Path) -> bool:
+        """Say, by suffix and content, executing nothing, whether a bare path is of this scheme."""
+
+    def load(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Load; raise RequestError for a reference that cannot be loaded as written.
+
+        The seed is for random weights. Without `trust`, raise TrustRequired rather than unpickle.
+        """
+
+
+@runtime_checkable
+class CanCall(Protocol):
+    """A session of a local runtime."""
+
+    def prepare(self, feed: Feed) -> Callable[[], Any]:
+        """Place the payload on the device and give a callable that makes one call of the whole batch.
+
+        The callable takes no argument, does nothing but call, and returns when the device has finished.
+        """
+
+    def arrays(self, output: Any) -> Feed:
+        """Show what a call returned as named arrays on the host, to be checked."""
+
+
+@runtime_checkable
+class HasAllocator(Protocol):
+    """A session that can tell the peak that its allocator held on a device."""
+
+    def peak_reserved(self) -> int:
+        """Bytes."""
+
+
+class Backend(Protocol):
+    """Model -> Session."""
+
+    requires: tuple[str, ...]
+    accepts: frozenset[str]
+    """The forms of Model that it can run."""
+    knobs: tuple[Knob, ...]
+
+    def check(self, config: Mapping[str, KnobValue]) -> None:
+        """Raise RequestError for knobs that exclude each other; cheap, without any framework."""
+
+    def open(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[CanCall]:
+        """Make it ready to call. `config` is complete: `core.knob.configure` has checked it."""
+
+
+class Pass(StrEnum):
+    """When a probe runs: what perturbs is kept out of the timed pass."""
+
+    TIMED = "timed"
+    SECOND = "second"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a probe may measure."""
+
+    model: Model
+    session: CanCall | None = None
+    """Open only if a probe of the Job needs one."""
+    calls: tuple[Callable[[], Any], ...] = ()
+    """Prepared calls, one for each distinct payload; to be cycled through."""
+    samples: int = 1
+    """Samples (items of the batch) in one call."""
+    interrupted: Callable[[], bool] = field(default=lambda: False)
+    watch: Callable[[Event], None] = field(default=lambda _event: None)
+    """Told of progress and of provisional measurements while measuring."""
+
+
+class Probe(Protocol):
+    """Subject -> Measurements."""
+
+    needs: type | None
+    """The capability that the session must have, or None when the model alone is enough."""
+    pass_: Pass
+
+    def measure(self, subject: Subject, plan: Plan) -> Iterable[Measurement | Doubt]:
+        """Measure."""
+
+
+class Watch(Protocol):
+    """A side process at work."""
+
+    def mark(self, stage: str) -> None:
+        """Say that a stage begins now; what is sampled from here on belongs to it."""
+
+    def stop(self) -> Iterable[Measurement | Doubt]:
+        """End the side process and give what it saw."""
+
+
+class Sampler(Protocol):
+    """Watches processes and devices from outside, by a side process."""
+
+    def start(self, pids: Sequence[int]) -> Watch:
+        """Begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What a store tells of a Result without opening it."""
+
+    id: str
+    created: str
+    name: str
+    digest: str
+    backend: str
+    config: dict[str, KnobValue]
+    tags: tuple[str, ...]
+    headline: str
+    """The one-sentence verdict."""
+    failed: bool
+
+
+class Store(Protocol):
+    """Keeps Results; a context manager that closes it."""
+
+    def __enter__(self) -> Self:
+        """Use it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+
+    def put(self, result: Result, *, headline: str) -> None:
+        """Keep it; when this returns, it is on disk. Putting the same id again replaces it."""
+
+    def get(self, prefix: str) -> Result:
+        """Give the Result whose id begins with `prefix`, or that has it as a tag.
+
+        Raises RequestError if there is none, or several.
+        """
+
+    def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
+        """List, newest first."""
+
+    def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
+        """Add and remove tags."""
+
+    def remove(self, prefix: str) -> str:
+        """Delete a Result and its artifacts; give its id."""
+
+    def expire(self, now: datetime) -> Sequence[str]:
+        """Delete the artifacts whose time has passed; give their paths."""
+
+
+class Reporter(Protocol):
+    """Document -> text or bytes."""
+
+    suffix: str
+    """Of the files that it writes, such as ``.csv``."""
+
+    def render(self, document: Result, *, judgements: Sequence[Judgement] = ()) -> str | bytes:
+        """Render, with the verdicts on the bounds that were asked for."""
+
+
+class Executor(Protocol):
+    """Job -> Result, in an environment of its own."""
+
+    def __call__(self, job: Job, *, watch: Callable[[Event], None]) -> Result:
+        """Run it; a wrong outcome is a Failure in the Result, a wrong request raises."""

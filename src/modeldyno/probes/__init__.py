@@ -1,0 +1,1 @@
+"""Probes: Subject -> Measurements."""

@@ -1,0 +1,42 @@
+"""CSV (RFC 4180): a row for each metric, scope and statistic, in base units and unrounded."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from modeldyno import views
+from modeldyno.core.block import Align
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.block import Column, Table
+    from modeldyno.core.goal import Judgement
+    from modeldyno.core.result import Result
+
+suffix = ".csv"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
+    """Write the numbers of a Result."""
+    del judgements
+    return table(views.numbers(document))
+
+
+def table(block: Table) -> str:
+    """Write any table; its columns of numbers are those aligned to the right."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(column.title for column in block.columns)
+    for row in block.rows:
+        writer.writerow(_cell(text, column) for text, column in zip(row, block.columns, strict=True))
+    return file.getvalue()
+
+
+def _cell(text: str, column: Column) -> str:
+    """Keep text from being run as a formula; a number may begin with its sign."""
+    return f"'{text}" if column.align is Align.LEFT and text.startswith(_FORMULA) else text

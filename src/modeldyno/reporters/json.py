@@ -1,0 +1,29 @@
+"""JSON: the Result itself, lossless; other formats are views of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from modeldyno import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.goal import Judgement
+    from modeldyno.core.result import Result
+
+suffix = ".json"
+_ACTIVE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What JSON lets stand, and a terminal that shows it would obey."""
+
+
+def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
+    """Give the document; a judgement follows from it and its constraint, and is not part of it."""
+    del judgements
+    text = wire.encode(document).decode("utf-8")
+    return (text if text.isascii() and "\x7f" not in text else _ACTIVE.sub(_escaped, text)).encode()
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

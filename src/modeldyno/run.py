@@ -1,0 +1,346 @@
+"""Job -> Result, in this very process: load, open, first call, timed pass, second pass.
+
+`run` folds the events that `events` yields; an executor may send the same events through a pipe and
+fold them elsewhere. Wrong outcomes become Failures here; a wrong request raises.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import secrets
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import feeds, machine, outputs, plugins
+from modeldyno.core import doubt
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.measurement import Measurement, observed
+from modeldyno.core.result import (
+    Doubted,
+    Ended,
+    Event,
+    Failed,
+    Failure,
+    FailureKind,
+    Found,
+    Loaded,
+    Located,
+    Progressed,
+    Result,
+    fold,
+)
+from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.feeds import Payload
+from modeldyno.ports import CanCall, HasAllocator, Pass, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from modeldyno.core.job import Job
+    from modeldyno.core.model import ModelIdentity
+    from modeldyno.ports import Model, Probe, Watch
+
+SAMPLERS = ("process",)
+_CHECKING = 1.0
+"""Seconds of calls that looking at the outputs may take."""
+
+
+def empty(job: Job) -> Result:
+    """Give the Result that a run of this Job begins with."""
+    return Result(
+        id=secrets.token_hex(6), created=datetime.now(UTC).isoformat(timespec="milliseconds"), job=job
+    )
+
+
+def run(
+    job: Job,
+    *,
+    interrupted: Callable[[], bool] = lambda: False,
+    watch: Callable[[Event], None] = lambda _event: None,
+) -> Result:
+    """Measure what the Job describes.
+
+    Args:
+        job: what to do; `core.knob.configure` has completed its config.
+        interrupted: whether to finish now with what there is; asked many times a second.
+        watch: told of every event, progress included.
+
+    Raises:
+        RequestError: the request cannot be carried out as written.
+        MissingExtra: an optional package is not installed.
+    """
+    return fold(empty(job), _told(events(job, interrupted=interrupted, watch=watch), watch))
+
+
+def _told(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator[Event]:
+    for event in stream:
+        watch(event)
+        yield event
+
+
+def events(job: Job, *, interrupted: Callable[[], bool], watch: Callable[[Event], None]) -> Iterator[Event]:
+    """Carry a Job out, yielding what is found as it is found."""
+    stage = _Stage(watch=watch)
+    samplers = [plugins.sampler(name).start((os.getpid(), os.getppid())) for name in SAMPLERS]
+    try:
+        with ExitStack() as stack:
+            yield from _measured(job, stage, stack, samplers, interrupted)
+    except Exception as error:
+        if isinstance(error, ModelDynoError):
+            _discard(samplers)
+            raise
+        # Whatever else a model or its framework raises is an outcome, not our fault.
+        yield Failed(failure=failure_of(error, stage.name))
+    except BaseException:
+        _discard(samplers)
+        raise
+    for sampler in samplers:
+        yield from map(_event, sampler.stop())
+    yield Ended()
+
+
+def failure_of(error: BaseException, where: str) -> Failure:
+    """Classify what a framework or a model raised."""
+    lines = str(error).strip().splitlines() or [""]
+    text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _OURS not in Path(f.filename).parents]
+    memory = isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _OUT_OF_MEMORY)
+    kind = FailureKind.OOM if memory else FailureKind.ERROR
+    if frames:
+        text += f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
+    places = [f"{f.filename}:{f.lineno} {f.line}" for f in frames[-_FRAMES:]]
+    return Failure(where=where, kind=kind, message=text, log="\n".join([*lines[1:], *places])[:2000])
+
+
+_OURS = Path(__file__).parent
+_FRAMES = 3
+"""Lines of the model's code that a Failure shows."""
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")
+
+
+@dataclass(slots=True)
+class _Stage:
+    """Where the run stands; whoever watches is told, and a Failure names it."""
+
+    watch: Callable[[Event], None]
+    name: str = "start"
+
+    @contextmanager
+    def __call__(self, name: str, spent: dict[str, float] | None = None) -> Iterator[None]:
+        self.name = name
+        self.watch(Progressed(stage=name))
+        begin = perf_counter()
+        yield
+        if spent is not None:
+            spent[name] = perf_counter() - begin
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A model made ready to call."""
+
+    session: CanCall
+    payload: Payload
+    calls: tuple[Callable[[], Any], ...]
+    found: list[Event] = field(default_factory=list)
+
+
+def _measured(
+    job: Job, stage: _Stage, stack: ExitStack, samplers: list[Watch], interrupted: Callable[[], bool]
+) -> Iterator[Event]:
+    loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
+    probes = {name: plugins.probe(name) for name in job.probes}
+    needed = tuple(dict.fromkeys((*loader.requires, *backend.requires)))
+    spent: dict[str, float] = {}
+    with stage("import"):
+        _import(loader.tools, job)
+    with stage("import", spent):
+        _import(needed, job)
+    place = machine.environment(needed)
+    yield Located(environment=place)
+    _mark(samplers, "baseline")
+    _mark(samplers, "load")
+    with stage("load", spent):
+        model = loader.load(job.model, seed=job.plan.seed, trust=job.trust)
+    spent["load"] = max(0.0, spent["load"] - model.looked)
+    yield from _described(job, model)
+    alone = {name: probe for name, probe in probes.items() if probe.needs is None}
+    called = {name: probe for name, probe in probes.items() if probe.needs is not None}
+    yield from _probed(alone, tuple(Pass), Subject(model=model, watch=stage.watch), job, stage)
+    if not called:
+        return
+    opened = _open(job, model, stage, stack, spent)
+    yield Loaded(model=_identity(job, model), inputs=opened.payload.used)
+    if device := getattr(opened.session, "device", None):
+        yield Located(environment=replace(place, conditions={**place.conditions, "device": device}))
+    yield from opened.found
+    yield from _load_time(spent)
+    subject = _subject(model, opened, interrupted, stage.watch)
+    _check_needs(called, subject, job)
+    _mark(samplers, "timed")
+    with _steady_collector():
+        yield from _probed(called, (Pass.TIMED,), subject, job, stage)
+    _mark(samplers, "after")
+    yield from _checked(opened, "last call", stage)
+    yield from _probed(called, (Pass.SECOND,), subject, job, stage)
+    if interrupted():
+        yield Doubted(doubt=INTERRUPTED)
+
+
+INTERRUPTED = Doubt(
+    code="interrupted",
+    seen="the run was interrupted before it came to its own end",
+    advice="run it again to the end before claiming anything from it",
+)
+
+
+def _import(modules: tuple[str, ...], job: Job) -> None:
+    plugins.require(modules, f"model {job.model}")
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # what frameworks say of optional parts of theirs is no news
+    try:
+        for module in modules:
+            import_module(module)
+    finally:
+        logging.disable(before)
+
+
+def _described(job: Job, model: Model) -> Iterator[Event]:
+    yield Loaded(model=_identity(job, model), inputs=model.inputs)
+    for found in (*model.doubts, *_thread_doubts(job)):
+        yield Doubted(doubt=found)
+
+
+def _identity(job: Job, model: Model) -> ModelIdentity:
+    return model.identity if job.name is None else replace(model.identity, name=job.name)
+
+
+def _thread_doubts(job: Job) -> Iterator[Doubt]:
+    asked = [int(v) for k, v in job.config.items() if k.endswith("threads") and isinstance(v, int)]
+    yield from doubt.of_threads(asked, max(1, int(machine.cpu_quota())))
+
+
+def _open(job: Job, model: Model, stage: _Stage, stack: ExitStack, spent: dict[str, float]) -> _Opened:
+    backend = plugins.backend(job.backend)
+    if model.form not in backend.accepts:
+        raise RequestError(
+            f"The backend '{job.backend}' runs {', '.join(sorted(backend.accepts))}, "
+            f"and {job.model} is {model.form}; choose another with --backend."
+        )
+    batch = job.config.get("batch_size")
+    with stage("payload"):
+        payload = feeds.build(
+            model, job.inputs, batch_size=None if batch is None else int(batch), seed=job.plan.seed
+        )
+    with stage("open", spent):
+        session = stack.enter_context(backend.open(model, job.config))
+    with stage("first call"):
+        calls = tuple(session.prepare(feed) for feed in payload.feeds)
+        begin = perf_counter()
+        output = calls[0]()
+        first = perf_counter() - begin
+    opened = _Opened(session=session, payload=payload, calls=calls)
+    opened.found += [Found(measurement=observed("first_call", first))]
+    opened.found += [Doubted(doubt=found) for found in payload.doubts]
+    opened.found += _faults(session, output, "first call")
+    return opened
+
+
+def _load_time(spent: dict[str, float]) -> Iterator[Event]:
+    yield Found(measurement=observed("load_time", sum(spent.values())))
+    for name, seconds in spent.items():
+        yield Found(measurement=observed("load_time", seconds, scope=name))
+
+
+def _subject(
+    model: Model, opened: _Opened, interrupted: Callable[[], bool], watch: Callable[[Event], None]
+) -> Subject:
+    return Subject(
+        model=model,
+        session=opened.session,
+        calls=opened.calls,
+        samples=opened.payload.samples,
+        interrupted=interrupted,
+        watch=watch,
+    )
+
+
+def _check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
+    for name, probe in probes.items():
+        if probe.needs is not None and not isinstance(subject.session, probe.needs):
+            raise RequestError(
+                f"The probe '{name}' needs {probe.needs.__name__}, which the backend '{job.backend}' has not."
+            )
+
+
+def _probed(
+    probes: dict[str, Probe], passes: tuple[Pass, ...], subject: Subject, job: Job, stage: _Stage
+) -> Iterator[Event]:
+    for name, probe in probes.items():
+        if probe.pass_ in passes and not subject.interrupted():
+            with stage(name):
+                yield from map(_event, probe.measure(subject, job.plan))
+
+
+def _event(found: Measurement | Doubt) -> Event:
+    return Doubted(doubt=found) if isinstance(found, Doubt) else Found(measurement=found)
+
+
+def _checked(opened: _Opened, where: str, stage: _Stage) -> Iterator[Event]:
+    """Look at what every payload gives, as far as a second of calls goes; the first in any case."""
+    begin = perf_counter()
+    with stage(where):
+        for call in opened.calls:
+            yield from _faults(opened.session, call(), where)
+            if perf_counter() - begin > _CHECKING:
+                break
+    if isinstance(opened.session, HasAllocator):
+        yield Found(measurement=observed("allocator_reserved", opened.session.peak_reserved()))
+
+
+def _faults(session: CanCall, output: Any, where: str) -> list[Event]:
+    arrays = session.arrays(output)
+    if not arrays:
+        return [Doubted(doubt=_UNCHECKED)]
+    return [
+        Failed(failure=Failure(where=where, kind=FailureKind.INVALID_OUTPUT, message=message))
+        for message in outputs.faults(arrays)
+    ]
+
+
+_UNCHECKED = Doubt(
+    code="unchecked-output",
+    seen="what the model returned holds no arrays, so it was not checked for NaN",
+    advice="nothing, if it is meant to return nothing",
+)
+
+
+@contextmanager
+def _steady_collector() -> Iterator[None]:
+    """Keep the garbage collector on, as in a service, but spare it what was loaded before."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _mark(samplers: list[Watch], stage: str) -> None:
+    for sampler in samplers:
+        sampler.mark(stage)
+
+
+def _discard(samplers: list[Watch]) -> None:
+    for sampler in samplers:
+        for _ in sampler.stop():
+            pass

@@ -1,0 +1,1 @@
+"""Samplers: side processes that watch from outside."""

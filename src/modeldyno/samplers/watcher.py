@@ -1,0 +1,169 @@
+"""The side process: reads the memory and the processor time of a process tree, from outside.
+
+Standard library only, so that it starts in a few milliseconds and takes little memory. It obeys
+lines on standard input: ``mark STAGE`` samples at once, begins a stage and answers ``ok``; ``stop``, or
+the end of the input, stops it, and it writes what it saw as JSON.
+
+Linux only. Proportional set size (PSS) is read from ``smaps_rollup``, which takes a lock of the
+watched process; it is therefore read so seldom that it takes at most about 1 % of the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from modeldyno.processes import end_with_parent, peak_size, proportional_size, resident_size, tree
+
+SHARE = 0.01
+"""Share of the time that reading may take."""
+SHORTEST = 0.02
+"""Seconds between two samples at least."""
+LONGEST = 1.0
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+def forget_peak(pid: int) -> None:
+    """Let the highest resident size begin anew."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of user and system time of a process and of its ended children."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / _TICK
+
+
+def switches(pid: int) -> tuple[int, int]:
+    """Voluntary and involuntary context switches of all threads of a process."""
+    counts = {"voluntary_ctxt_switches": 0, "nonvoluntary_ctxt_switches": 0}
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                for line in (task / "status").read_text().splitlines():
+                    name, _, value = line.partition(":")
+                    if name in counts:
+                        counts[name] += int(value)
+    return counts["voluntary_ctxt_switches"], counts["nonvoluntary_ctxt_switches"]
+
+
+def cores_time(cores: frozenset[int]) -> tuple[float, float]:
+    """Seconds that these cores were busy, and that were stolen from them, since the machine started."""
+    busy = stolen = 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, _, rest = line.partition(" ")
+        if name.startswith("cpu") and name != "cpu" and int(name[3:]) in cores:
+            user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(int, rest.split())
+            busy += user + nice + system + irq + soft
+            stolen += steal
+    return busy / _TICK, stolen / _TICK
+
+
+class Witness:
+    """What was seen of one process tree, stage by stage."""
+
+    def __init__(self, root: int, ours: list[int]) -> None:
+        """Watch `root`; `ours` are processes of this program, which are no foreign load."""
+        self.root = root
+        self.ours = [*ours, os.getpid()]
+        self.stages: list[dict[str, object]] = []
+
+    def mark(self, stage: str) -> None:
+        """Begin a stage."""
+        now = self.close()
+        forget_peak(self.root)
+        cores = len(_cores(self.root))
+        self.stages.append({"name": stage, "begin": now, "end": now, "memory": [], "cores": cores})
+        self.sample()
+
+    def sample(self) -> float:
+        """Read the memory once; give the seconds that it took."""
+        begin = time.perf_counter()
+        size = sum(map(proportional_size, self._watched()))
+        if size and self.stages:
+            memory = self.stages[-1]["memory"]
+            assert isinstance(memory, list)
+            memory.append(size)
+        return time.perf_counter() - begin
+
+    def close(self) -> dict[str, float]:
+        """End the last stage: its peak between two samples is known from the kernel; give the counters."""
+        if self.stages:
+            memory = self.stages[-1]["memory"]
+            assert isinstance(memory, list)
+            above = peak_size(self.root) - resident_size(self.root)
+            memory += [size + above for size in memory[-1:] if above > 0]
+        now = self._counters()
+        if self.stages:
+            self.stages[-1]["end"] = now
+        return now
+
+    def _watched(self) -> list[int]:
+        return [pid for pid in tree(self.root) if pid != os.getpid()]
+
+    def _counters(self) -> dict[str, float]:
+        watched = self._watched()
+        switched = [switches(pid) for pid in watched]
+        busy, stolen = cores_time(frozenset(_cores(self.root)))
+        return {
+            "time": time.monotonic(),
+            "processor": sum(map(processor_time, watched)),
+            "ours": sum(map(processor_time, self.ours)),
+            "voluntary": sum(voluntary for voluntary, _ in switched),
+            "involuntary": sum(involuntary for _, involuntary in switched),
+            "busy": busy,
+            "stolen": stolen,
+        }
+
+
+def _cores(pid: int) -> set[int]:
+    try:
+        return os.sched_getaffinity(pid)
+    except OSError:
+        return set()
+
+
+def _step_aside(root: int) -> None:
+    """Leave the cores of the watched process to it, where there are others."""
+    with suppress(OSError):
+        everywhere = set(range(os.cpu_count() or 1))
+        os.sched_setaffinity(0, everywhere - _cores(root) or everywhere)
+
+
+def main(arguments: list[str]) -> None:
+    """Watch the process whose number comes first; those that follow are ours too."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    root, *ours = map(int, arguments)
+    _step_aside(root)
+    witness = Witness(root, ours)
+    pause = SHORTEST
+    while True:
+        ready, _, _ = select.select([0], [], [], pause)
+        if not ready:
+            pause = min(LONGEST, max(SHORTEST, witness.sample() / SHARE))
+            continue
+        line = os.read(0, 4096)
+        if not line:
+            break
+        if line.startswith(b"stop"):
+            break
+        witness.mark(line.decode().removeprefix("mark ").strip())
+        os.write(1, b"ok\n")
+    witness.close()
+    sys.stdout.write(json.dumps(witness.stages))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,3 @@
+"""Stores: where Results are kept."""
+
+from __future__ import annotations

@@ -1,0 +1,86 @@
+"""What a database complains of, in one sentence that says what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from modeldyno.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOCKED = "is locked by another process; wait until that has ended, and try again"
+_FULL = "cannot be written, as its disk is full; free some space and try again: what it holds stays readable"
+_FAILING = (
+    "cannot be read or written, as its disk is full or failing ({cause}); "
+    "free some space and try again: what it holds stays readable"
+)
+_READ_ONLY = (
+    "is read-only; make the file and its directory writable, on a disk with space left, "
+    "or name another store with MODELDYNO_STORE"
+)
+_UNOPENED = (
+    "cannot be opened ({cause}); check that its directory exists and is writable, "
+    "or name another store with MODELDYNO_STORE"
+)
+_FOREIGN = "is no SQLite database; move the file away, or name another store with MODELDYNO_STORE"
+_DAMAGED = (
+    "is damaged ({cause}); move it away to begin a new one, and save what it still holds with: "
+    "sqlite3 DAMAGED .recover | sqlite3 NEW"
+)
+_TOO_LARGE = "takes no document of this size ({cause}); save it with --json instead"
+_OTHER = "cannot be used ({cause}); check MODELDYNO_STORE"
+
+_SQLITE = {
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_PROTOCOL: _LOCKED,
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR: _FAILING,
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: _UNOPENED,
+    sqlite3.SQLITE_NOTADB: _FOREIGN,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_TOOBIG: _TOO_LARGE,
+}
+"""Primary error code of SQLite to the sentence."""
+
+_POSTGRESQL = {
+    "25006": _READ_ONLY,
+    "53100": _FULL,
+    "55P03": _LOCKED,
+    "58030": _FAILING,
+    "54000": _TOO_LARGE,
+}
+"""SQLSTATE to the sentence."""
+
+
+@contextmanager
+def explained(place: str) -> Iterator[None]:
+    """Turn what a database or the file system raises into a StoreError about the store at `place`."""
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, OSError) as error:
+        cause = getattr(error, "orig", None) or error
+        said = " ".join(str(cause).split())
+        raise StoreError(f"The store {place} {_sentence(cause).format(cause=said)}.") from error
+
+
+def _sentence(cause: BaseException) -> str:
+    if isinstance(cause, OSError):
+        return _UNOPENED
+    if isinstance(cause, UnicodeDecodeError):  # the driver reads SQLite's message about a damaged table
+        return _DAMAGED
+    if isinstance(cause, sqlite3.Error):
+        return _SQLITE.get(primary_code(cause), _OTHER)
+    return _POSTGRESQL.get(getattr(cause, "sqlstate", None) or "", _OTHER)
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """Give SQLite's error code without its extension; 0 where Python itself raised the error."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

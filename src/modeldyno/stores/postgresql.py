@@ -1,0 +1,36 @@
+"""Connections to a PostgreSQL server, through psycopg."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, event
+
+from modeldyno import plugins
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Engine
+
+_SILENCE = "10"  # seconds that a server may take to answer
+
+
+def engine(url: URL, timeout: float) -> Engine:
+    """Make an engine whose statements wait up to `timeout` seconds for a lock.
+
+    Raises:
+        MissingExtra: psycopg is not installed.
+    """
+    plugins.require(("psycopg",), "store 'postgresql'")
+    silence = url.query.get("connect_timeout", _SILENCE)
+    made = create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        connect_args={"connect_timeout": silence},
+        pool_pre_ping=True,
+    )
+
+    def prepare(connection: Any, _record: object) -> None:
+        connection.execute(f"SET lock_timeout = {int(timeout * 1000)}")
+        connection.commit()
+
+    event.listen(made, "connect", prepare)
+    return made

@@ -1,0 +1,68 @@
+"""The tables of a store, as they are at the newest revision; `migrations` says how they came to be."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+REVISION = "0001"
+"""The newest revision; a later one compares greater."""
+VERSION_TABLE = "modeldyno_revision"
+KEY_LENGTH = 200
+"""Characters of a name that are indexed: PostgreSQL takes no index entry of 10 kB."""
+
+METADATA = MetaData()
+BYTEWISE = String().with_variant(String(collation="C"), "postgresql")
+"""Text in the order of its bytes, in every database: ids are looked up by range, times by order."""
+
+RESULTS = Table(
+    "results",
+    METADATA,
+    Column("id", BYTEWISE, primary_key=True),
+    Column("created", BYTEWISE, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("name_key", String(KEY_LENGTH), nullable=False),
+    Column("digest", String, nullable=False),
+    Column("backend", String, nullable=False),
+    Column("config", Text, nullable=False),
+    Column("headline", Text, nullable=False),
+    Column("failed", Boolean, nullable=False),
+    Column("schema", Integer, nullable=False),
+    Column("checksum", String(64), nullable=False),
+    # Last, so that SQLite lists results without walking through their documents.
+    Column("document", LargeBinary, nullable=False),
+    Index("results_created", "created", "id"),
+    Index("results_name_key", "name_key", "created"),
+)
+
+TAGS = Table(
+    "tags",
+    METADATA,
+    Column("result_id", BYTEWISE, ForeignKey("results.id", ondelete="CASCADE"), nullable=False),
+    Column("tag", String, nullable=False),
+    UniqueConstraint("result_id", "tag", name="tags_once"),
+    Index("tags_tag", "tag"),
+)
+
+ARTIFACTS = Table(
+    "artifacts",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("result_id", BYTEWISE, ForeignKey("results.id", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("keep_until", String),
+    Index("artifacts_result_id", "result_id"),
+)

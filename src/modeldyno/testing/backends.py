@@ -1,0 +1,204 @@
+"""The examination that every backend of a local runtime must pass.
+
+Inherit, say which backend it is, and give a model and a way to feed it::
+
+    from modeldyno.testing.backends import BackendSuite
+
+    class TestMyRuntime(BackendSuite):
+        name = "myruntime"
+
+        @pytest.fixture
+        def model(self, tmp_path: Path) -> Model:
+            return plugins.loader("myformat").load(save_a_model(tmp_path), seed=0, trust=True)
+
+        def feed(self, batch_size: int) -> Feed:
+            return {"x": np.random.default_rng(0).random((batch_size, 4), dtype="float32")}
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pytest
+
+from modeldyno import plugins, ports
+from modeldyno.core.knob import configure
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.testing.loaders import imported_frameworks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.core.knob import Knob, KnobValue
+
+
+class BackendSuite:
+    """Inherit, set `name`, and give the fixture `model` and the method `feed`; the rest may be overridden."""
+
+    name: ClassVar[str]
+    """The name of the backend's entry point."""
+    settings: ClassVar[Mapping[str, KnobValue]] = {}
+    """Knobs to run the model with."""
+    dynamic: ClassVar[bool] = True
+    """Whether the model takes any batch size."""
+    tolerance: ClassVar[float] = 1e-6
+    """How far two calls on the same payload may lie apart, absolutely and relatively."""
+
+    @pytest.fixture
+    def model(self) -> ports.Model:
+        """Give a small model that the backend accepts."""
+        raise NotImplementedError
+
+    def feed(self, batch_size: int) -> ports.Feed:
+        """Give inputs for the model; the same each time."""
+        raise NotImplementedError
+
+    def state(self) -> Any:
+        """Observe what the backend may change for the whole process, such as threads or grad mode."""
+        return None
+
+    @pytest.fixture
+    def backend(self) -> ports.Backend:
+        """Give the plugin, by its entry point."""
+        return plugins.backend(self.name)
+
+    @pytest.fixture
+    def config(self, backend: ports.Backend) -> dict[str, KnobValue]:
+        """Give the complete configuration."""
+        return configure(backend.knobs, self.settings)
+
+    def test_importing_it_is_cheap(self) -> None:
+        """Importing the plugin imports no framework."""
+        assert imported_frameworks("backend", self.name) == []
+
+    def test_says_what_it_needs_and_accepts(self, backend: ports.Backend, model: ports.Model) -> None:
+        """A backend names its modules and the forms that it accepts, and the model is of one of them."""
+        assert all(isinstance(name, str) for name in backend.requires)
+        assert isinstance(backend.accepts, frozenset)
+        assert model.form in backend.accepts
+        assert "no such form" not in backend.accepts
+
+    def test_knobs_are_declared(self, backend: ports.Backend) -> None:
+        """Each knob has a name of its own, a sentence, and a default that it takes itself."""
+        names = [name for knob in backend.knobs for name in (knob.name, *knob.aliases)]
+        assert len(set(names)) == len(names)
+        for knob in backend.knobs:
+            assert knob.sentence.endswith(".")
+            assert knob.default is None or knob.parse(knob.default) == knob.default
+
+    def test_misspelt_knob_gets_a_suggestion(self, backend: ports.Backend) -> None:
+        """A knob that is misspelt is refused with the right name."""
+        for knob in backend.knobs:
+            with pytest.raises(UnknownName, match=f"did you mean '{knob.name}'"):
+                configure(backend.knobs, {knob.name + "x": 1})
+
+    def test_value_out_of_range_is_refused(self, backend: ports.Backend) -> None:
+        """A value that a knob does not take is refused before anything is opened."""
+        for knob, value in _bad_values(backend.knobs):
+            with pytest.raises(RequestError):
+                configure(backend.knobs, {knob.name: value})
+
+    def test_defaults_pass_the_check(self, backend: ports.Backend, config: dict[str, KnobValue]) -> None:
+        """The default configuration, and the one under test, exclude nothing."""
+        backend.check(configure(backend.knobs, {}))
+        backend.check(config)
+
+    def test_a_call_can_be_repeated(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """A prepared call gives the same named numpy arrays each time that it is made."""
+        with backend.open(model, config) as session:
+            assert isinstance(session, ports.CanCall)
+            call = session.prepare(self.feed(2))
+            first, second = (session.arrays(call()) for _ in range(2))
+        assert first
+        assert all(isinstance(array, np.ndarray) for array in first.values())
+        self.assert_same(first, second)
+
+    def test_prepared_calls_keep_their_payloads(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """Two prepared calls can be cycled through: each goes on with its own payload."""
+        feed = self.feed(2)
+        turned = {name: array[::-1].copy() for name, array in feed.items()}
+        with backend.open(model, config) as session:
+            calls = [session.prepare(feed), session.prepare(turned)]
+            before = [session.arrays(call()) for call in calls]
+            after = [session.arrays(call()) for call in calls]
+        for one, other in zip(before, after, strict=True):
+            self.assert_same(one, other)
+
+    def test_the_payload_is_left_as_it_was(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """Preparing and calling do not change the feed."""
+        feed = self.feed(2)
+        copies = {name: array.copy() for name, array in feed.items()}
+        with backend.open(model, config) as session:
+            session.prepare(feed)()
+        assert all(np.array_equal(feed[name], copies[name]) for name in copies)
+
+    def test_other_batch_sizes(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """A dynamic model takes another batch size in the same session."""
+        if not self.dynamic:
+            pytest.skip("this model has one batch size")
+        with backend.open(model, config) as session:
+            shapes = [
+                {name: a.shape for name, a in session.arrays(session.prepare(self.feed(n))()).items()}
+                for n in (2, 3)
+            ]
+        assert shapes[0].keys() == shapes[1].keys()
+        assert shapes[0] != shapes[1]
+
+    def test_closing_restores_the_process(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """What a session changes for the whole process is as before when it closes, even by an error."""
+        before = self.state()
+        with backend.open(model, config) as session:
+            session.prepare(self.feed(2))()
+        assert self.state() == before
+        with pytest.raises(ZeroDivisionError), backend.open(model, config):
+            raise ZeroDivisionError
+        assert self.state() == before
+
+    def test_opens_again(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """A model that was opened and closed can be opened again and gives the same outputs."""
+        outputs = []
+        for _ in range(2):
+            with backend.open(model, config) as session:
+                outputs.append(session.arrays(session.prepare(self.feed(2))()))
+        self.assert_same(*outputs)
+
+    def test_a_borrowed_model_is_left_as_found(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """A session leaves the weights of a borrowed model alone."""
+        if model.weights is None:
+            pytest.skip("this model shows no weights")
+        borrowed = replace(model, borrowed=True)
+        before = tuple(model.weights())
+        with backend.open(borrowed, config) as session:
+            session.prepare(self.feed(2))()
+        assert tuple(model.weights()) == before
+
+    def assert_same(self, first: ports.Feed, second: ports.Feed) -> None:
+        """Assert that two outputs have the same names, shapes and values, within `tolerance`."""
+        assert list(first) == list(second)
+        for name, array in first.items():
+            np.testing.assert_allclose(
+                array, second[name], rtol=self.tolerance, atol=self.tolerance, err_msg=name
+            )
+
+
+def _bad_values(knobs: tuple[Knob, ...]) -> list[tuple[Knob, KnobValue]]:
+    below = [(knob, knob.low - 1) for knob in knobs if knob.low is not None]
+    above = [(knob, knob.high + 1) for knob in knobs if knob.high is not None]
+    odd = [(knob, "no such value") for knob in knobs if knob.choices or knob.kind is not str]
+    return [*below, *above, *odd]

@@ -1,0 +1,25 @@
+"""Fakes: a model in memory, for tests of whatever uses one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from modeldyno.core.inputs import InputSpec
+from modeldyno.core.model import ModelIdentity
+from modeldyno.core.weight import Weight
+from modeldyno.ports import Form, Model
+
+_WEIGHT = Weight(name="w", shape=(2, 3), dtype="float32", size=6, bytes=24, trainable=True)
+
+
+def a_model(**changes: Any) -> Model:
+    """Build a Model: a callable of one float32 input ``x`` of shape batch x 4, with one weight."""
+    model = Model(
+        identity=ModelIdentity(name="fake", digest="sha256:" + 64 * "0", framework="python"),
+        form=Form.CALLABLE,
+        value=lambda x: x,
+        inputs=(InputSpec(name="x", shape=("batch", 4), dtype="float32"),),
+        weights=lambda: (_WEIGHT,),
+    )
+    return replace(model, **changes)

@@ -1,0 +1,200 @@
+"""The examination that every loader must pass.
+
+Inherit, say which loader it is, and give the fixtures; pytest does the rest::
+
+    from modeldyno.testing.loaders import LoaderSuite
+
+    class TestMyFormat(LoaderSuite):
+        scheme = "myformat"
+
+        @pytest.fixture
+        def ref(self, tmp_path: Path) -> ModelRef:
+            return ModelRef(scheme="myformat", locator=str(save_a_model(tmp_path)))
+
+        @pytest.fixture
+        def other(self, tmp_path: Path) -> ModelRef:
+            return ModelRef(scheme="myformat", locator=str(save_another_model(tmp_path)))
+
+The plugin is found by its entry point, as a user's would be. No framework is named here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from modeldyno import plugins, ports
+from modeldyno.core.inputs import DTYPES
+from modeldyno.core.weight import Weight
+from modeldyno.errors import RequestError, TrustRequired
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.core.model import ModelRef
+
+FRAMEWORKS = ("torch", "onnx", "onnxruntime", "transformers", "tensorflow", "jax", "torchao")
+"""What importing a plugin must not import."""
+
+_FORMS = {ports.Form.ONNX, ports.Form.TORCH, ports.Form.CALLABLE}
+
+
+class LoaderSuite:
+    """Inherit, set `scheme`, and give the fixtures `ref` and `other`; those below may be overridden."""
+
+    scheme: ClassVar[str]
+    """The name of the loader's entry point."""
+    forms: ClassVar[frozenset[str]] = frozenset(_FORMS)
+    """What its models may be; a loader for a new runtime names its own form."""
+    has_weights: ClassVar[bool] = True
+    """Whether its models show their weights."""
+
+    @pytest.fixture
+    def ref(self) -> ModelRef:
+        """Give a reference to a small model that loads."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def other(self) -> ModelRef:
+        """Give a reference to a model of other content."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def damaged(self) -> ModelRef | None:
+        """Give a reference to something damaged; None where nothing can be."""
+        return None
+
+    @pytest.fixture
+    def claimed(self) -> Path | None:
+        """Give a path that the loader claims; None when it claims none."""
+        return None
+
+    @pytest.fixture
+    def unclaimed(self, tmp_path: Path) -> Path:
+        """Give a path that the loader must not claim."""
+        path = tmp_path / "notes.txt"
+        path.write_text("no model")
+        return path
+
+    @pytest.fixture
+    def loader(self) -> ports.Loader:
+        """Give the plugin, by its entry point."""
+        return plugins.loader(self.scheme)
+
+    @pytest.fixture
+    def model(self, loader: ports.Loader, ref: ModelRef) -> ports.Model:
+        """Give the loaded model."""
+        return loader.load(ref, seed=0, trust=True)
+
+    def test_says_what_it_needs_and_executes(self, loader: ports.Loader) -> None:
+        """A loader names its modules, what it executes, and its default backend."""
+        assert isinstance(loader.requires, tuple)
+        assert all(isinstance(name, str) for name in loader.requires)
+        assert isinstance(loader.executes, ports.Executes)
+        assert loader.backend in plugins.names("backend")
+
+    def test_importing_it_is_cheap(self) -> None:
+        """Importing the plugin imports no framework."""
+        assert imported_frameworks("loader", self.scheme) == []
+
+    def test_unknown_path_is_not_claimed(self, loader: ports.Loader, unclaimed: Path) -> None:
+        """A path of another kind is not claimed, nor is one that does not exist."""
+        assert not loader.claims(unclaimed)
+        assert not loader.claims(unclaimed.with_name("absent.bin"))
+
+    def test_its_own_path_is_claimed(self, loader: ports.Loader, claimed: Path | None) -> None:
+        """A path of its kind is claimed."""
+        if claimed is None:
+            pytest.skip("this loader claims no path")
+        assert loader.claims(claimed)
+
+    def test_identity(self, model: ports.Model) -> None:
+        """The identity has a name for people, a sha256 digest and a framework."""
+        assert model.identity.name.strip()
+        assert model.identity.digest.startswith("sha256:")
+        assert len(model.identity.digest) == len("sha256:") + 64
+        assert model.identity.framework
+
+    def test_form(self, model: ports.Model) -> None:
+        """The model is of a known form, and a backend that exists accepts it."""
+        assert model.form in self.forms
+        assert model.value is not None
+
+    def test_digest_is_stable(self, loader: ports.Loader, ref: ModelRef) -> None:
+        """Loading the same thing twice gives the same digest and name."""
+        first, second = (loader.load(ref, seed=0, trust=True).identity for _ in range(2))
+        assert first == second
+
+    def test_digest_tells_contents_apart(self, loader: ports.Loader, ref: ModelRef, other: ModelRef) -> None:
+        """Other content has another digest."""
+        digests = {loader.load(r, seed=0, trust=True).identity.digest for r in (ref, other)}
+        assert len(digests) == 2
+
+    def test_inputs(self, model: ports.Model) -> None:
+        """Every input has a name, once; one whose shape is known has a known dtype and sound bounds."""
+        names = [spec.name for spec in model.inputs]
+        assert all(names)
+        assert len(set(names)) == len(names)
+        for spec in model.inputs:
+            assert spec.dtype in DTYPES or (spec.dtype is None and spec.shape is None)
+            assert spec.low is None or spec.high is None or spec.low <= spec.high
+            assert all(isinstance(d, str) or d > 0 for d in spec.shape or ())
+
+    def test_example(self, model: ports.Model) -> None:
+        """An example that comes with the model has exactly its inputs, by name."""
+        if model.example is not None:
+            assert set(model.example) == {spec.name for spec in model.inputs}
+
+    def test_weights(self, model: ports.Model) -> None:
+        """The weights have names, sizes that fit their shapes, and bytes; and can be asked for twice."""
+        if not self.has_weights:
+            assert model.weights is None
+            return
+        assert model.weights is not None
+        weights = tuple(model.weights())
+        assert weights
+        assert all(isinstance(weight, Weight) for weight in weights)
+        assert all(weight.name and weight.dtype and weight.bytes >= 0 for weight in weights)
+        assert sum(weight.bytes for weight in weights) > 0
+        assert tuple(model.weights()) == weights
+
+    def test_file_bytes(self, model: ports.Model) -> None:
+        """The size of its files is positive, or None when it has none."""
+        assert model.file_bytes is None or model.file_bytes > 0
+
+    def test_pickles_need_trust(self, loader: ports.Loader, ref: ModelRef) -> None:
+        """A loader of pickles raises TrustRequired without trust, in one line that names --trust."""
+        if loader.executes is not ports.Executes.PICKLE:
+            pytest.skip("this loader unpickles nothing")
+        with pytest.raises(TrustRequired, match="--trust") as caught:
+            loader.load(ref, seed=0, trust=False)
+        assert is_one_sentence(str(caught.value))
+
+    def test_damage_is_a_request_error(self, loader: ports.Loader, damaged: ModelRef | None) -> None:
+        """Damage is reported as a RequestError of one line."""
+        if damaged is None:
+            pytest.skip("nothing of this loader can be damaged")
+        with pytest.raises(RequestError) as caught:
+            loader.load(damaged, seed=0, trust=True)
+        assert is_one_sentence(str(caught.value))
+
+
+def imported_frameworks(kind: str, name: str) -> list[str]:
+    """Import a plugin in a fresh interpreter and list the frameworks that came with it."""
+    (entry,) = (e for e in entry_points(group=f"modeldyno.{kind}s") if e.name == name)
+    code = (
+        f"import importlib, json, sys; importlib.import_module({entry.module!r});"
+        f"print(json.dumps([m for m in {FRAMEWORKS!r} if m in sys.modules]))"
+    )
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [str(module) for module in json.loads(child.stdout)]
+
+
+def is_one_sentence(text: str) -> bool:
+    """Whether an error's text is one line that a person can read."""
+    return bool(text.strip()) and "\n" not in text and "Traceback" not in text

@@ -1,0 +1,107 @@
+"""The examination that every probe must pass.
+
+Inherit, say which probe it is, and give something that it can measure::
+
+    from modeldyno.testing.probes import ProbeSuite
+
+    class TestMyProbe(ProbeSuite):
+        name = "mine"
+
+        @pytest.fixture
+        def subject(self) -> Subject:
+            return Subject(model=a_model(), session=my_session, calls=(my_call,))
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from time import perf_counter
+from typing import ClassVar
+
+import pytest
+
+from modeldyno import plugins, ports
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.core.metric import METRICS
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import Event, Found, Progressed
+from modeldyno.testing.fakes import a_model
+from modeldyno.testing.loaders import imported_frameworks
+from modeldyno.testing.truth import Spinner
+
+
+class ProbeSuite:
+    """Inherit and set `name`; override `subject` for a probe that needs more than calls."""
+
+    name: ClassVar[str]
+    """The name of the probe's entry point."""
+    plan: ClassVar[Plan] = Plan(min_time=0.05, min_runs=5, max_time=3.0)
+    """How carefully to measure in these tests."""
+
+    @pytest.fixture
+    def probe(self) -> ports.Probe:
+        """Give the plugin, by its entry point."""
+        return plugins.probe(self.name)
+
+    @pytest.fixture
+    def subject(self) -> ports.Subject:
+        """Give a model with one weight and calls of one and two milliseconds."""
+        return ports.Subject(model=a_model(), calls=(Spinner(0.001), Spinner(0.002)), samples=4)
+
+    def test_it_says_what_it_needs_and_when_it_runs(self, probe: ports.Probe) -> None:
+        """A capability or nothing, and the timed or the second pass."""
+        assert probe.needs is None or isinstance(probe.needs, type)
+        assert isinstance(probe.pass_, ports.Pass)
+
+    def test_importing_it_imports_no_framework(self) -> None:
+        """The parent process looks at it for nothing."""
+        assert imported_frameworks("probe", self.name) == []
+
+    def test_it_measures_metrics_of_the_table(self, probe: ports.Probe, subject: ports.Subject) -> None:
+        """Every measurement has a row in the table of metrics, once for each scope, and is a number."""
+        found = self._measured(probe, subject)
+
+        assert found
+        assert {m.metric for m in found} <= set(METRICS)
+        assert len({(m.metric, m.scope) for m in found}) == len(found)
+        for measurement in found:
+            value = measurement.value
+            numbers = value.samples() if isinstance(value, Distribution) else [value]
+            assert all(map(math.isfinite, numbers))
+
+    def test_a_number_lies_in_its_interval(self, probe: ports.Probe, subject: ports.Subject) -> None:
+        """An interval encloses what it is of."""
+        for measurement in self._measured(probe, subject):
+            if measurement.interval is not None and not isinstance(measurement.value, Distribution):
+                assert measurement.interval.low <= measurement.value <= measurement.interval.high
+
+    def test_its_doubts_say_what_was_seen_and_what_to_do(
+        self, probe: ports.Probe, subject: ports.Subject
+    ) -> None:
+        """A doubt has a short code and two sentences."""
+        for doubt in probe.measure(subject, self.plan):
+            if isinstance(doubt, Doubt):
+                assert doubt.code
+                assert " " not in doubt.code
+                assert doubt.seen
+                assert doubt.advice
+
+    def test_it_tells_progress_and_nothing_final(self, probe: ports.Probe, subject: ports.Subject) -> None:
+        """Whoever watches is told of progress and of provisional measurements only."""
+        told: list[Event] = []
+        list(probe.measure(replace(subject, watch=told.append), self.plan))
+
+        assert all(isinstance(event, Progressed | Found) for event in told)
+
+    def test_it_ends_soon_when_interrupted(self, probe: ports.Probe, subject: ports.Subject) -> None:
+        """An interruption does not wait for the end of a long plan."""
+        plan = replace(self.plan, min_time=60.0, max_time=120.0)
+        begin = perf_counter()
+        list(probe.measure(replace(subject, interrupted=lambda: True), plan))
+
+        assert perf_counter() - begin < 20
+
+    def _measured(self, probe: ports.Probe, subject: ports.Subject) -> list[Measurement]:
+        return [m for m in probe.measure(subject, self.plan) if isinstance(m, Measurement)]

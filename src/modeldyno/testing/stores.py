@@ -1,0 +1,333 @@
+"""The examination that every store must pass.
+
+Inherit from :class:`StoreSuite` and give the fixture `store`: an empty store of your own::
+
+    class TestMyStore(StoreSuite):
+        @pytest.fixture
+        def store(self, tmp_path):
+            with my_store.open(f"my:///{tmp_path}") as store:
+                yield store
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.measurement import Distribution
+from modeldyno.errors import RequestError
+from modeldyno.testing.results import a_failed_result, a_result, a_small_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.result import Result
+    from modeldyno.ports import Entry, Store
+
+_ALPHABET = string.ascii_letters + string.digits
+ODD_NAMES = {
+    "quotes": """it's "quoted" `three` ways""",
+    "unicode": "模型 ﷽ 🏋️ e\u0301",
+    "sql": "x'); DROP TABLE results; --",
+    "wildcards": "100%_of[a-z]*?",
+    "newlines": "one\ntwo\r\n\tthree",
+    "null": "a\0b",
+    "placeholders": "%s %(name)s :name ?1 {0}",
+    "backslash": "\\N\\",
+    "blank": " ",
+    "10 kB": "".join(random.Random(0).choices(_ALPHABET, k=10_000)),
+}
+"""Names that have broken programs that put text together."""
+
+
+def ids(entries: Sequence[Entry]) -> list[str]:
+    """Give the ids of entries, in their order."""
+    return [entry.id for entry in entries]
+
+
+def fill(store: Store, count: int) -> list[Result]:
+    """Put so many small Results, each a second after the one before."""
+    made = [a_small_result(id=f"{n:02x}" * 6, created=f"2026-01-01T00:00:{n:02}+00:00") for n in range(count)]
+    for result in made:
+        store.put(result, headline=f"Number {result.id}.")
+    return made
+
+
+class StoreSuite:
+    """What must be true of a store."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        """Give an empty store."""
+        raise NotImplementedError("Give the fixture `store`.")
+
+    def test_round_trip(self, store: Store) -> None:
+        """What is put is got back equal."""
+        result = a_result()
+        store.put(result, headline="It went well.")
+
+        assert result == store.get(result.id)
+
+    def test_failed_result(self, store: Store) -> None:
+        """A Result of a run that failed is kept too, and its entry says so."""
+        result = a_failed_result(id="f" * 12)
+        store.put(result, headline="Out of memory.")
+
+        assert result == store.get(result.id)
+        assert [entry.failed for entry in store.find()] == [True]
+
+    def test_samples_bit_for_bit(self, store: Store) -> None:
+        """Raw samples come back bit for bit, those that print alike included."""
+        samples = [0.1 + 0.2, 0.3, 1e-150, 1e150, -0.0, 1e-3]
+        runs = [samples, samples[::-1]]
+        put = a_result()
+        latency = put.measurements[0]
+        value = Distribution.of(*runs)
+        measured = (type(latency)(metric="latency", value=value),)
+        store.put(a_result(measurements=measured), headline="")
+
+        got = store.get(put.id).measurements[0].value
+
+        assert isinstance(got, Distribution)
+        assert value.runs == got.runs
+
+    def test_many_samples(self, store: Store) -> None:
+        """A hundred thousand samples are kept whole."""
+        source = random.Random(1)
+        result = a_result(samples=[source.expovariate(1000) for _ in range(100_000)])
+        store.put(result, headline="")
+
+        assert result == store.get(result.id)
+
+    def test_prefix(self, store: Store) -> None:
+        """Any beginning of an id that no other has names a Result."""
+        first, second = fill(store, 2)
+
+        assert first == store.get("000")
+        assert second == store.get("0101010101")
+
+    def test_one_character(self, store: Store) -> None:
+        """One character is enough where nothing else begins with it."""
+        result = a_small_result(id="a" * 12)
+        fill(store, 2)
+        store.put(result, headline="")
+
+        assert result == store.get("a")
+
+    def test_ambiguous_prefix(self, store: Store) -> None:
+        """A beginning that several ids share is refused in one line that lists some of them."""
+        fill(store, 12)
+
+        with pytest.raises(RequestError) as caught:
+            store.get("0")
+
+        message = str(caught.value)
+        assert "000000000000" in message
+        assert "010101010101" in message
+        assert "0b0b0b0b0b0b" not in message
+        assert "\n" not in message
+
+    def test_whole_id_is_never_ambiguous(self, store: Store) -> None:
+        """An id that another one begins with names its own Result."""
+        short, long = a_small_result(id="ab"), a_small_result(id="abc")
+        store.put(short, headline="")
+        store.put(long, headline="")
+
+        assert short == store.get("ab")
+        assert long == store.get("abc")
+
+    @pytest.mark.parametrize(
+        "prefix", ["beef", "", "%", "_", "0' OR 1=1", "x" * 10_000, "\0", "\udcff", "a\nb"]
+    )
+    def test_unknown_id(self, store: Store, prefix: str) -> None:
+        """What names nothing is refused in one short line that says what to do."""
+        fill(store, 2)
+
+        for refused in (store.get, store.remove, store.tag):
+            with pytest.raises(RequestError) as caught:
+                refused(prefix)
+
+            assert "\n" not in str(caught.value)
+            assert 40 < len(str(caught.value)) < 400
+            assert len(store.find()) == 2
+
+    def test_get_by_tag(self, store: Store) -> None:
+        """A tag names the newest Result that has it."""
+        results = fill(store, 3)
+        store.tag("01", add=["baseline"])
+        store.tag("00", add=["baseline"])
+
+        assert results[1] == store.get("baseline")
+
+    def test_id_before_tag(self, store: Store) -> None:
+        """Where a tag reads like the beginning of an id, the id is meant."""
+        results = fill(store, 2)
+        store.tag("01", add=["00"])
+
+        assert results[0] == store.get("00")
+
+    def test_part_of_a_tag(self, store: Store) -> None:
+        """A tag is named whole."""
+        fill(store, 1)
+        store.tag("00", add=["release"])
+
+        with pytest.raises(RequestError):
+            store.get("rel")
+
+    def test_newest_first(self, store: Store) -> None:
+        """Entries come newest first, in whatever order they were put."""
+        moments = [
+            "2026-03-01T00:00:00+00:00",
+            "2024-03-01T00:00:00+00:00",
+            "2026-02-28T23:59:59.999999+00:00",
+        ]
+        for n, moment in enumerate(moments):
+            store.put(a_small_result(id=f"{n}" * 12, created=moment), headline="")
+
+        assert ids(store.find()) == ["000000000000", "222222222222", "111111111111"]
+
+    @pytest.mark.parametrize(("limit", "count"), [(0, 0), (1, 1), (3, 3), (100, 5)])
+    def test_limit(self, store: Store, limit: int, count: int) -> None:
+        """No more entries than asked for are given, the newest of them."""
+        results = fill(store, 5)
+
+        newest = [result.id for result in reversed(results)]
+        assert newest[:count] == ids(store.find(limit=limit))
+
+    def test_find_in_empty_store(self, store: Store) -> None:
+        """A new store holds nothing."""
+        assert list(store.find()) == []
+
+    def test_entry(self, store: Store) -> None:
+        """An entry tells what the Result is, without opening it."""
+        result = a_result()
+        store.put(result, headline="latency p50 1.28 ms.")
+
+        (entry,) = store.find()
+
+        assert result.id == entry.id
+        assert result.created == entry.created
+        assert entry.name == "digits"
+        assert result.model is not None
+        assert result.model.digest == entry.digest
+        assert entry.backend == "onnxruntime"
+        assert result.job.config == entry.config
+        assert [type(value) for value in result.job.config.values()] == list(map(type, entry.config.values()))
+        assert entry.headline == "latency p50 1.28 ms."
+        assert entry.tags == ()
+        assert entry.failed is False
+
+    def test_find_by_name(self, store: Store) -> None:
+        """Entries of one name are found by the whole of it."""
+        store.put(a_small_result(name="bert", id="b" * 12), headline="")
+        store.put(a_small_result(name="bert-large", id="c" * 12), headline="")
+
+        assert ids(store.find(name="bert")) == ["bbbbbbbbbbbb"]
+        assert ids(store.find(name="ber")) == []
+
+    def test_names_alike_for_long(self, store: Store) -> None:
+        """Names that differ in their last character only are different names."""
+        store.put(a_small_result(name="x" * 5000 + "1", id="1" * 12), headline="")
+        store.put(a_small_result(name="x" * 5000 + "2", id="2" * 12), headline="")
+
+        assert ids(store.find(name="x" * 5000 + "2")) == ["222222222222"]
+
+    def test_find_by_tag(self, store: Store) -> None:
+        """Entries with a tag are found by it, with all the tags that they have."""
+        fill(store, 3)
+        store.tag("00", add=["nightly", "a100"])
+        store.tag("02", add=["nightly"])
+
+        found = store.find(tag="nightly")
+
+        assert ids(found) == ["020202020202", "000000000000"]
+        assert [entry.tags for entry in found] == [("nightly",), ("a100", "nightly")]
+
+    def test_find_by_name_and_tag(self, store: Store) -> None:
+        """Name and tag together must both hold."""
+        store.put(a_small_result(name="bert", id="b" * 12), headline="")
+        store.put(a_small_result(name="gpt", id="c" * 12), headline="")
+        store.tag("b", add=["x"])
+        store.tag("c", add=["x"])
+
+        assert ids(store.find(name="gpt", tag="x")) == ["cccccccccccc"]
+
+    def test_tagging(self, store: Store) -> None:
+        """Tags are added once and removed; the entry that comes back has those that are left."""
+        fill(store, 1)
+
+        assert store.tag("00", add=["b", "a", "a"]).tags == ("a", "b")
+        assert store.tag("00", add=["c", "b"], remove=["a", "unknown"]).tags == ("b", "c")
+        assert store.find()[0].tags == ("b", "c")
+
+    @pytest.mark.parametrize("tag", ["", "  ", "two\nlines", "x" * 1000, "a\0b", "\udcff"])
+    def test_refused_tags(self, store: Store, tag: str) -> None:
+        """A tag that could not be typed or shown on one line is refused, and none is added."""
+        fill(store, 1)
+
+        with pytest.raises(RequestError):
+            store.tag("00", add=["fine", tag])
+
+        assert store.find()[0].tags == ()
+
+    @pytest.mark.parametrize("tag", ["it's", "模型", "a b", "%", "x'); DROP TABLE tags; --"])
+    def test_odd_tags(self, store: Store, tag: str) -> None:
+        """A tag may be any line of text."""
+        (result,) = fill(store, 1)
+        store.tag("00", add=[tag])
+
+        assert result == store.get(tag)
+        assert (tag,) == store.find(tag=tag)[0].tags
+
+    @pytest.mark.parametrize("kind", ODD_NAMES)
+    def test_odd_names(self, store: Store, kind: str) -> None:
+        """A model may have any name: it comes back as it was, and can be found by it."""
+        name = ODD_NAMES[kind]
+        result = a_result(name=name)
+        store.put(result, headline=name)
+
+        assert result == store.get(result.id)
+        assert [result.id] == ids(store.find(name=name))
+
+    def test_name_that_is_no_text(self, store: Store) -> None:
+        """A model whose file name is not UTF-8 is kept, with that shown as what it is not."""
+        store.put(a_result(name="m\udcff"), headline="m\udcff")
+
+        assert store.get("0123").name.replace("\ufffd", "?") == "m?"
+        assert len(store.find(name="m\udcff")) == 1
+
+    def test_replace(self, store: Store) -> None:
+        """Putting an id again replaces the Result, and leaves its tags."""
+        store.put(a_result(), headline="before")
+        store.tag("0123", add=["kept"])
+        after = a_result(name="after", samples=[1.0, 2.0])
+        store.put(after, headline="after")
+
+        (entry,) = store.find()
+
+        assert after == store.get("0123")
+        assert (entry.name, entry.headline, entry.tags) == ("after", "after", ("kept",))
+
+    def test_remove(self, store: Store) -> None:
+        """Removing deletes the one Result that is named, with its tags, and gives its id."""
+        first, _ = fill(store, 2)
+        store.tag("01", add=["gone"])
+
+        assert store.remove("gone") == "010101010101"
+        assert [first.id] == ids(store.find())
+        with pytest.raises(RequestError):
+            store.get("gone")
+
+    def test_put_after_remove(self, store: Store) -> None:
+        """A Result that was removed can be put again, and has no tags then."""
+        result = a_result()
+        store.put(result, headline="")
+        store.tag("0123", add=["old"])
+        store.remove("0123")
+        store.put(result, headline="")
+
+        assert result == store.get("0123")
+        assert store.find()[0].tags == ()

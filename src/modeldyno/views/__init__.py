@@ -1,0 +1,13 @@
+"""Documents to the neutral blocks of a report: what to say, in which order, with which digits.
+
+Pure: the same Result gives the same blocks. `reporters` give them the form of a terminal, a page or
+a file; nothing here knows of any format.
+"""
+
+from __future__ import annotations
+
+from modeldyno.views.lists import listing, numbers
+from modeldyno.views.report import blocks
+from modeldyno.views.sentence import headline
+
+__all__ = ["blocks", "headline", "listing", "numbers"]

@@ -1,0 +1,93 @@
+"""How it was measured: everything that the figures depend on, a line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.block import Column, Table, clean, shorten
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.units import BYTES, format_quantity
+from modeldyno.views.words import NAME_LIMIT, NOISE, TEXT_LIMIT, count, joined, moment, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.core.inputs import InputSpec
+    from modeldyno.core.result import Fact, Result
+
+
+def footer(result: Result) -> Table:
+    """Say what was measured, how, on what: everything that the figures depend on."""
+    model, environment = result.model, result.environment
+    identity = f"{model.name}, {_short(model.digest)}, {model.framework}" if model else str(result.job.model)
+    facts = {
+        "model": identity,
+        "inputs": "; ".join(map(_input, result.inputs)),
+        "backend": joined(
+            result.job.backend, *(f"{name} {_fact(name, value)}" for name, value in result.job.config.items())
+        ),
+        "measured": _how(result),
+        "noise": _disturbance(result),
+        "hardware": _facts(environment.hardware),
+        "software": _facts(environment.software),
+        "conditions": _facts(environment.conditions),
+        "result": joined(result.id, moment(result.created)),
+    }
+    rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
+    return Table(title="How it was measured", columns=(Column(title=""), Column(title="")), rows=rows)
+
+
+def _how(result: Result) -> str:
+    found = result.find("latency")
+    if found is None or not isinstance(found.value, Distribution):
+        return ""
+    value = found.value
+    processes, worth = len(value.runs), round(value.effective_size("p50"))
+    unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
+    parts = [
+        f"{count(len(value), 'call')} in {count(processes, 'process', 'processes')}",
+        f"worth {worth:,} independent ones" if worth < len(value) else "",
+        f"{value.warmup_dropped:,} of warm-up left out" if value.warmup_dropped else "no warm-up",
+        f"{value.rejected:,} rejected as invalid" if value.rejected else "",
+        f"stop: {value.stop}{unmet}",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _disturbance(result: Result) -> str:
+    found = ((text, result.find(metric)) for metric, text in NOISE.items())
+    return ", ".join(f"{text} {plain(m)}" for text, m in found if m is not None)
+
+
+def _input(spec: InputSpec) -> str:
+    shape = "x".join(map(str, spec.shape)) if spec.shape else ("" if spec.shape is None else "scalar")
+    span = "" if spec.low is None or spec.high is None else f" in {spec.low:g}..{spec.high:g}"
+    values = f"from {spec.source}" if spec.source else f"random{span}" if span else ""
+    distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
+    return joined(
+        " ".join(filter(None, (shorten(spec.name, NAME_LIMIT), shape, spec.dtype))), values, distinct
+    )
+
+
+_SPEAKING = {"processor", "architecture", "system"}
+"""Facts that say what they are."""
+
+
+def _facts(facts: Mapping[str, Fact]) -> str:
+    return ", ".join(
+        _fact(name, value) if name in _SPEAKING else f"{name.replace('_', ' ')} {_fact(name, value)}"
+        for name, value in facts.items()
+    )
+
+
+def _fact(name: str, value: Fact) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, int) and "memory" in name:
+        return format_quantity(value, BYTES, 3)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _short(digest: str) -> str:
+    scheme, _, digits = digest.rpartition(":")
+    return f"{scheme}:{digits[:12]}" if scheme else digits[:12]

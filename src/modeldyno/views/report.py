@@ -1,0 +1,90 @@
+"""A Result as the blocks of a report: the verdict, what went wrong, the figures, the doubts, the making."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.block import Block, Chart, ChartKind, Mark, Notice, Severity, clean, shorten
+from modeldyno.core.histogram import Histogram, histogram
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.units import format_quantity
+from modeldyno.views.footer import footer
+from modeldyno.views.sentence import verdict
+from modeldyno.views.table import results
+from modeldyno.views.words import KINDS, LOG_LINES, NAME_LIMIT, TEXT_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.goal import Judgement
+    from modeldyno.core.result import Failure, Result
+
+
+def blocks(result: Result, judgements: Sequence[Judgement] = ()) -> tuple[Block, ...]:
+    """Lay a Result out: the verdict, what went wrong, the figures, the doubts, and how it was made."""
+    return (
+        Notice(severity=Severity.VERDICT, text=verdict(result, judgements, "")),
+        *map(_judgement, judgements),
+        *map(_failure, result.failures),
+        *results(result, judgements),
+        *_histogram(result),
+        *(
+            Notice(
+                severity=Severity.DOUBT,
+                code=shorten(doubt.code, NAME_LIMIT),
+                text=shorten(clean(doubt.seen), TEXT_LIMIT),
+                advice=shorten(clean(doubt.advice), TEXT_LIMIT),
+            )
+            for doubt in result.doubts
+        ),
+        footer(result),
+    )
+
+
+def _judgement(judgement: Judgement) -> Notice:
+    severity = Severity(judgement.verdict.value)
+    return Notice(severity=severity, text=shorten(clean(judgement.sentence()), TEXT_LIMIT))
+
+
+def _failure(failure: Failure) -> Notice:
+    lines = failure.log.splitlines()
+    log = "\n".join(shorten(line, 400) for line in lines[-LOG_LINES:])
+    return Notice(
+        severity=Severity.FAILURE,
+        code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
+        text=shorten(clean(failure.message), TEXT_LIMIT),
+        log=log,
+    )
+
+
+def _histogram(result: Result) -> Iterator[Chart]:
+    found = result.find("latency")
+    if found is None or not isinstance(found.value, Distribution):
+        return
+    value, shape = found.value, histogram(found.value)
+    if shape is None:
+        return
+    yield Chart(
+        kind=ChartKind.HISTOGRAM,
+        title="Latency",
+        x=shape.edges,
+        y=tuple(map(float, shape.counts)),
+        x_label="latency",
+        y_label="calls",
+        x_unit=found.row.unit,
+        marks=tuple(
+            Mark(name=name, x=value.statistic(name)) for name in ("p50", "p99") if not value.missing(name)
+        ),
+        note=_left_out(value, shape, found.row.unit),
+    )
+
+
+def _left_out(value: Distribution, shape: Histogram, unit: str) -> str:
+    sides = ((shape.below, "below, down to", "min"), (shape.above, "above, up to", "max"))
+    outside = " and ".join(
+        f"{count:,} {side} {format_quantity(value.statistic(end), unit, 3)}"
+        for count, side, end in sides
+        if count
+    )
+    growing = "" if shape.even else "each bin is wider than the one before by the same factor"
+    return "; ".join(filter(None, (outside and f"not drawn: {outside}", growing)))

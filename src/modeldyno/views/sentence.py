@@ -1,0 +1,81 @@
+"""The one sentence that says what came out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.block import Severity, clean, shorten
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.metric import METRICS
+from modeldyno.core.units import RATE
+from modeldyno.views.words import KINDS, NAME_LIMIT, count, estimate, number, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.goal import Judgement
+    from modeldyno.core.result import Failure, Result
+
+
+def headline(result: Result, judgements: Sequence[Judgement] = ()) -> str:
+    """Say in one sentence what came out; bounds that are broken or undecided are named after it."""
+    message = shorten(clean(result.failures[0].message), 160).rstrip(".") if result.failures else ""
+    return verdict(result, judgements, f": {message}" if message else "")
+
+
+def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> str:
+    """Say what came out, with `message` behind the failure where there is one."""
+    name = shorten(clean(result.name), NAME_LIMIT) or "The model"
+    parts = ", but ".join(filter(None, (_speed(result), _failed(result.failures, message))))
+    return " ".join((f"{name} {parts or _size(result)}.", *_exceptions(judgements)))
+
+
+def _speed(result: Result) -> str:
+    found = result.find("latency")
+    if found is None or not isinstance(found.value, Distribution):
+        return ""
+    batch = result.job.config.get("batch_size")
+    at = f" at batch {shorten(clean(str(batch)), NAME_LIMIT)}" if batch is not None else ""
+    rate = _rate(result)
+    backend = shorten(clean(result.job.backend), NAME_LIMIT)
+    return f"answers in {_median(found.value)}{at} on {backend}{f': {rate}' if rate else ''}"
+
+
+def _median(found: Distribution) -> str:
+    value, interval = estimate(found.statistic("p50"), found.interval("p50"), METRICS["latency"].unit)
+    if found.missing("p50"):
+        worth = int(found.effective_size("p50"))
+        few = f", worth only {count(worth, 'independent one')}" if worth < len(found) else ""
+        return f"about {value} (median of {'' if few else 'only '}{count(len(found), 'call')}{few})"
+    return f"{value} (median, 95 % interval {interval})" if interval else f"{value} (median)"
+
+
+def _rate(result: Result) -> str:
+    found = result.find("throughput")
+    if found is None:
+        return ""
+    value, interval = number(found)
+    return estimate(value, interval, RATE)[0].replace("/s", " samples/s")
+
+
+def _failed(failures: Sequence[Failure], message: str) -> str:
+    if not failures:
+        return ""
+    first = failures[0]
+    more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+    return f"failed in {shorten(clean(first.where), NAME_LIMIT)} ({KINDS[first.kind]}{more}){message}"
+
+
+def _size(result: Result) -> str:
+    parameters, weights, file = (result.find(m) for m in ("parameters", "weight_bytes", "file_bytes"))
+    if parameters is not None:
+        size = f" ({plain(weights)})" if weights else ""
+        return f"has {plain(parameters)} parameters{size}"
+    return f"takes {plain(file)} on disk" if file else "was not measured"
+
+
+def _exceptions(judgements: Sequence[Judgement]) -> Iterator[str]:
+    for verdict in (Severity.BROKEN, Severity.UNDECIDED):
+        named = [clean(str(j.constraint)) for j in judgements if j.verdict == verdict.value]
+        if named:
+            yield f"{verdict.capitalize()}: {'; '.join(named)}."

@@ -1,0 +1,111 @@
+"""The table of results: which rows, in which order, with which digits and notes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.block import Align, Column, Table, clean, shorten
+from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.core.metric import METRICS, Query
+from modeldyno.core.units import BYTES, SECONDS, format_quantity
+from modeldyno.views.words import NAME_LIMIT, NOISE, count, estimate, joined, number, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.goal import Judgement
+    from modeldyno.core.result import Result
+
+_LATENCY = ("p50", "p90", "p95", "p99", "mean")
+_ROWS = (
+    "latency", "throughput", "batch_rate", "load_time", "first_call", "process_memory", "allocator_reserved",
+    "cpu_utilization", "parameters", "trainable_parameters", "buffers", "weight_bytes", "file_bytes",
+)  # fmt: skip
+"""The order of the table; a metric that is not here follows, and one of NOISE is evidence, no result."""
+
+
+_SUMS = {"load_time", "weight_bytes"}
+"""Metrics whose parts stand in the note of the whole."""
+
+
+def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
+    """Give the table, where anything was measured."""
+    rows = tuple(row for found in _ordered(result) for row in _rows(result, found, judgements))
+    if rows:
+        titles = (
+            ("metric", Align.LEFT),
+            ("value", Align.RIGHT),
+            ("95 % interval", Align.LEFT),
+            ("note", Align.LEFT),
+        )
+        columns = tuple(Column(title=title, align=align) for title, align in titles)
+        yield Table(title="Results", columns=columns, rows=rows)
+
+
+def _ordered(result: Result) -> list[Measurement]:
+    names = (*_ROWS, *METRICS)
+    shown = (m for m in result.measurements if m.metric not in NOISE)
+    return sorted(shown, key=lambda m: (names.index(m.metric), m.scope))
+
+
+def _rows(
+    result: Result, found: Measurement, judgements: Sequence[Judgement]
+) -> Iterator[tuple[str, str, str, str]]:
+    if isinstance(found.value, Distribution):
+        for statistic in _statistics(result, found, judgements):
+            yield _distribution_row(result, found, found.value, statistic)
+    elif found.metric in _SUMS and found.scope and result.find(found.metric):
+        return
+    elif found.value or found.metric not in {"trainable_parameters", "buffers"}:
+        yield (_asked(found), *estimate(found.value, found.interval, found.row.unit), _note(result, found))
+
+
+def _statistics(result: Result, found: Measurement, judgements: Sequence[Judgement]) -> tuple[str, ...]:
+    """Give the statistics that a reader of this metric looks for, and those that somebody asked for."""
+    usual = {"latency": _LATENCY, "process_memory": ("max",)}.get(found.metric, ("mean",))
+    asked = {
+        query.statistic
+        for query in (j.constraint.query for j in judgements)
+        if (query.metric, query.scope) == (found.metric, found.scope)
+    } | (set(result.job.plan.percentiles) if found.metric == "latency" else set())
+    percentiles = {name for name in (*usual, *asked) if name and name.startswith("p")}
+    others = (name for name in usual if name not in percentiles)
+    return (*sorted(percentiles, key=lambda name: float(name[1:])), *others)
+
+
+def _distribution_row(
+    result: Result, found: Measurement, value: Distribution, statistic: str
+) -> tuple[str, str, str, str]:
+    name = _asked(found, statistic)
+    interval = value.interval(statistic)
+    if missing := value.missing(statistic):
+        _, span = estimate(None, interval, found.row.unit)
+        return name, "—", span, f"{count(missing, 'more effective sample')} needed"
+    if found.metric == "process_memory":
+        return name, format_quantity(value.statistic(statistic), BYTES, 3), "", _note(result, found)
+    note = f"{count(len(value), 'call')}, {value.stop}" if statistic == "p50" else ""
+    return (name, *estimate(value.statistic(statistic), interval, found.row.unit), note)
+
+
+def _note(result: Result, found: Measurement) -> str:
+    if found.metric == "process_memory":
+        baseline = result.find("process_memory", "baseline")
+        if found.scope:
+            return "before loading" if found.scope == "baseline" else ""
+        return "peak above baseline" if baseline else "peak"
+    once = found.row.unit == SECONDS and len(found.runs) == 1 and found.interval is None
+    return joined("seen once" if once else "", _parts(result, found.metric))
+
+
+def _parts(result: Result, metric: str) -> str:
+    """Name the parts of a sum, the largest first; one part alone is the whole."""
+    parts = [m for m in result.measurements if m.metric == metric and m.scope and metric in _SUMS]
+    if len(parts) == 1:
+        return shorten(clean(parts[0].scope), NAME_LIMIT)
+    parts.sort(key=lambda m: -number(m)[0])
+    return ", ".join(f"{shorten(clean(m.scope), NAME_LIMIT)} {plain(m)}" for m in parts)
+
+
+def _asked(found: Measurement, statistic: str | None = None) -> str:
+    """Name a row by the query that gives its number, so that a reader can ask for it."""
+    return str(Query(metric=found.metric, statistic=statistic, scope=shorten(clean(found.scope), NAME_LIMIT)))

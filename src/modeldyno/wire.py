@@ -1,0 +1,221 @@
+"""Documents to JSON and back, with a schema number and upgrades of older schemas.
+
+History of the schema:
+
+1. The first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from itertools import chain
+from math import inf, isfinite, nan
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from modeldyno.core.job import Job
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.metric import METRICS
+from modeldyno.core.result import SCHEMA, Event, Found, Result
+from modeldyno.errors import RequestError, UnreadableDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From a schema number to a function that gives the document of the next one."""
+
+_MALFORMED = (msgspec.MsgspecError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading or upgrading a damaged document may raise."""
+_LARGEST = 2 * 2**30
+"""Bytes; a larger file is none of ours, and is not read into memory."""
+
+
+def encode(result: Result) -> bytes:
+    """Give the JSON of a Result, with the certificate of each Distribution written beside its samples.
+
+    The certificate is derived: it is there for readers in other languages, and ignored on reading.
+    An end of an interval that is not bounded is written as null, and so is a value that is no number.
+    """
+    document = msgspec.to_builtins(result)
+    for measurement, plain in zip(result.measurements, document["measurements"], strict=True):
+        if isinstance(measurement.value, Distribution):
+            plain["value"]["certificate"] = msgspec.to_builtins(measurement.value.certificate())
+    return msgspec.json.format(_json(document), indent=1) + b"\n"
+
+
+def decode(data: bytes | str, *, origin: str = "the document") -> Result:
+    """Read a Result of any schema that was ever written.
+
+    Raises:
+        UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
+    """
+    try:
+        document = msgspec.json.decode(data)
+        if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
+            raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno result: it has no schema number.")
+        current = _upgraded(document, origin)
+        current["measurements"] = [_restored(plain) for plain in current.get("measurements", ())]
+        return _checked(msgspec.convert(current, Result))
+    except _MALFORMED as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise UnreadableDocument(f"{origin} is damaged, or no ModelDyno result: {said}.") from error
+
+
+def _upgraded(document: dict[str, Any], origin: str) -> dict[str, Any]:
+    number = document["schema"]
+    if number > SCHEMA:
+        raise UnreadableDocument(
+            f"{origin} has schema {number}, and this ModelDyno reads up to {SCHEMA}; upgrade ModelDyno."
+        )
+    if number < min(UPGRADES, default=SCHEMA):
+        raise UnreadableDocument(f"{origin} has schema {number}, which was never in use; it is damaged.")
+    for number_before in range(number, SCHEMA):
+        document = UPGRADES[number_before](document)
+    return document
+
+
+def _restored(measurement: dict[str, Any]) -> dict[str, Any]:
+    """Put back the numbers that JSON does not know, and that were written as null."""
+    if measurement["value"] is None:
+        measurement["value"] = nan
+    measurement["runs"] = [nan if run is None else run for run in measurement.get("runs", ())]
+    interval = measurement.get("interval")
+    if isinstance(interval, dict):
+        interval.update({key: end for key, end in _UNBOUNDED.items() if interval[key] is None})
+    return measurement
+
+
+_UNBOUNDED = {"low": -inf, "high": inf}
+
+
+def _checked(result: Result) -> Result:
+    """Refuse what the types allow and the program does not."""
+    for measurement in result.measurements:
+        if measurement.metric not in METRICS:
+            raise ValueError(f"unknown metric {measurement.metric!r}")
+        if isinstance(measurement.value, Distribution):
+            runs = measurement.value.runs
+            if not runs or any(not run or len(run) % 8 for run in runs):
+                raise ValueError(f"the samples of {measurement.metric} are cut short")
+            ends = chain.from_iterable((run.min(), run.max()) for run in measurement.value.arrays())
+            if not all(map(isfinite, ends)):
+                raise ValueError(f"the samples of {measurement.metric} are no numbers")
+    return result
+
+
+def read(path: Path) -> Result:
+    """Read a Result from a file.
+
+    Raises:
+        RequestError: the file cannot be read, or is no Result.
+    """
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise UnreadableDocument(f"{path} has {path.stat().st_size:,} bytes; no result is that large.")
+        return decode(path.read_bytes(), origin=str(path))
+    except OSError as error:
+        raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: what was there before stays until the new one is on disk.
+
+    Raises:
+        RequestError: the file cannot be written.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)  # a device or a pipe, such as /dev/null, is written to, not replaced
+        else:
+            _replace(path.resolve(), data)
+    except OSError as error:
+        raise RequestError(f"Cannot write {path}: {error.strerror or error}.") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def schema() -> dict[str, Any]:
+    """Give the JSON Schema of a Result."""
+    document = msgspec.json.schema(Result)
+    measurement = document["$defs"]["Measurement"]["properties"]
+    ends = document["$defs"]["Interval"]["properties"]
+    nullable = ((ends, "low"), (ends, "high"), (measurement, "value"), (measurement["runs"], "items"))
+    for holder, key in nullable:
+        holder[key] = {"anyOf": [holder[key], {"type": "null"}]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"ModelDyno result, schema {SCHEMA}",
+        **document,
+    }
+
+
+def encode_job(job: Job) -> bytes:
+    """Give the JSON of a Job, for a child process."""
+    return _json(job)
+
+
+def decode_job(data: bytes) -> Job:
+    """Read a Job."""
+    return msgspec.json.decode(data, type=Job)
+
+
+def encode_event(event: Event) -> bytes:
+    """Give the JSON of an event, on one line: its kind, and then itself."""
+    return _json((type(event).__name__, event))
+
+
+def decode_event(line: bytes) -> Event:
+    """Read an event.
+
+    Raises:
+        UnreadableDocument: the line was cut short, as by the death of the process that wrote it.
+    """
+    try:
+        kind, plain = msgspec.json.decode(line, type=tuple[str, dict[str, Any]])
+        if kind == Found.__name__:
+            plain["measurement"] = _restored(plain["measurement"])
+        return msgspec.convert(plain, _EVENTS[kind])
+    except _MALFORMED as error:
+        raise UnreadableDocument(f"An event of the child process is damaged: {error}.") from error
+
+
+_EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+def _json(document: Any) -> bytes:
+    return msgspec.json.encode(_writable(msgspec.to_builtins(document)))
+
+
+_FACTS = {"config", "hardware", "software", "conditions"}
+
+
+def _writable(part: Any, *, fact: bool = False) -> Any:
+    """Replace what JSON does not know: in facts, numbers that are none; anywhere, what is no UTF-8."""
+    match part:
+        case str():  # the name of a file may hold lone surrogates
+            return part if part.isascii() else part.encode("utf-8", "replace").decode()
+        case float():
+            return str(part) if fact and not isfinite(part) else part
+        case dict():
+            return {_writable(k): _writable(v, fact=fact or k in _FACTS) for k, v in part.items()}
+        case list() | tuple():
+            return [_writable(item) for item in part]
+        case _:
+            return part

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def modeldyno(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Said]:
+    """The command line, with a store and a working directory of its own."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> Said:
+        with pytest.raises(SystemExit) as left:
+            main(words)
+        out, err = capfd.readouterr()
+        assert isinstance(left.value.code, int)
+        return Said(code=left.value.code, out=out, err=err)
+
+    return run

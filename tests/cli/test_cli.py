@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import wire
+from modeldyno.cli import COMMANDS
+from modeldyno.core.result import Progressed
+from modeldyno.testing.results import a_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Protocol
+
+    class Said(Protocol):
+        code: int
+        out: str
+        err: str
+
+
+STEADY = "call:modeldyno.testing.truth:steady"
+QUICK = ("--max-time", "2s", "--min-time", "0.1s", "--probe", "latency")
+HEAVY = (
+    "numpy",
+    "torch",
+    "onnxruntime",
+    "sqlalchemy",
+    "scipy",
+    "optuna",
+    "rich",
+    "asyncio",
+    "importlib.metadata",
+)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Asking for help costs the imports of click and nothing of a framework."""
+    code = (
+        "import sys\nfrom modeldyno.cli import main\n"
+        "try: main(['--help'])\n"
+        f"finally: print('LOADED', [m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "LOADED []" in done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) -> None:
+    """Each command explains itself, within 100 columns."""
+    said = modeldyno(command, "--help")
+
+    assert said.code == 0
+    assert all(len(line) <= 100 for line in said.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("profil",), 2, "There is no command 'profil'; did you mean 'profile'?"),
+        (("profile",), 2, "Missing argument 'MODEL'"),
+        (("profile", "no.onnx"), 2, "There is no file or directory 'no.onnx'"),
+        (("profile", "onxn:m.onnx"), 2, "There is no loader 'onxn'; did you mean 'onnx'?"),
+        (("profile", STEADY, "--set", "batchsize=8"), 2, "did you mean 'batch_size'?"),
+        (("profile", STEADY, "--set", "batch_size"), 2, "is not knob=value"),
+        (("profile", STEADY, "--set", "batch_size=0"), 2, "a whole number from 1, not 0"),
+        (("profile", STEADY, "--probe", "latencies"), 2, "There is no probe 'latencies'"),
+        (("profile", STEADY, "--require", "latency <= 5ms"), 2, "name a statistic"),
+        (("profile", STEADY, "--require", "latncy.p99 <= 5ms"), 2, "did you mean 'latency'?"),
+        (("profile", STEADY, "--require", "latency.p99 <= 5MiB"), 2, "'MiB' in '5MiB' is not a unit here"),
+        (("profile", STEADY, "--percentile", "p100"), 2, "p100"),
+        (("profile", STEADY, "--processes", "0"), 2, "at least 1 is needed"),
+        (("profile", STEADY, "--pin", "a"), 2, "is no list of cores"),
+        (("profile", STEADY, "--json", "no/such/r.json"), 2, "the directory no/such does not exist"),
+        (("profile", STEADY, "--input", "no.npz"), 2, "neither a file nor a shape"),
+        (("profile", STEADY, "--backend", "pyton"), 2, "did you mean 'python'?"),
+        (("profile", STEADY, "--inline", "--trust"), 2, "only loaded in a child process"),
+        (("profile", STEADY, "--inline", "--processes", "2"), 2, "there is no processes"),
+        (("profile", STEADY, "--require", "load_time.p99 <= 1s"), 2, "is one number and has no p99"),
+        (("profile", STEADY, "-o", "x.docx"), 2, "No reporter writes 'x.docx'"),
+        (("profile", STEADY, "--max-time", "soon"), 2, "--max-time: 'soon' is not a quantity"),
+        (("profile", STEADY, "--pin", "4095"), 2, "Cannot stay on the cores 4095"),
+        (("profile", "."), 2, "holds no config.json"),
+        (("show", "no.json"), 2, "There is no file 'no.json'"),
+        (("show", "deadbeef"), 2, "deadbeef"),
+        (("plugins", "onnxruntim"), 2, "did you mean 'onnxruntime'?"),
+    ],
+)
+def test_a_wrong_request_gets_one_sentence_and_its_code(
+    modeldyno: Callable[..., Said], words: tuple[str, ...], code: int, says: str
+) -> None:
+    """One line on standard error says what was wrong; nothing is measured."""
+    said = modeldyno(*words)
+
+    assert (said.code, said.out) == (code, "")
+    assert len(said.err.strip().splitlines()) == 1
+    assert says in said.err
+
+
+def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """The verdict comes first; the document is on disk and in the store."""
+    said = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", "--tag", "first")
+    result = wire.read(tmp_path / "r.json")
+
+    assert said.code == 0
+    assert said.out.startswith("truth.steady answers in 2.0")
+    assert all(len(line) <= 80 for line in said.out.splitlines())
+    assert "Saved to r.json." in said.out
+    assert modeldyno("show", "first", "--json").out == (tmp_path / "r.json").read_text()
+    assert result.id in modeldyno("list").out
+    assert modeldyno("tag", result.id[:6], "best").out.endswith("best, first\n")
+    assert modeldyno("tag", result.id[:6], "best", "--remove").out.endswith("first\n")
+    assert modeldyno("report", "first", "-o", "r.csv").code == 0
+    assert (tmp_path / "r.csv").read_text().startswith("metric,scope,statistic")
+    assert modeldyno("report", "first", "-o", "r.docx").code == 2
+    assert result.id in modeldyno("rm", result.id[:6]).out
+    assert "no such results" in modeldyno("list").out
+
+
+def test_show_gives_one_number_to_scripts(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """A statistic, its interval, an uncertified percentile and its plain quantile."""
+    samples = [0.002 + 1e-6 * (i * 617 % 100) for i in range(100)]
+    wire.write(tmp_path / "r.json", wire.encode(a_result(samples=samples)))
+    median = float(modeldyno("show", "r.json", "--get", "latency.p50").out)
+    low, high = map(float, modeldyno("show", "r.json", "--get", "latency.p50.ci").out.split())
+    uncertified = modeldyno("show", "r.json", "--get", "latency.p99")
+
+    assert 0.002 < low < median < high < 0.0021
+    assert (uncertified.code, uncertified.out) == (0, "null\n")
+    assert "562 effective samples are missing" in uncertified.err
+    assert float(modeldyno("show", "r.json", "--get", "latency.p99.raw").out) == pytest.approx(0.002098)
+    assert modeldyno("show", "r.json", "--get", "latency.p99.ci").out.endswith(" null\n")
+    assert modeldyno("show", "r.json", "--get", "steal").code == 4
+
+
+def test_standard_output_holds_the_document_alone(modeldyno: Callable[..., Said]) -> None:
+    """With --json - a pipe gets JSON and nothing else."""
+    said = modeldyno("profile", STEADY, *QUICK, "--json", "-", "--no-store")
+
+    assert json.loads(said.out)["schema"] == 1
+
+
+@pytest.mark.parametrize(
+    ("bound", "code", "word"),
+    [
+        ("latency.min <= 1s", 0, "held"),
+        ("latency.min <= 1ms", 1, "broken"),
+        ("latency.p99.9 <= 100ms", 5, "undecided"),
+    ],
+)
+def test_a_bound_decides_the_exit_code(
+    modeldyno: Callable[..., Said], bound: str, code: int, word: str
+) -> None:
+    """Held is 0, broken is 1, undecided is 5, and the output says which."""
+    said = modeldyno("profile", STEADY, *QUICK, "--require", bound, "--json", "r.json")
+
+    assert said.code == code
+    assert word in said.out
+    assert modeldyno("show", "r.json", "--require", bound).code == code
+
+
+def test_a_requested_percentile_makes_the_run_go_on(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """With p95 bounded there are at least its 130 effective samples."""
+    modeldyno(
+        "profile", STEADY, "--probe", "latency", "--min-time", "0.05s", "--json", "r.json",
+        "--require", "latency.p95 <= 1s",
+    )  # fmt: skip
+    result = wire.read(tmp_path / "r.json")
+
+    latency = result.find("latency")
+    assert latency is not None
+
+    assert result["latency.p95"] is not None or latency.value.stop == "time limit"  # type: ignore[union-attr]
+    assert len(latency.value) >= 130  # type: ignore[arg-type]
+    assert result.job.plan.percentiles == ("p95",)
+
+
+def test_a_failed_run_is_kept_and_exits_with_4(modeldyno: Callable[..., Said]) -> None:
+    """A crash is told, stored, and no traceback is printed."""
+    said = modeldyno("profile", "call:modeldyno.testing.misbehaving:segfault", *QUICK)
+
+    assert said.code == 4
+    assert "SIGSEGV" in said.out
+    assert "Traceback" not in said.err
+    assert "segfault" in modeldyno("list").out
+
+
+def test_several_processes_are_pooled(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """Two processes give two runs, and the doubt that they are few."""
+    modeldyno("profile", STEADY, *QUICK, "--processes", "2", "--json", "r.json", "-q")
+    result = wire.read(tmp_path / "r.json")
+    latency = result.find("latency")
+
+    assert latency is not None
+    assert len(latency.value.runs) == 2  # type: ignore[union-attr]
+    assert "few-processes" in {doubt.code for doubt in result.doubts}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
+def test_a_run_stays_on_its_cores(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """--pin leaves the child one core."""
+    core = min(os.sched_getaffinity(0))
+    modeldyno("profile", STEADY, *QUICK, "--pin", str(core), "--json", "r.json")
+
+    assert wire.read(tmp_path / "r.json").environment.hardware["cores_allowed"] == 1
+
+
+def test_a_file_gives_defaults_and_a_flag_overrides_it(
+    modeldyno: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Default < modeldyno.toml < environment < flag."""
+    (tmp_path / "modeldyno.toml").write_text(
+        '[profile]\nseed = 1\nmin-runs = 7\nmax-time = "2s"\nname = "file"\n'
+    )
+    monkeypatch.setenv("MODELDYNO_PROFILE_SEED", "2")
+    monkeypatch.setenv("MODELDYNO_PROFILE_NAME", "environment")
+    modeldyno("profile", STEADY, *QUICK, "--name", "flag", "--json", "r.json")
+    job = wire.read(tmp_path / "r.json").job
+
+    assert (job.plan.min_runs, job.plan.seed, job.name) == (7, 2, "flag")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[profile]\nmax-tme = "1s"\n', "did you mean 'max_time'"),
+        ("[profil]\nseed = 1\n", "did you mean 'profile'"),
+        ("[profile]\ntrust = true\n", "no option of [profile]"),
+    ],
+)
+def test_a_file_of_settings_is_read_strictly(
+    modeldyno: Callable[..., Said], tmp_path: Path, text: str, says: str
+) -> None:
+    """A misspelt key or table is refused, and a file cannot grant trust."""
+    (tmp_path / "modeldyno.toml").write_text(text)
+    said = modeldyno("profile", STEADY)
+
+    assert said.code == 2
+    assert says in said.err
+
+
+def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """Quantities arrive in base units, and the child can read them."""
+    said = modeldyno(
+        "profile", STEADY, "--probe", "latency", "--json", "r.json", "--max-time", "2s", "--min-time",
+        "100ms", "--min-runs", "6", "--max-runs", "500", "--target", "mean", "--precision", "5%",
+        "--seed", "3", "--timeout", "2m", "--memory-limit", "2GiB",
+    )  # fmt: skip
+    plan = wire.read(tmp_path / "r.json").job.plan
+
+    assert said.code == 0
+    assert (plan.max_time, plan.min_time, plan.precision, plan.timeout) == (2.0, 0.1, 0.05, 120.0)
+    assert (plan.min_runs, plan.max_runs, plan.target, plan.seed) == (6, 500, "mean", 3)
+    assert plan.memory_limit == 2 << 30
+
+
+def test_the_verdict_survives_a_closed_pipe(tmp_path: Path) -> None:
+    """When nobody reads the output any more, the exit code is still that of the bound."""
+    profile = f"{sys.executable} -m modeldyno profile {STEADY} --no-store --max-time 2s"
+    command = f"{profile} --require 'latency.min <= 1ns'"
+    script = f"{command} | head -n 1 > {tmp_path}/out; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], check=False)
+
+    assert done.returncode == 1
+
+
+def test_a_store_that_cannot_be_opened_is_found_before_measuring(
+    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is measured that could not be kept."""
+    monkeypatch.setenv("MODELDYNO_STORE", "nonsense")
+
+    assert modeldyno("profile", STEADY).out == ""
+
+
+def test_what_was_only_seen_has_no_interval(modeldyno: Callable[..., Said]) -> None:
+    """An extreme is judged as seen, with a doubt; its interval is null."""
+    bound = ("--require", "latency.max <= 10s")
+    said = modeldyno("profile", STEADY, *QUICK, *bound, "--json", "r.json", "-q")
+
+    assert said.code == 0
+    assert "no-interval" in said.out
+    assert modeldyno("show", "r.json", "--get", "latency.max.ci").out == "null null\n"
+    assert modeldyno("show", "r.json", "--get", "load_time.ci").out == "null null\n"
+
+
+def test_a_damaged_settings_file_is_named(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """TOML that cannot be read gives one sentence."""
+    (tmp_path / "modeldyno.toml").write_text("[profile\n")
+
+    assert modeldyno("list").code == 2
+
+
+def test_a_setting_outside_a_table_is_refused(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """The sentence says under which heading to write it."""
+    (tmp_path / "modeldyno.toml").write_text("seed = 1\n")
+
+    assert "[profile]" in modeldyno("list").err
+
+
+def test_quiet_prints_the_verdict_only(modeldyno: Callable[..., Said]) -> None:
+    """One sentence, which may take two lines of a terminal."""
+    said = modeldyno("profile", STEADY, *QUICK, "-q", "--no-store")
+
+    assert len(said.out.strip().splitlines()) == 1
+
+
+def test_verbose_prints_every_number(modeldyno: Callable[..., Said]) -> None:
+    """The table of all statistics comes after the rest."""
+    assert "foreign_cpu" in modeldyno("profile", STEADY, *QUICK, "-v", "--no-store").out
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    """--debug anywhere lets the exception through."""
+    command = [sys.executable, "-m", "modeldyno", "show", "no.json", "--debug"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    assert "Traceback" in done.stderr
+
+
+def test_the_schema_describes_the_document(modeldyno: Callable[..., Said]) -> None:
+    """What `schema` prints is JSON Schema with the number in its title."""
+    assert json.loads(modeldyno("schema").out)["title"] == "ModelDyno result, schema 1"
+
+
+def test_plugins_are_listed_with_their_knobs(modeldyno: Callable[..., Said]) -> None:
+    """Every kind has a heading, and a backend tells its knobs."""
+    assert "onnxruntime" in modeldyno("plugins").out
+    assert "batch_size, also batch: a whole number from 1" in modeldyno("plugins", "onnxruntime").out
+
+
+def test_versions_that_matter_are_told(modeldyno: Callable[..., Said]) -> None:
+    """--version names Python and the frameworks."""
+    assert "numpy" in modeldyno("--version").out
+
+
+def test_progress_is_one_line() -> None:
+    """Stage, samples, value with its precision, time left."""
+    from modeldyno.cli.progress import line
+
+    event = Progressed(stage="latency: steady", runs=1200, value=0.0123, precision=0.031, left=4.2)
+
+    assert line(event) == "  latency: steady, 1,200 samples, 12.3 ms ± 3.1%, about 4 s left"

@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.signal import lfilter
+from scipy.stats import binom
+from scipy.stats import t as student
+
+from modeldyno.core import statistics
+from modeldyno.core.drift import find_drift
+
+if TYPE_CHECKING:
+    from modeldyno.core.statistics import Samples
+
+RNG = np.random.default_rng(0)
+
+
+def lognormal(n: int, sigma: float = 0.1, rho: float = 0.0, seed: int = 1) -> Samples:
+    noise = np.random.default_rng(seed).standard_normal(n) * math.sqrt(1 - rho**2)
+    noise[0] /= math.sqrt(1 - rho**2)
+    durations: Samples = 0.01 * np.exp(sigma * lfilter([1.0], [1.0, -rho], noise))
+    return durations
+
+
+DURATIONS = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=60).map(np.array)
+FRACTIONS = st.sampled_from([0.01, 0.1, 0.25, 0.5, 0.9, 0.95, 0.99])
+
+AWKWARD = {
+    "one": np.array([0.01]),
+    "two": np.array([0.01, 0.02]),
+    "constant": np.full(500, 0.1),
+    "zero": np.zeros(50),
+    "two values": np.where(RNG.random(300) < 0.5, 0.01, 0.02),
+    "one odd value": np.where(np.arange(300) == 7, 1.0, 0.01),
+    "alternating": np.where(np.arange(300) % 2 == 0, 0.01, 0.02),
+    "halves": np.where(np.arange(300) < 150, 0.01, 0.02),
+    "coarse clock": np.round(RNG.exponential(1.0, 1000)) * 1e-3,
+    "straight line": np.linspace(1.0, 2.0, 100),
+    "random walk": 10 + np.cumsum(RNG.standard_normal(2000)) / 50,
+    "around zero": np.linspace(-1.0, 1.0, 101),
+    "few": np.linspace(1.0, 2.0, 9),
+    "period": np.tile([1.0, 1.0, 1.0, 2.0], 100),
+}
+
+
+@pytest.mark.parametrize(
+    ("p", "floor"), [(0.5, 11), (0.75, 24), (0.9, 64), (0.95, 130), (0.99, 662), (0.999, 6636), (0.1, 64)]
+)
+def test_the_certified_floors_are_those_of_mlperf(p: float, floor: int) -> None:
+    """The floors are those of LoadGen's early stopping, and alike at both tails."""
+    assert statistics.certified_floor(p) == floor
+
+
+def test_the_quantile_is_by_nearest_rank() -> None:
+    """The p-quantile of n samples is the ceil(p n)-th smallest, whatever the rounding of p n."""
+    samples = np.arange(100.0, 0.0, -1.0)
+    assert [statistics.quantile(samples, p) for p in (0.07, 0.5, 0.501, 0.99, 0.999)] == [7, 50, 51, 99, 100]
+
+
+@settings(deadline=None)  # a shared machine may pause any example
+@given(samples=DURATIONS, p=FRACTIONS, seed=st.integers(0, 99))
+def test_the_quantile_does_not_depend_on_the_order(samples: Samples, p: float, seed: int) -> None:
+    """Shuffling the samples leaves every quantile as it was."""
+    shuffled = np.random.default_rng(seed).permutation(samples)
+    assert statistics.quantile(shuffled, p) == statistics.quantile(samples, p)
+
+
+@settings(deadline=None)  # a shared machine may pause any example
+@given(samples=DURATIONS, p=FRACTIONS)
+def test_an_interval_contains_its_estimate(samples: Samples, p: float) -> None:
+    """The estimate lies within its interval, whatever the samples."""
+    low, high = statistics.quantile_interval(samples, p)
+    assert low <= statistics.quantile(samples, p) <= high
+    low, high = statistics.mean_interval(samples)
+    assert low <= float(samples.mean()) <= high
+
+
+@settings(deadline=None)  # a shared machine may pause any example
+@given(samples=DURATIONS, p=FRACTIONS, power=st.integers(-30, 30))
+def test_an_interval_scales_with_its_samples(samples: Samples, p: float, power: int) -> None:
+    """In another unit the intervals are the same durations."""
+    unit = 2.0**power
+    low, high = statistics.quantile_interval(samples, p)
+    assert statistics.quantile_interval(unit * samples, p) == (unit * low, unit * high)
+    low, high = statistics.mean_interval(samples)
+    assert statistics.mean_interval(unit * samples) == (unit * low, unit * high)
+
+
+@settings(deadline=None)  # a shared machine may pause any example
+@given(runs=st.lists(DURATIONS, min_size=1, max_size=7), statistic=st.sampled_from(["mean", 0.5, 0.9]))
+def test_an_interval_over_processes_is_in_order(runs: list[Samples], statistic: str | float) -> None:
+    """The ends of an interval over processes are in order, whatever their sizes."""
+    low, high = statistics.pooled_interval(runs, statistic)
+    assert low <= high
+
+
+@pytest.mark.parametrize("samples", AWKWARD.values(), ids=AWKWARD)
+def test_awkward_samples_have_statistics(samples: Samples) -> None:
+    """No samples, however few, tied or smooth, lead to an exception, a warning or NaN."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        numbers = [
+            *statistics.mean_interval(samples),
+            *(end for p in (0.01, 0.5, 0.99) for end in statistics.quantile_interval(samples, p)),
+            *(end for count in (2, 5) for end in statistics.pooled_interval([samples] * count, 0.5)),
+            *statistics.pooled_interval([samples] * 6, "mean"),
+            statistics.outliers(samples),
+        ]
+        drift = find_drift(samples)
+        sizes = [statistics.effective_size(samples, p) for p in (None, 0.5, 0.9)]
+    assert not any(math.isnan(number) for number in numbers)
+    assert all(1 <= size <= samples.size for size in sizes)
+    assert drift is None or (not math.isnan(drift.size) and 0 <= drift.start < samples.size)
+
+
+@pytest.mark.parametrize(
+    ("n", "p"), [(1, 0.5), (11, 0.5), (100, 0.5), (130, 0.95), (5000, 0.99), (10**6, 0.999)]
+)
+def test_the_ranks_are_those_of_the_binomial_distribution(n: int, p: float) -> None:
+    """Each rank leaves at most 2.5 % beyond it, and its neighbour further in would leave more."""
+    lower, upper = statistics._binomial_ranks(n, p)
+    assert binom.cdf(lower - 1, n, p) <= 0.025 < binom.cdf(lower, n, p)
+    assert binom.sf(upper - 1, n, p) <= 0.025 < binom.sf(upper - 2, n, p)
+
+
+@pytest.mark.parametrize("df", [1, 1.5, 2, 2.5, 3, 4, 7.5, 30, 1000])
+def test_the_points_of_student_are_close(df: float) -> None:
+    """The 97.5 % points of Student's t are within 2 % below 4 degrees and 0.2 % from there."""
+    tolerance = 0.002 if df >= 4 else 0.02
+    assert statistics._student(df) == pytest.approx(float(student.ppf(0.975, df)), rel=tolerance)
+
+
+def test_a_percentile_below_its_floor_can_be_broken_but_never_held() -> None:
+    """Below the floor the end on the side of the tail is infinite, and the other is not."""
+    samples = lognormal(600)
+    low, high = statistics.quantile_interval(samples, 0.99)
+    assert 0 < low < math.inf
+    assert high == math.inf
+    low, high = statistics.quantile_interval(samples, 0.01)
+    assert low == -math.inf
+    assert 0 < high < math.inf
+    assert all(map(math.isfinite, statistics.quantile_interval(lognormal(700), 0.99)))
+
+
+def test_one_sample_bounds_nothing() -> None:
+    """The interval of one sample is the whole line."""
+    assert statistics.mean_interval(np.array([1.0])) == (-math.inf, math.inf)
+    assert statistics.quantile_interval(np.array([1.0]), 0.5) == (-math.inf, math.inf)
+
+
+def test_independent_samples_count_in_full() -> None:
+    """Samples without evidence of correlation have the exact interval of independent ones."""
+    samples = lognormal(100)
+    assert statistics.effective_size(samples) == 100
+    ordered = np.sort(samples)
+    assert statistics.quantile_interval(samples, 0.5) == (ordered[39], ordered[60])
+
+
+@pytest.mark.parametrize("n", [3000, 100_000])
+@pytest.mark.parametrize("rho", [0.5, 0.9])
+def test_the_effective_size_of_correlated_samples_is_theirs(n: int, rho: float) -> None:
+    """The effective size of an AR(1) series is about n (1 - rho) / (1 + rho), also when thinned."""
+    found = [statistics.effective_size(lognormal(n, rho=rho, seed=seed)) for seed in range(20)]
+    assert float(np.median(found)) == pytest.approx(n * (1 - rho) / (1 + rho), rel=0.15)
+
+
+def test_slow_noise_behind_fast_noise_is_seen() -> None:
+    """Correlation too weak to show between neighbours still lowers the effective size."""
+    sizes = []
+    for seed in range(20):
+        slow = np.log(lognormal(20_000, sigma=1.0, rho=0.995, seed=seed))
+        fast = np.log(lognormal(20_000, sigma=3.0, seed=seed + 100))
+        sizes.append(statistics.effective_size(np.exp(0.01 * (slow + fast))))
+    # var(slow) = 1, var(fast) = 9, and the autocorrelation time of the slow part is 399.
+    assert float(np.median(sizes)) == pytest.approx(20_000 / (0.1 * 399 + 0.9), rel=0.35)
+
+
+def test_two_to_four_processes_have_their_range() -> None:
+    """With two to four processes the interval is the range of their own statistics."""
+    runs = [np.full(20, level) for level in (3.0, 1.0, 2.0)]
+    assert statistics.pooled_interval(runs, "mean") == (1.0, 3.0)
+    assert statistics.pooled_interval(runs, 0.5) == (1.0, 3.0)
+    assert statistics.pooled_interval(runs, 0.9) == (1.0, math.inf)
+
+
+def test_one_process_has_its_own_interval() -> None:
+    """With one process the interval is that within the run."""
+    run = lognormal(200)
+    assert statistics.pooled_interval([run], "mean") == statistics.mean_interval(run)
+    assert statistics.pooled_interval([run], 0.9) == statistics.quantile_interval(run, 0.9)
+
+
+@pytest.mark.parametrize("processes", [5, 10])
+@pytest.mark.parametrize("statistic", ["mean", 0.5])
+def test_the_bootstrap_over_processes_covers_the_truth(processes: int, statistic: str | float) -> None:
+    """Where processes differ more than their samples, the interval covers the level of all."""
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(60):
+        levels = 1 + 0.1 * rng.standard_normal((processes, 1))
+        runs = list(levels + 0.02 * rng.standard_normal((processes, 60)))
+        low, high = statistics.pooled_interval(runs, statistic)
+        hits += low <= 1 <= high
+    assert 53 <= hits <= 60  # 95 % and less than three standard errors
+
+
+def test_the_bootstrap_is_repeatable() -> None:
+    """The same samples always give the same interval."""
+    runs = [lognormal(100, seed=seed) for seed in range(6)]
+    assert statistics.pooled_interval(runs, 0.5) == statistics.pooled_interval(runs, 0.5)
+
+
+def test_outliers_are_counted() -> None:
+    """A stall among ordinary samples is an outlier, and ordinary spread is none."""
+    samples = lognormal(1000)
+    assert statistics.outliers(samples) == 0
+    samples[[10, 500]] = 0.1
+    assert statistics.outliers(samples) == 2
+
+
+def test_outliers_among_equal_samples_are_counted() -> None:
+    """Where most samples are equal, neighbouring ticks of the clock are no outliers but a stall is."""
+    samples = np.full(1000, 0.010)
+    samples[::5] = 0.011
+    assert statistics.outliers(samples) == 0
+    samples[3] = 0.5
+    assert statistics.outliers(samples) == 1
+
+
+def test_a_trend_is_found_with_its_size() -> None:
+    """A steady climb is a trend of about the size that it has."""
+    drift = find_drift(lognormal(1000) * np.linspace(1.0, 1.2, 1000))
+    assert drift is not None
+    assert drift.kind == "trend"
+    assert drift.size == pytest.approx(0.2 / 1.1, abs=0.04)
+    assert drift.start == pytest.approx(500, abs=5)
+
+
+def test_a_fall_that_levels_off_is_found_from_its_start() -> None:
+    """A warm-up left at the beginning is a falling trend that is over soon."""
+    drift = find_drift(lognormal(1000) * (1.5 + np.maximum(0, 1 - np.arange(1000) / 250)))
+    assert drift is not None
+    assert drift.kind == "trend"
+    assert drift.size < -0.5
+    assert 100 <= drift.start <= 250
+
+
+def test_a_level_shift_is_found_with_its_place() -> None:
+    """A jump is a level shift of about its size, and starts where it starts."""
+    drift = find_drift(lognormal(2000) * np.where(np.arange(2000) < 700, 1.0, 0.8))
+    assert drift is not None
+    assert drift.kind == "level shift"
+    assert drift.size == pytest.approx(-0.2 / 0.85, abs=0.05)
+    assert drift.start == pytest.approx(700, abs=30)
+
+
+def test_a_jump_from_zero_is_found() -> None:
+    """A jump away from a median of zero is as large as can be, and no division by zero."""
+    drift = find_drift(np.where(np.arange(100) < 51, 0.0, 1.0))
+    assert drift is not None
+    assert drift.size == math.inf
+
+
+def test_a_small_change_is_no_drift() -> None:
+    """A change under 1 % of the median is not drift, however evident, nor within little noise."""
+    assert find_drift(np.linspace(1.0, 1.005, 1000)) is None
+    steady = 1 + 0.02 * np.random.default_rng(1).standard_normal(100_000)
+    assert find_drift(steady + np.linspace(0, 0.007, 100_000)) is None
+
+
+def test_few_samples_show_no_drift() -> None:
+    """Seven samples are too few to tell."""
+    assert find_drift(np.arange(1.0, 8.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("rho", "n"), [(0.0, 100), (0.0, 1000), (0.5, 200), (0.5, 2000), (0.9, 500), (0.9, 3000)]
+)
+def test_steady_noise_is_no_drift(rho: float, n: int) -> None:
+    """Slow noise is not taken for drift in more than about 1 % of series."""
+    found = [find_drift(lognormal(n, rho=rho, seed=seed)) is not None for seed in range(300)]
+    assert sum(found) <= 9  # 1 % and three standard errors
+
+
+def test_outliers_make_no_drift() -> None:
+    """A burst of stalls neither makes a drift nor hides one."""
+    samples = lognormal(1000)
+    samples[600:620] *= 50
+    assert find_drift(samples) is None
+    assert find_drift(samples * np.linspace(1.0, 1.3, 1000)) is not None
+
+
+def test_samples_are_stored_and_joined() -> None:
+    """Blocks of bytes come back as the numbers that they hold, and several as one array."""
+    numbers = np.array([1.0, 2.5])
+    assert statistics.unpack(numbers.astype("<f8").tobytes()).tolist() == [1.0, 2.5]
+    assert statistics.pool([numbers]) is numbers
+    assert statistics.pool([numbers, numbers]).tolist() == [1.0, 2.5, 1.0, 2.5]
+    assert statistics.blank(3).size == 3

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+
+from modeldyno.core.job import Job
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.model import ModelRef
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import Event, FailureKind, Found, Progressed, Result
+from modeldyno.errors import RequestError, TrustRequired
+from modeldyno.executors.isolated import isolated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+QUICK = {"min_time": 0.05, "min_runs": 5, "max_time": 3.0}
+LIMIT = 512 << 20
+
+
+def job(name: str, **plan: object) -> Job:
+    settings = {**QUICK, "timeout": 60.0, "memory_limit": LIMIT, **plan}
+    return Job(
+        model=ModelRef(scheme="call", locator=f"modeldyno.testing.misbehaving:{name}"),
+        backend="python",
+        probes=("latency",),
+        plan=Plan(**settings),  # type: ignore[arg-type]
+    )
+
+
+def run(name: str, **plan: object) -> Result:
+    with isolated() as execute:
+        return execute(job(name, **plan), watch=lambda _event: None)
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A word in the environment by which every process that comes of the test is known."""
+    word = uuid.uuid4().hex
+    monkeypatch.setenv("MODELDYNO_TEST_MARK", word)
+    return word
+
+
+def alive(mark: str) -> list[int]:
+    return [pid for pid, environ in _environments() if mark.encode() in environ and pid != os.getpid()]
+
+
+def left(mark: str, patience: float = 5.0) -> list[int]:
+    """What is alive after a moment: a process that was killed takes one to go."""
+    deadline = time.monotonic() + patience
+    while alive(mark) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return alive(mark)
+
+
+def _environments() -> Iterator[tuple[int, bytes]]:
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            yield int(path.parent.name), path.read_bytes()
+        except OSError:
+            continue
+
+
+EXPECTED = {
+    "segfault": FailureKind.CRASH,
+    "abort": FailureKind.CRASH,
+    "eat_memory": FailureKind.OOM,
+    "hang": FailureKind.TIMEOUT,
+    "leave": FailureKind.EXIT,
+}
+
+
+@pytest.mark.timeout(900)
+def test_every_death_of_a_child_is_a_typed_failure_and_leaves_nothing_behind(mark: str) -> None:
+    """500 children that crash, abort, eat memory, hang or leave give 500 Failures and no orphan."""
+    names = [name for name in EXPECTED for _ in range(100)]
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda n: run(n, timeout=10.0 if n == "hang" else 120.0), names))
+
+    found = [(name, [f.kind for f in result.failures]) for name, result in zip(names, results, strict=True)]
+
+    assert [(name, [EXPECTED[name]]) for name in names] == found
+    assert left(mark) == []
+
+
+def test_a_failure_says_where_it_was_and_shows_the_end_of_the_log() -> None:
+    """A segfault in the first call is told with the stage and the stack that faulthandler printed."""
+    failure = run("segfault").failures[0]
+
+    assert failure.where == "first call"
+    assert "SIGSEGV" in failure.message
+    assert "Segmentation fault" in failure.log
+
+
+def test_an_exception_of_the_model_is_a_failure_in_one_line() -> None:
+    """What the model raises is told by type and first line; the rest is the log."""
+    failure = run("raise_error").failures[0]
+
+    assert (
+        failure.kind,
+        failure.message,
+    ) == (FailureKind.ERROR, "ValueError: shapes (8, 128) and (64, 8) do not fit")
+    assert "at layer 3" in failure.log
+
+
+def test_a_full_device_is_out_of_memory() -> None:
+    """A framework's error about memory is classified as one."""
+    assert FailureKind.OOM is run("raise_memory_error").failures[0].kind
+
+
+def test_nan_in_the_output_is_an_invalid_output() -> None:
+    """A model that returns NaN is measured, and flagged."""
+    result = run("return_nan")
+
+    assert FailureKind.INVALID_OUTPUT in {failure.kind for failure in result.failures}
+
+
+def test_what_a_model_leaves_behind_is_ended(mark: str) -> None:
+    """A process that the model started does not outlive the run."""
+    result = run("leave_a_child_behind", max_runs=5, memory_limit=8 << 30)
+
+    assert result.failures == ()
+    assert left(mark) == []
+
+
+def test_a_model_that_forks_neither_hangs_the_run_nor_blinds_the_witness(mark: str) -> None:
+    """Forked processes hold every pipe open; the run ends when the model's own process says so."""
+    began = time.monotonic()
+    result = run("fork_a_sleeper", max_runs=5, memory_limit=8 << 30)
+
+    assert result.failures == ()
+    assert time.monotonic() - began < 30
+    assert "unwatched" not in {doubt.code for doubt in result.doubts}
+    assert left(mark) == []
+
+
+def test_what_leaves_the_group_is_ended_too(mark: str) -> None:
+    """A process in a session of its own does not outlive the run either."""
+    run("leave_a_session_behind", max_runs=5, memory_limit=8 << 30)
+
+    assert left(mark) == []
+
+
+def test_cores_that_are_not_there_are_a_wrong_request() -> None:
+    """The sentence says which cores are allowed."""
+    with isolated() as execute, pytest.raises(RequestError, match="Cannot stay on the cores 4095"):
+        execute(job("sleep_briefly", pin=(4095,)), watch=lambda _event: None)
+
+
+def test_an_interruption_before_the_child_is_ready_is_no_crash() -> None:
+    """Ctrl-C at once after the start ends in order."""
+    with isolated() as execute:
+        threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        result = execute(job("sleep_briefly", min_time=30.0, max_time=60.0), watch=lambda _e: None)
+
+    assert result.failures == ()
+    assert "interrupted" in {doubt.code for doubt in result.doubts}
+
+
+def test_a_model_that_prints_much_does_not_block() -> None:
+    """A flood on standard output is read and its end kept."""
+    result = run("print_much", max_runs=20)
+
+    assert result.failures == ()
+    assert result.find("latency") is not None
+
+
+def test_the_parent_sleeps_while_it_waits() -> None:
+    """While a child hangs for seconds, the parent takes less than 1 % of a core."""
+    before, began = time.thread_time(), time.monotonic()
+    result = run("hang", timeout=8.0)
+    spent, elapsed = time.thread_time() - before, time.monotonic() - began
+
+    assert FailureKind.TIMEOUT is result.failures[0].kind
+    assert spent < 0.01 * elapsed
+
+
+def test_a_wrong_request_found_by_the_child_raises_in_the_parent() -> None:
+    """What the child refuses is raised here, as the same exception."""
+    wrong = Job(model=ModelRef(scheme="onnx", locator="no-such-file.onnx"), backend="onnxruntime")
+    with isolated() as execute, pytest.raises(RequestError, match="no-such-file"):
+        execute(wrong, watch=lambda _event: None)
+
+
+def test_trust_is_asked_for_in_the_parent(tmp_path: Path) -> None:
+    """A TorchScript archive without --trust is refused as such, though only the child looked."""
+    path = tmp_path / "m.pt"
+    with ZipFile(path, "w") as archive:
+        for member in ("m/data.pkl", "m/constants.pkl", "m/code/__torch__.py", "m/version"):
+            archive.writestr(member, b"")
+    wrong = Job(model=ModelRef(scheme="torchscript", locator=str(path)), backend="torch")
+    with isolated() as execute, pytest.raises(TrustRequired):
+        execute(wrong, watch=lambda _event: None)
+
+
+def _interrupted(times: int, name: str) -> Result:
+    """Send the main thread Ctrl-C once measuring goes on, and again when it is told of more."""
+    sent = 0
+
+    def watch(event: Event) -> None:
+        nonlocal sent
+        measuring = isinstance(event, Found) and event.measurement.metric == "latency"
+        if measuring and sent < times:
+            sent += 1
+            signal.raise_signal(signal.SIGINT)
+
+    assert threading.current_thread() is threading.main_thread()
+    with isolated() as execute:
+        return execute(job(name, min_time=60.0, max_time=100.0, timeout=100.0), watch=watch)
+
+
+def test_one_interruption_finishes_and_saves() -> None:
+    """After one Ctrl-C the child ends its measurement in order, and the Result says so."""
+    result = _interrupted(1, "sleep_briefly")
+    latency = result.find("latency")
+
+    assert latency is not None
+    assert isinstance(latency.value, Distribution)
+    assert "it was cut off" not in latency.value.unmet
+    assert "interrupted" in {doubt.code for doubt in result.doubts}
+    assert result.failures == ()
+
+
+def test_two_interruptions_stop_and_still_save() -> None:
+    """After a second Ctrl-C the child is ended at once; what it had reported is kept."""
+    result = _interrupted(2, "sleep_briefly")
+
+    assert result.find("latency") is not None
+    assert "interrupted" in {doubt.code for doubt in result.doubts}
+    assert result.failures == ()
+
+
+def test_nothing_survives_the_death_of_the_parent(mark: str) -> None:
+    """When the parent is killed with -9, its child and the side process die too."""
+    code = (
+        "from modeldyno.core.job import Job; from modeldyno.core.model import ModelRef;"
+        "from modeldyno.executors.isolated import isolated\n"
+        "with isolated() as execute:\n"
+        "    execute(Job(model=ModelRef(scheme='call', locator='modeldyno.testing.misbehaving:hang'),"
+        " backend='python', probes=('latency',)), watch=lambda e: print(e, flush=True))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    for line in parent.stdout:
+        if b"first call" in line:
+            break
+    assert len(alive(mark)) >= 2
+
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    assert left(mark) == []
+
+
+def test_progress_reaches_the_watcher() -> None:
+    """Whoever watches is told the stages in their order."""
+    stages: list[str] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Progressed) and event.stage not in stages:
+            stages.append(event.stage)
+
+    with isolated() as execute:
+        execute(job("sleep_briefly"), watch=watch)
+
+    assert stages[:6] == ["import", "load", "payload", "open", "first call", "latency"]

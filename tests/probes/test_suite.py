@@ -1,0 +1,17 @@
+"""The probes that come with ModelDyno pass the examination of all probes."""
+
+from __future__ import annotations
+
+from modeldyno.testing.probes import ProbeSuite
+
+
+class TestLatency(ProbeSuite):
+    name = "latency"
+
+
+class TestThroughput(ProbeSuite):
+    name = "throughput"
+
+
+class TestStatic(ProbeSuite):
+    name = "static"

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from time import perf_counter
+
+import pytest
+
+from modeldyno.core.measurement import Measurement
+from modeldyno.core.pacing import pace
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import Found, Progressed
+from modeldyno.ports import Subject
+from modeldyno.probes import latency, static, throughput, timer
+from modeldyno.testing.fakes import a_model
+from modeldyno.testing.truth import Spinner
+
+PLAN = Plan(min_time=0.05, min_runs=10, max_time=5.0)
+
+
+def test_each_call_is_timed_as_the_callable_itself_saw_it() -> None:
+    """Our record of every call agrees with the ground truth's own, within what entering it costs."""
+    truth = Spinner(0.001, 0.002)
+    ours = timer.each((truth,))(200)
+    theirs = [ns * 1e-9 for ns in truth.record]
+    errors = sorted(mine - own for mine, own in zip(ours, theirs, strict=True))
+
+    assert errors[0] >= 0
+    assert errors[100] < 1e-4  # some 100 ns; much more where coverage traces the callable
+
+
+def test_payloads_are_cycled_through() -> None:
+    """Every payload gets its turn, across chunks, too."""
+    turns: list[int] = []
+    draw = timer.each(tuple(lambda i=i: turns.append(i) for i in range(3)))  # type: ignore[misc]
+    draw(4)
+    draw(3)
+
+    assert turns == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_short_calls_are_timed_in_blocks() -> None:
+    """A block of short calls is long enough for the clock, and gives the seconds of one call."""
+    truth = Spinner(0.0005)
+    draw = timer.in_blocks((truth,), 0.01)
+    draw(1)
+    before = len(truth.record)
+    times = draw(3)
+
+    assert len(truth.record) - before >= 3 * 15
+    assert times.min() >= 0.0005
+
+
+def test_long_calls_are_blocks_of_their_own() -> None:
+    """A call longer than a block is made once."""
+    truth = Spinner(0.02)
+    draw = timer.in_blocks((truth,), 0.01)
+    draw(3)
+
+    assert len(truth.record) == 3
+
+
+def test_the_clock_is_measured() -> None:
+    """Its step and its cost are positive and far below a microsecond's order."""
+    facts = timer.clock_facts()
+
+    assert 0 < facts["clock_resolution"] < 1e-5
+    assert 0 < facts["timer_cost"] < 1e-4
+
+
+def test_latency_finds_the_truth() -> None:
+    """The median is that of the callable's own record."""
+    truth = Spinner(0.002)
+    found, *_ = latency.measure(Subject(model=a_model(), calls=(truth,)), PLAN)
+    own = sorted(truth.record[-len(found.value) :])[len(found.value) // 2] * 1e-9  # type: ignore[union-attr,arg-type]
+
+    assert found.metric == "latency"  # type: ignore[union-attr]
+    assert found.value.statistic("p50") == pytest.approx(own, rel=0.05)  # type: ignore[union-attr]
+
+
+def test_throughput_counts_samples_and_batches() -> None:
+    """A batch of eight every 2 ms is at most 4,000 samples a second, and eight times fewer batches."""
+    truth = Spinner(0.002)
+    found = list(throughput.measure(Subject(model=a_model(), calls=(truth,), samples=8), PLAN))
+    samples, batches = (m for m in found if isinstance(m, Measurement))
+
+    assert samples.interval is not None
+    assert 0 < samples.interval.low <= samples.runs[0] <= samples.interval.high
+    assert samples.runs[0] <= 4000
+    assert batches.runs[0] == pytest.approx(samples.runs[0] / 8)
+
+
+def test_while_measuring_progress_and_provisional_samples_are_told() -> None:
+    """Whoever watches could save what there is at any time."""
+    seen: list[object] = []
+    subject = Subject(model=a_model(), calls=(Spinner(0.001),), watch=seen.append)
+    list(latency.measure(subject, PLAN))
+
+    assert any(isinstance(event, Progressed) and event.stage == "latency: steady" for event in seen)
+    assert any(isinstance(event, Found) and event.measurement.metric == "latency" for event in seen)
+
+
+def test_interruption_ends_measuring_with_what_there_is() -> None:
+    """An interrupted measurement keeps its samples and says why it stopped."""
+    truth = Spinner(0.001)
+    subject = Subject(model=a_model(), calls=(truth,), interrupted=lambda: len(truth.record) > 300)
+    found, *doubts = latency.measure(subject, Plan(min_time=60, max_time=100))
+
+    assert found.value.stop == "interrupted"  # type: ignore[union-attr]
+    assert "interrupted" in {doubt.code for doubt in doubts}  # type: ignore[union-attr]
+
+
+def test_a_drift_is_a_doubt() -> None:
+    """A callable that becomes slower and slower is doubted."""
+
+    class Slowing:
+        calls = 0
+
+        def __call__(self) -> None:
+            self.calls += 1
+            Spinner(0.001 + 2e-6 * self.calls)()
+
+    paced = pace(timer.each((Slowing(),)), plan=Plan(max_time=2.0), clock=perf_counter)
+
+    assert "drift" in {d.code for d in timer.doubts_of("latency", paced, PLAN)}
+
+
+def test_static_needs_no_session() -> None:
+    """What a model weighs is known without running it, as far as the loader knows it."""
+    assert {m.metric for m in static.measure(Subject(model=a_model(file_bytes=10)), PLAN)} >= {
+        "parameters",
+        "weight_bytes",
+        "file_bytes",
+    }
+    assert list(static.measure(Subject(model=a_model(weights=None)), PLAN)) == []

@@ -1,0 +1,112 @@
+"""What the documents claim."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import modeldyno
+from modeldyno.cli import main
+from modeldyno.core.doubt import CODES
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^\$ (modeldyno .*)$", README, re.MULTILINE)
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+QUICK = '[profile]\nmax_time = "2s"\nmin_time = "0.1s"\nprecision = "10%"\n'
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of what the README speaks of, with short measurements and a store of its own."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "modeldyno.toml").write_text(QUICK)
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.timeout(600)
+def test_every_command_of_the_readme_works(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """They are run one after the other, as a reader would; an undecided bound is no error."""
+    assert len(COMMANDS) >= 10
+    for command in COMMANDS:
+        with pytest.raises(SystemExit) as left:
+            main(shlex.split(command)[1:])
+
+        assert left.value.code in {0, 5}, (command, capfd.readouterr().err)
+    assert (checkout / "out.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_python_of_the_readme_works(checkout: Path) -> None:
+    """The block runs as it stands."""
+    assert checkout == Path.cwd()
+    assert len(PYTHON) == 1
+    names: dict[str, object] = {}
+    exec(PYTHON[0], names)
+
+    assert isinstance(names["result"], modeldyno.Result)
+
+
+def test_the_recipe_for_a_notebook_runs(checkout: Path) -> None:
+    """The example of the Python API works as it stands."""
+    pytest.importorskip("torch")
+    _imported(checkout / "examples" / "recipes" / "notebook.py")
+
+
+@pytest.mark.parametrize("page", ["metrics.md", "doubts.md", "command-line.md"])
+def test_the_reference_is_what_the_code_says(page: str) -> None:
+    """The pages that are tables of the code are up to date: python docs/reference/generate.py."""
+    generate = _imported(ROOT / "docs" / "reference" / "generate.py")
+
+    assert (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8") == generate.PAGES[page]()
+
+
+def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
+    """No adapter invents a code that the reference does not explain."""
+    raised = {
+        keyword.value.value
+        for path in Path(modeldyno.__file__).parent.rglob("*.py")
+        if "testing" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Doubt"
+        for keyword in node.keywords
+        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+    }
+
+    assert raised - {None} <= set(CODES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page is a file."""
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
+
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_decision_is_in_the_index() -> None:
+    """The index of decisions misses no page."""
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+
+    assert all(path.name in index for path in (ROOT / "docs" / "decisions").glob("0*.md"))
+
+
+def _imported(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

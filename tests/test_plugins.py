@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.errors import MissingExtra, UnknownName
+
+HEAVY = ("numpy", "torch", "onnx", "onnxruntime", "transformers", "rich")
+
+
+@pytest.mark.parametrize(
+    "kind_and_name",
+    [(k, n) for k in ("loader", "backend", "probe", "sampler") for n in plugins.names(k)],
+    ids=lambda pair: f"{pair[0]}-{pair[1]}",
+)
+def test_importing_a_plugin_imports_no_framework(kind_and_name: tuple[str, str]) -> None:
+    """The parent process can look at a plugin for nothing."""
+    kind, name = kind_and_name
+    code = (
+        f"import sys; from modeldyno import plugins; plugins.resolve({kind!r}, {name!r})\n"
+        f"print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("kind", plugins.KINDS)
+def test_every_kind_has_plugins_that_resolve(kind: str) -> None:
+    """What pyproject declares can be imported."""
+    assert plugins.names(kind)
+    assert all(plugins.resolve(kind, name) is not None for name in plugins.names(kind))
+
+
+def test_an_unknown_plugin_is_refused_with_the_nearest() -> None:
+    """A misspelt backend is told with the one that was meant."""
+    with pytest.raises(UnknownName, match="did you mean 'onnxruntime'"):
+        plugins.backend("onnxrunntime")
+
+
+def test_a_missing_extra_says_what_to_install() -> None:
+    """The sentence has the command to type."""
+    with pytest.raises(
+        MissingExtra, match="needs no_such_module; install it with: pip install 'no_such_module'"
+    ):
+        plugins.require(("json", "no_such_module"), "model x")
+
+    assert "pip install 'modeldyno[hf]'" in plugins.missing(("transformers", "safetensors"), "model x")

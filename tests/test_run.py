@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import itertools
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import modeldyno
+from modeldyno import outputs
+from modeldyno.core.inputs import parse_input
+from modeldyno.core.job import Job
+from modeldyno.core.measurement import Distribution, Measurement, observed
+from modeldyno.core.model import ModelRef
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import FailureKind, Result
+from modeldyno.errors import RequestError
+from modeldyno.executors.inline import inline
+from modeldyno.executors.replicated import replicated
+from modeldyno.run import empty, failure_of, run
+from modeldyno.testing import truth
+
+QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
+
+
+def job(locator: str, **changes: object) -> Job:
+    settings = {
+        "model": ModelRef(scheme="call", locator=locator),
+        "backend": "python",
+        "probes": ("latency",),
+        "plan": QUICK,
+        **changes,
+    }
+    return Job(**settings)  # type: ignore[arg-type]
+
+
+def test_our_record_agrees_with_that_of_the_ground_truth() -> None:
+    """The samples of a Result are the calls that the callable itself recorded, in their order."""
+    before = len(truth.steady.record)
+    result = run(job("modeldyno.testing.truth:steady"))
+    own = truth.steady.record[before:]
+    found = result.find("latency")
+    assert found is not None
+    assert isinstance(found.value, Distribution)
+    ours = found.value.samples()
+    theirs = [ns * 1e-9 for ns in own[-1 - len(ours) : -1]]
+    errors = sorted(mine - true for mine, true in zip(ours, theirs, strict=True))
+
+    # One call was the first, one checked the output at the end, the others warmed up or are samples.
+    assert len(own) == 2 + found.value.warmup_dropped + len(ours)
+    assert 0 <= errors[0] <= errors[len(errors) // 2] < 1e-4
+
+
+def test_a_clock_step_of_an_hour_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wall time that jumps to and fro gives no negative and no absurd latency."""
+    steps = itertools.cycle((3600.0, -3600.0))
+    real_time, real_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: real_time() + next(steps))
+    monkeypatch.setattr(time, "time_ns", lambda: real_ns() + int(next(steps) * 1e9))
+    result = run(job("modeldyno.testing.truth:steady"))
+
+    assert (result["latency.min"] or 0) >= 0.002
+    assert (result["latency.max"] or 9) < 1
+    assert dt.datetime.fromisoformat(result.created).tzinfo is dt.UTC
+
+
+def test_nothing_is_timed_by_the_wall_clock() -> None:
+    """No module of the package calls time.time or time.time_ns."""
+    package = Path(modeldyno.__file__).parent
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr in {"time", "time_ns"}
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "time"
+    ]
+
+    assert calls == []
+
+
+def test_run_measures_load_time_first_call_and_the_memory_baseline_itself() -> None:
+    """These need no probe."""
+    result = run(job("modeldyno.testing.truth:steady"))
+    found = {(m.metric, m.scope) for m in result.measurements}
+
+    assert {
+        ("load_time", ""),
+        ("load_time", "import"),
+        ("load_time", "load"),
+        ("load_time", "open"),
+        ("first_call", ""),
+        ("process_memory", "baseline"),
+        ("process_memory", ""),
+    } <= found
+    assert (result["first_call"] or 0) >= 0.002
+
+
+def test_a_static_run_opens_no_session() -> None:
+    """Without a probe that calls, the backend is not opened and nothing is called."""
+    before = len(truth.steady.record)
+    result = run(job("modeldyno.testing.truth:steady", probes=("static",)))
+
+    assert len(truth.steady.record) == before
+    assert result.find("first_call") is None
+
+
+def test_inline_says_that_it_is_not_isolated() -> None:
+    """A run in the caller's process is doubted for it."""
+    assert "not-isolated" in {d.code for d in inline(job("modeldyno.testing.truth:steady")).doubts}
+
+
+def test_a_form_that_the_backend_cannot_run_is_refused() -> None:
+    """The sentence says what the backend runs."""
+    with pytest.raises(RequestError, match="runs onnx, and call:"):
+        run(job("modeldyno.testing.truth:steady", backend="onnxruntime"))
+
+
+def test_a_callable_may_return_nothing() -> None:
+    """Nothing can be checked then, which is a doubt and no failure."""
+    result = run(job("modeldyno.testing.misbehaving:return_nothing"))
+
+    assert result.failures == ()
+    assert "unchecked-output" in {d.code for d in result.doubts}
+
+
+def test_every_payload_is_looked_at() -> None:
+    """A model that fails on the second of its payloads only is found out."""
+    result = run(
+        job("modeldyno.testing.misbehaving:nan_for_negative", inputs=(parse_input("x=scalar:float32:-1..1"),))
+    )
+
+    assert FailureKind.INVALID_OUTPUT in {failure.kind for failure in result.failures}
+
+
+def test_a_failure_shows_the_line_of_the_model() -> None:
+    """The message ends with file and line of the code that raised, which is not ours."""
+    failure = failure_of(_raised(), "first call")
+
+    assert failure.message.startswith("ZeroDivisionError: division by zero (test_run.py:")
+    assert "1 / 0" in failure.log
+
+
+def _raised() -> Exception:
+    try:
+        1 / 0  # noqa: B018
+    except ZeroDivisionError as error:
+        return error
+    raise AssertionError
+
+
+def test_latency_and_throughput_that_contradict_each_other_are_doubted() -> None:
+    """A second pass that was ten times slower than the first is found out."""
+    found = (
+        Measurement(metric="latency", value=Distribution.of([0.01, 0.01])),
+        observed("batch_rate", 10.0),
+    )
+
+    def execute(job: Job, *, watch: object) -> Result:
+        del watch
+        return replace(empty(job), measurements=found)
+
+    result = replicated(execute, job("x:y"), watch=lambda _e: None)
+
+    assert [d.code for d in result.doubts] == ["inconsistent"]
+
+
+def test_replication_ends_with_the_first_failure() -> None:
+    """What fails once would fail again; the numbers of the others are kept, with a doubt."""
+    good, bad = job("modeldyno.testing.truth:steady"), job("modeldyno.testing.misbehaving:raise_error")
+    jobs = iter((good, bad, good))
+
+    def execute(_job: Job, *, watch: object) -> object:
+        del watch
+        return inline(next(jobs))
+
+    plan = Plan(min_time=0.05, min_runs=5, max_time=2.0, processes=3)
+    result = replicated(execute, job("x:y", plan=plan), watch=lambda _e: None)  # type: ignore[arg-type]
+
+    assert len(result.failures) == 1
+    assert "process-failed" in {d.code for d in result.doubts}
+    assert result.find("latency") is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (ValueError("a\nb"), FailureKind.ERROR, "ValueError: a"),
+        (MemoryError(), FailureKind.OOM, "MemoryError"),
+        (RuntimeError("CUDA out of memory."), FailureKind.OOM, "RuntimeError: CUDA out of memory."),
+        (RuntimeError("std::bad_alloc"), FailureKind.OOM, "RuntimeError: std::bad_alloc"),
+    ],
+)
+def test_what_was_raised_is_classified(error: Exception, kind: FailureKind, message: str) -> None:
+    """By type and first line; whatever speaks of memory is out of memory."""
+    failure = failure_of(error, "load")
+
+    assert (failure.kind, failure.message, failure.where) == (kind, message, "load")
+
+
+def test_an_output_is_examined() -> None:
+    """NaN and infinity are faults; a mask's minus infinity is none, nor is nothing at all."""
+    import numpy as np
+
+    good = {"a": np.ones(3), "ids": np.arange(3), "mask": np.array([0.0, -np.inf])}
+
+    assert list(outputs.faults(good)) == []
+    assert list(outputs.faults({})) == []
+    assert list(outputs.faults({"a": np.array([1, np.nan])})) == ["output 'a' has 1 NaN of 2 values"]
+    assert list(outputs.faults({"a": np.array([1, np.inf])})) == ["output 'a' has 1 infinite of 2 values"]
