@@ -14,9 +14,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from modeldyno.core.doubt import Doubt
+from modeldyno.core.graph import Graph
 from modeldyno.core.inputs import InputSpec
+from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.knob import Knob, KnobValue
 from modeldyno.core.model import ModelIdentity, ModelRef
+from modeldyno.core.outline import Outline
 from modeldyno.core.result import Event, Result
 from modeldyno.core.weight import Weight
 
@@ -61,6 +64,18 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tracing:
+    """At which sizes, and through which course, a Graph is to be made."""
+
+    inputs: tuple[InputSpec, ...]
+    """With concrete shapes, in the order and under the names of `Model.inputs`."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Every symbolic dimension of the model, bound."""
+    mode: Mode = Mode.INFERENCE
+    optimizer: str = "adamw"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """What a loader gives: the model itself, and what is known of it."""
 
@@ -71,6 +86,11 @@ class Model:
     """As declared; symbolic dimensions have names, the first of a batch is called ``batch``."""
     weights: Callable[[], Iterable[Weight]] | None = None
     """The tensors of its state, or None where they cannot be known (a plain callable)."""
+    graph: Callable[[Tracing], Graph] | None = None
+    """Its operators at given sizes, found without computing with its weights; None where there is no way.
+
+    Raises RequestError where the model cannot be analysed at these sizes.
+    """
     file_bytes: int | None = None
     """Size of its files on disk; None when it has none."""
     encode: Callable[[Sequence[str], int | None], Feed] | None = None
@@ -103,6 +123,13 @@ class Loader(Protocol):
         """Load; raise RequestError for a reference that cannot be loaded as written.
 
         The seed is for random weights. Without `trust`, raise TrustRequired rather than unpickle.
+        """
+
+    def look(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Give what can be known without the values of the weights: a Model whose `value` may be None.
+
+        Executes no more than `load` does, reads no weights that it need not read, and raises alike. The
+        digest may be one of the structure alone.
         """
 
 
@@ -161,6 +188,10 @@ class Subject:
     """Prepared calls, one for each distinct payload; to be cycled through."""
     samples: int = 1
     """Samples (items of the batch) in one call."""
+    inputs: tuple[InputSpec, ...] = ()
+    """As requested: shapes that bind the symbolic dimensions of the model's inputs."""
+    batch_size: int | None = None
+    inspection: Inspection = field(default_factory=Inspection)
     interrupted: Callable[[], bool] = field(default=lambda: False)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     """Told of progress and of provisional measurements while measuring."""
@@ -173,7 +204,7 @@ class Probe(Protocol):
     """The capability that the session must have, or None when the model alone is enough."""
     pass_: Pass
 
-    def measure(self, subject: Subject, plan: Plan) -> Iterable[Measurement | Doubt]:
+    def measure(self, subject: Subject, plan: Plan) -> Iterable[Measurement | Doubt | Outline]:
         """Measure."""
 
 

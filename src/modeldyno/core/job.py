@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.inputs import InputSpec
+from modeldyno.core.inspection import Inspection
 from modeldyno.core.knob import KnobValue
 from modeldyno.core.model import ModelRef
 from modeldyno.core.plan import Plan
@@ -27,6 +28,7 @@ class Job:
     """Knob to value, complete with the backend's defaults; never changed in place."""
     probes: tuple[str, ...] = DEFAULT_PROBES
     plan: Plan = field(default_factory=Plan)
+    inspection: Inspection = field(default_factory=Inspection)
     name: str | None = None
     """What to call the model; its locator says otherwise."""
     trust: bool = False

@@ -58,6 +58,41 @@ METRICS: dict[str, Metric] = dict(
         _row("trainable_parameters", COUNT, _NEITHER, "Parameters that ask for a gradient."),
         _row("buffers", COUNT, _LOW, "Elements of state that are no parameters."),
         _row("weight_bytes", BYTES, _LOW, "Bytes of parameters and buffers, shared storage once."),
+        _row("macs", COUNT, _LOW, "Multiply-accumulates of matrix products in one call; 1 MAC is 2 FLOPs."),
+        _row("causal_macs", COUNT, _LOW, "The same when causal attention skips what is masked."),
+        _row("dense_macs", COUNT, _LOW, "The same when every expert takes every token."),
+        _row("elementwise", COUNT, _LOW, "Elementary operations outside of matrix products in one call."),
+        _row("flops", COUNT, _LOW, "Operations in one call: 2 x macs + elementwise."),
+        _row("coverage", FRACTION, _HIGH, "Share of the operators called that have a formula."),
+        _row("bytes_read", BYTES, _LOW, "Bytes that the operators of one call read, each on its own."),
+        _row("bytes_written", BYTES, _LOW, "Bytes that the operators of one call write, each on its own."),
+        _row("arithmetic_intensity", COUNT, _HIGH, "Operations for each byte that is read or written."),
+        _row("input_bytes", BYTES, _LOW, "Bytes of the inputs of one call."),
+        _row("output_bytes", BYTES, _LOW, "Bytes that one call returns."),
+        _row("activation_peak", BYTES, _LOW, "Most bytes that one call holds beyond weights and inputs."),
+        _row("gradient_bytes", BYTES, _LOW, "Bytes of the gradients of the trainable parameters."),
+        _row("optimizer_bytes", BYTES, _LOW, "Bytes of the optimiser's state."),
+        _row(
+            "memory_peak",
+            BYTES,
+            _LOW,
+            "Weights, inputs, state and activations together at the peak, predicted.",
+        ),
+        _row(
+            "kv_cache_per_token", BYTES, _LOW, "Bytes of keys and values that each token of one sample adds."
+        ),
+        _row("largest_batch", COUNT, _HIGH, "Largest batch whose predicted peak fits the given memory."),
+        _row(
+            "roofline_latency", SECONDS, _LOW, "Lower bound on one call on a device, by its published peaks."
+        ),
+        _row(
+            "decode_latency",
+            SECONDS,
+            _LOW,
+            "Lower bound on one generated token: weights and cache read once.",
+        ),
+        _row("peak_flops", RATE, _HIGH, "Operations per second of a device at most."),
+        _row("peak_bandwidth", RATE, _HIGH, "Bytes per second that a device moves at most."),
         _row("file_bytes", BYTES, _LOW, "Bytes of the model's files on disk."),
         _row(
             "process_memory",

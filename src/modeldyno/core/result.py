@@ -18,6 +18,7 @@ from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution, Measurement, pool_measurements
 from modeldyno.core.metric import Query
 from modeldyno.core.model import ModelIdentity
+from modeldyno.core.outline import Outline
 from modeldyno.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class Result:
     """As used: concrete shapes, the source and digest of the values."""
     environment: Environment = field(default_factory=Environment)
     measurements: tuple[Measurement, ...] = ()
+    outline: Outline | None = None
+    """What was analysed, where the model was looked at statically."""
     doubts: tuple[Doubt, ...] = ()
     failures: tuple[Failure, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
@@ -160,6 +163,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outlined:
+    """What a static analysis is about."""
+
+    outline: Outline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Doubted:
     """A reason not to trust what was measured."""
 
@@ -202,7 +212,7 @@ class Ended:
     """The run came to its own end; without it, what ran it was ended from outside."""
 
 
-Event = Loaded | Located | Found | Doubted | Failed | Progressed | Refused | Ended
+Event = Loaded | Located | Found | Outlined | Doubted | Failed | Progressed | Refused | Ended
 
 
 def fold(empty: Result, events: Iterable[Event]) -> Result:
@@ -219,6 +229,8 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
                 result = replace(result, environment=environment)
             case Found(measurement=measurement):
                 found[measurement.metric, measurement.scope] = measurement
+            case Outlined(outline=outline):
+                result = replace(result, outline=outline)
             case Doubted(doubt=found_doubt):
                 doubts[found_doubt] = None
             case Failed(failure=failure):
