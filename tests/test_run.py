@@ -6,12 +6,16 @@ import itertools
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
 import modeldyno
-from modeldyno import outputs
+from modeldyno import outputs, plugins
+from modeldyno.core.doubt import Doubt
 from modeldyno.core.inputs import parse_input
+from modeldyno.core.inspection import Inspection
 from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution, Measurement, observed
 from modeldyno.core.model import ModelRef
@@ -20,8 +24,16 @@ from modeldyno.core.result import FailureKind, Result
 from modeldyno.errors import RequestError
 from modeldyno.executors.inline import inline
 from modeldyno.executors.replicated import replicated
+from modeldyno.ports import Model, Pass, Subject
 from modeldyno.run import empty, failure_of, run
 from modeldyno.testing import truth
+from modeldyno.testing.fakes import a_model
+from modeldyno.testing.results import an_outline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.outline import Outline
 
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
 
@@ -212,3 +224,97 @@ def test_an_output_is_examined() -> None:
     assert list(outputs.faults({})) == []
     assert list(outputs.faults({"a": np.array([1, np.nan])})) == ["output 'a' has 1 NaN of 2 values"]
     assert list(outputs.faults({"a": np.array([1, np.inf])})) == ["output 'a' has 1 infinite of 2 values"]
+
+
+class Bench:
+    """A loader, a backend and a probe of a model that is only looked at."""
+
+    requires = ("numpy",)
+    tools = ()
+    executes = None
+    backend = "python"
+    needs = None
+    pass_ = Pass.SECOND
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+        self.subjects: list[Subject] = []
+
+    def load(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Note that it was loaded."""
+        del ref, seed, trust
+        self.loaded.append("load")
+        return a_model()
+
+    def measure(self, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outline]:
+        """Give one thing of each kind that a probe may give."""
+        del plan
+        self.subjects.append(subject)
+        yield Measurement(metric="macs", value=7)
+        yield an_outline()
+        yield Doubt(code="random-weights", seen="s", advice="a")
+
+
+class Glass(Bench):
+    """The same, with a loader that can look without loading."""
+
+    def look(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Note that it was looked at."""
+        del ref, seed, trust
+        self.loaded.append("look")
+        return a_model()
+
+
+def look_at(bench: Bench, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Result:
+    """Run a Job whose only probe looks at the model; its backend needs what is not installed."""
+    absent = SimpleNamespace(requires=("no_such_package",), knobs=(), accepts=frozenset())
+    monkeypatch.setattr(plugins, "loader", lambda _name: bench)
+    monkeypatch.setattr(plugins, "probe", lambda _name: bench)
+    monkeypatch.setattr(plugins, "backend", lambda _name: absent)
+    return run(job("fake", probes=("static",), **changes))
+
+
+def test_a_model_that_is_not_called_is_only_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither weights are loaded nor packages of the backend asked for, and no memory is watched."""
+    bench = Glass()
+    result = look_at(bench, monkeypatch)
+
+    assert bench.loaded == ["look"]
+    assert result.failures == ()
+    assert [m.metric for m in result.measurements] == ["macs"]
+    assert result.outline == an_outline()
+    assert [d.code for d in result.doubts] == ["random-weights"]
+
+
+def test_a_loader_that_cannot_look_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader without `look` does what it can."""
+    bench = Bench()
+
+    assert look_at(bench, monkeypatch).outline == an_outline()
+    assert bench.loaded == ["load"]
+
+
+def test_a_probe_is_told_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs, batch size and the inspection of the Job are the subject's."""
+    bench = Bench()
+    asked = {
+        "inputs": (parse_input("x=8x4"),),
+        "config": {"batch_size": 8},
+        "inspection": Inspection(vary={"batch": (1, 2)}),
+    }
+    look_at(bench, monkeypatch, **asked)
+    (subject,) = bench.subjects
+
+    assert (subject.inputs, subject.batch_size) == (asked["inputs"], 8)
+    assert subject.inspection == asked["inspection"]
+    assert subject.session is None
+
+
+def test_an_interrupted_look_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was looked at up to an interruption has the doubt."""
+    bench = Bench()
+    monkeypatch.setattr(plugins, "loader", lambda _name: bench)
+    monkeypatch.setattr(plugins, "probe", lambda _name: bench)
+    result = run(job("fake", probes=("static",)), interrupted=lambda: True)
+
+    assert "interrupted" in {d.code for d in result.doubts}

@@ -7,6 +7,7 @@ import json
 import random
 import stat
 import time
+from dataclasses import replace
 from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ import pytest
 
 from modeldyno import wire
 from modeldyno.core.doubt import Doubt
+from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution, Interval, Measurement
+from modeldyno.core.outline import Point
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import (
     SCHEMA,
@@ -31,12 +34,21 @@ from modeldyno.core.result import (
     Found,
     Loaded,
     Located,
+    Outlined,
     Progressed,
     Refused,
     Result,
 )
 from modeldyno.errors import UnreadableDocument
-from modeldyno.testing.results import a_failed_result, a_job, a_result, a_small_result, an_artifact
+from modeldyno.testing.results import (
+    a_failed_result,
+    a_job,
+    a_result,
+    a_small_result,
+    an_artifact,
+    an_inspection,
+    an_outline,
+)
 
 GOLDEN = Path(__file__).with_name("golden")
 UNBOUNDED = Measurement(metric="throughput", value=2.5, interval=Interval(low=-inf, high=inf), runs=(2.5,))
@@ -46,9 +58,20 @@ def a_full_result() -> Result:
     """Make a Result in which no part is left out."""
     failure = Failure(where="latency", kind=FailureKind.TIMEOUT, message="It hung.", log="one\ntwo")
     artifacts = (an_artifact("log.txt"), an_artifact("trace.json", keep_until="2027-01-01T00:00:00+00:00"))
-    whole = a_result(failures=(failure,), artifacts=artifacts)
+    inspection = Inspection(
+        mode=Mode.TRAIN,
+        optimizer="sgd",
+        vary={"batch": (1, 8)},
+        devices=("a100",),
+        memory=24 * 2**30,
+        modules=True,
+    )
     return a_result(
-        measurements=(*whole.measurements, UNBOUNDED), failures=whole.failures, artifacts=whole.artifacts
+        job=replace(a_job(), inspection=inspection),
+        measurements=(*a_result().measurements, UNBOUNDED),
+        outline=an_outline(),
+        failures=(failure,),
+        artifacts=artifacts,
     )
 
 
@@ -57,7 +80,7 @@ def plain(result: Result) -> Any:
     return json.loads(wire.encode(result))
 
 
-@pytest.mark.parametrize("make", [a_result, a_small_result, a_failed_result, a_full_result])
+@pytest.mark.parametrize("make", [a_result, a_small_result, a_failed_result, a_full_result, an_inspection])
 def test_round_trip(make: Any) -> None:
     """A Result comes back equal."""
     result = make()
@@ -126,7 +149,7 @@ def _shape(part: Any) -> Any:
             return type(part).__name__
 
 
-@pytest.mark.parametrize("make", [a_result, a_small_result, a_failed_result, a_full_result])
+@pytest.mark.parametrize("make", [a_result, a_small_result, a_failed_result, a_full_result, an_inspection])
 def test_json_schema(make: Any) -> None:
     """What is written follows the JSON Schema that is published."""
     validator = jsonschema.Draft202012Validator(wire.schema())
@@ -217,6 +240,36 @@ def test_name_that_is_no_text() -> None:
     assert (read.name, read.job.model.locator) == ("m?", "models/m?.onnx")
 
 
+def test_a_point_whose_value_is_no_number() -> None:
+    """A total at some sizes that is no number makes neither a document nor an event unreadable."""
+    strange = replace(an_outline(), points=(Point(sizes={"batch": 1}, values={"macs": nan}),))
+    document = wire.encode(a_result(outline=strange))
+    event = wire.decode_event(wire.encode_event(Outlined(outline=strange)))
+    read = wire.decode(document).outline
+
+    assert read is not None
+    assert isinstance(event, Outlined)
+    assert isnan(read.points[0].values["macs"])
+    assert isnan(event.outline.points[0].values["macs"])
+    assert jsonschema.Draft202012Validator(wire.schema()).is_valid(json.loads(document))
+
+
+def test_a_document_from_before_inspections() -> None:
+    """A document that has no outline, and whose Job has no inspection, is read."""
+    document = plain(a_result())
+    del document["outline"], document["job"]["inspection"]
+
+    assert wire.decode(json.dumps(document)) == a_result()
+
+
+def test_several_documents_are_an_array() -> None:
+    """Each element of the array is a document of its own."""
+    results = [a_result(), an_inspection()]
+    elements = json.loads(wire.encode_several(results))
+
+    assert [wire.decode(json.dumps(element)) for element in elements] == results
+
+
 def test_samples_that_are_no_numbers() -> None:
     """Samples that are no numbers were damaged, and are refused."""
     document = wire.encode(a_small_result(measurements=(_latency(b"\xff" * 8),)))
@@ -286,6 +339,7 @@ assert FULL.model is not None
 EVENTS: tuple[Event, ...] = (
     Loaded(model=FULL.model, inputs=FULL.inputs),
     Located(environment=FULL.environment),
+    Outlined(outline=an_outline()),
     *(Found(measurement=measurement) for measurement in FULL.measurements),
     Doubted(doubt=Doubt(code="noise", seen="steal 12 %\nand more", advice="Try again.")),
     Failed(failure=FULL.failures[0]),

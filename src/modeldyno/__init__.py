@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from modeldyno.api import load, profile, save
+    from modeldyno.api import inspect, load, profile, save
     from modeldyno.core.goal import Constraint, Verdict
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.measurement import Distribution
@@ -25,6 +25,7 @@ _HOMES = {
     "Plan": "modeldyno.core.plan",
     "Result": "modeldyno.core.result",
     "Verdict": "modeldyno.core.goal",
+    "inspect": "modeldyno.api",
     "load": "modeldyno.api",
     "profile": "modeldyno.api",
     "save": "modeldyno.api",
@@ -38,6 +39,7 @@ __all__ = [
     "Plan",
     "Result",
     "Verdict",
+    "inspect",
     "load",
     "profile",
     "save",

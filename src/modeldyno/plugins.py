@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from modeldyno import ports
+    from modeldyno.core.counts import Formula
 
 KINDS = ("loader", "backend", "probe", "sampler", "store", "reporter")
 
@@ -99,6 +100,11 @@ def reporter(name: str) -> ports.Reporter:
     return cast("ports.Reporter", resolve("reporter", name))
 
 
+def formulas() -> dict[str, Formula]:
+    """Gather what plugins know of operators: each entry point of ``modeldyno.formulas`` is a mapping."""
+    return {kind: formula for name in names("formula") for kind, formula in resolve("formula", name).items()}
+
+
 def store(url: str | None = None) -> ports.Store:
     """Open the store that `url`, or else MODELDYNO_STORE, names; by default a file of SQLite.
 
@@ -112,7 +118,7 @@ def store(url: str | None = None) -> ports.Store:
     return cast("ports.Store", plugin.open(address or plugin.default_url()))
 
 
-@lru_cache(maxsize=len(KINDS))
+@lru_cache(maxsize=len(KINDS) + 1)
 def _entries(kind: str) -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - dear at start-up
 

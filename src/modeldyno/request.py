@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.goal import Constraint
 from modeldyno.core.inputs import InputSpec, parse_input
+from modeldyno.core.inspection import Inspection, Mode, parse_vary
 from modeldyno.core.job import DEFAULT_PROBES, Job
 from modeldyno.core.knob import KnobValue, configure
 from modeldyno.core.metric import canonical_statistic, fraction_of
 from modeldyno.core.model import ModelRef
 from modeldyno.core.plan import Plan
-from modeldyno.errors import RequestError
+from modeldyno.core.units import BYTES, parse_quantity
+from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +35,7 @@ class Request:
     require: tuple[str, ...] = ()
     percentiles: tuple[str, ...] = ()
     plan: Plan
+    inspection: Inspection = field(default_factory=Inspection)
     name: str | None = None
     trust: bool = False
 
@@ -54,9 +57,9 @@ class Request:
         config = configure(backend.knobs, self.settings)
         backend.check(config)
         plugins.require(loader.requires, f"model {ref}")
-        plugins.require(backend.requires, f"backend '{name}'")
-        for probe in self.probes:
-            plugins.probe(probe)
+        probes = [plugins.probe(probe) for probe in self.probes]
+        if any(probe.needs is not None for probe in probes):  # to look at a model needs no backend
+            plugins.require(backend.requires, f"backend '{name}'")
         self.constraints()
         return Job(
             model=ref,
@@ -65,6 +68,7 @@ class Request:
             config=config,
             probes=self.probes,
             plan=self._careful(),
+            inspection=self.inspection.checked(),
             name=self.name,
             trust=self.trust,
         )
@@ -131,6 +135,43 @@ def settings(pairs: Iterable[str]) -> dict[str, KnobValue]:
             raise RequestError(f"--set gives the knob {name} twice: {found[name]} and {value}.")
         found[name] = value
     return found
+
+
+def inspection(
+    *,
+    mode: str = Mode.INFERENCE,
+    optimizer: str = "adamw",
+    vary: str | Iterable[str] | Mapping[str, int | Iterable[int]] | None = None,
+    devices: Iterable[str] = (),
+    memory: str | int | None = None,
+) -> Inspection:
+    """Read how a model is to be looked at.
+
+    Raises:
+        RequestError: a word or a number of it is wrong.
+    """
+    if mode not in set(Mode):
+        raise UnknownName.among("mode", mode, Mode)
+    return Inspection(
+        mode=Mode(mode),
+        optimizer=optimizer,
+        vary=parse_vary(_vary(vary)),
+        devices=tuple(dict.fromkeys((devices,) if isinstance(devices, str) else devices)),
+        memory=int(parse_quantity(memory, BYTES)) if isinstance(memory, str) else memory,
+        modules=True,
+    ).checked()
+
+
+def _vary(given: str | Iterable[str] | Mapping[str, int | Iterable[int]] | None) -> Iterable[str]:
+    """Write sizes by dimension as the command line does; text stays as it is."""
+    if given is None or isinstance(given, str):
+        return (given or "",)
+    if not isinstance(given, Mapping):
+        return given
+    return [
+        f"{name}={','.join(map(str, (sizes,) if isinstance(sizes, int | str) else sizes))}"
+        for name, sizes in given.items()
+    ]
 
 
 def _input(given: str | InputSpec) -> InputSpec:

@@ -24,6 +24,7 @@ from modeldyno import feeds, machine, outputs, plugins
 from modeldyno.core import doubt
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Measurement, observed
+from modeldyno.core.outline import Outline
 from modeldyno.core.result import (
     Doubted,
     Ended,
@@ -34,6 +35,7 @@ from modeldyno.core.result import (
     Found,
     Loaded,
     Located,
+    Outlined,
     Progressed,
     Result,
     fold,
@@ -52,6 +54,11 @@ if TYPE_CHECKING:
 SAMPLERS = ("process",)
 _CHECKING = 1.0
 """Seconds of calls that looking at the outputs may take."""
+
+
+def needs_session(probes: Iterable[str]) -> bool:
+    """Say whether a probe needs the model ready to call; the others only look at it."""
+    return any(plugins.probe(name).needs is not None for name in probes)
 
 
 def empty(job: Job) -> Result:
@@ -90,7 +97,8 @@ def _told(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator[E
 def events(job: Job, *, interrupted: Callable[[], bool], watch: Callable[[Event], None]) -> Iterator[Event]:
     """Carry a Job out, yielding what is found as it is found."""
     stage = _Stage(watch=watch)
-    samplers = [plugins.sampler(name).start((os.getpid(), os.getppid())) for name in SAMPLERS]
+    watchers = SAMPLERS if needs_session(job.probes) else ()  # looking at a model is no use of it
+    samplers = [plugins.sampler(name).start((os.getpid(), os.getppid())) for name in watchers]
     try:
         with ExitStack() as stack:
             yield from _measured(job, stage, stack, samplers, interrupted)
@@ -159,7 +167,8 @@ def _measured(
 ) -> Iterator[Event]:
     loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
     probes = {name: plugins.probe(name) for name in job.probes}
-    needed = tuple(dict.fromkeys((*loader.requires, *backend.requires)))
+    used = needs_session(job.probes)
+    needed = tuple(dict.fromkeys((*loader.requires, *(backend.requires if used else ()))))
     spent: dict[str, float] = {}
     with stage("import"):
         _import(loader.tools, job)
@@ -170,13 +179,24 @@ def _measured(
     _mark(samplers, "baseline")
     _mark(samplers, "load")
     with stage("load", spent):
-        model = loader.load(job.model, seed=job.plan.seed, trust=job.trust)
+        bring = loader.load if used else getattr(loader, "look", loader.load)
+        model = bring(job.model, seed=job.plan.seed, trust=job.trust)
     spent["load"] = max(0.0, spent["load"] - model.looked)
     yield from _described(job, model)
     alone = {name: probe for name, probe in probes.items() if probe.needs is None}
     called = {name: probe for name, probe in probes.items() if probe.needs is not None}
-    yield from _probed(alone, tuple(Pass), Subject(model=model, watch=stage.watch), job, stage)
+    looked = Subject(
+        model=model,
+        inputs=job.inputs,
+        batch_size=_batch_size(job),
+        inspection=job.inspection,
+        interrupted=interrupted,
+        watch=stage.watch,
+    )
+    yield from _probed(alone, tuple(Pass), looked, job, stage)
     if not called:
+        if interrupted():
+            yield Doubted(doubt=INTERRUPTED)
         return
     opened = _open(job, model, stage, stack, spent)
     yield Loaded(model=_identity(job, model), inputs=opened.payload.used)
@@ -184,7 +204,7 @@ def _measured(
         yield Located(environment=replace(place, conditions={**place.conditions, "device": device}))
     yield from opened.found
     yield from _load_time(spent)
-    subject = _subject(model, opened, interrupted, stage.watch)
+    subject = _subject(looked, opened)
     _check_needs(called, subject, job)
     _mark(samplers, "timed")
     with _steady_collector():
@@ -236,11 +256,8 @@ def _open(job: Job, model: Model, stage: _Stage, stack: ExitStack, spent: dict[s
             f"The backend '{job.backend}' runs {', '.join(sorted(backend.accepts))}, "
             f"and {job.model} is {model.form}; choose another with --backend."
         )
-    batch = job.config.get("batch_size")
     with stage("payload"):
-        payload = feeds.build(
-            model, job.inputs, batch_size=None if batch is None else int(batch), seed=job.plan.seed
-        )
+        payload = feeds.build(model, job.inputs, batch_size=_batch_size(job), seed=job.plan.seed)
     with stage("open", spent):
         session = stack.enter_context(backend.open(model, job.config))
     with stage("first call"):
@@ -261,17 +278,13 @@ def _load_time(spent: dict[str, float]) -> Iterator[Event]:
         yield Found(measurement=observed("load_time", seconds, scope=name))
 
 
-def _subject(
-    model: Model, opened: _Opened, interrupted: Callable[[], bool], watch: Callable[[Event], None]
-) -> Subject:
-    return Subject(
-        model=model,
-        session=opened.session,
-        calls=opened.calls,
-        samples=opened.payload.samples,
-        interrupted=interrupted,
-        watch=watch,
-    )
+def _batch_size(job: Job) -> int | None:
+    batch = job.config.get("batch_size")
+    return None if batch is None else int(batch)
+
+
+def _subject(looked: Subject, opened: _Opened) -> Subject:
+    return replace(looked, session=opened.session, calls=opened.calls, samples=opened.payload.samples)
 
 
 def _check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
@@ -291,8 +304,14 @@ def _probed(
                 yield from map(_event, probe.measure(subject, job.plan))
 
 
-def _event(found: Measurement | Doubt) -> Event:
-    return Doubted(doubt=found) if isinstance(found, Doubt) else Found(measurement=found)
+def _event(found: Measurement | Doubt | Outline) -> Event:
+    match found:
+        case Measurement():
+            return Found(measurement=found)
+        case Doubt():
+            return Doubted(doubt=found)
+        case Outline():
+            return Outlined(outline=found)
 
 
 def _checked(opened: _Opened, where: str, stage: _Stage) -> Iterator[Event]:

@@ -19,11 +19,11 @@ import msgspec
 from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.metric import METRICS
-from modeldyno.core.result import SCHEMA, Event, Found, Result
+from modeldyno.core.result import SCHEMA, Event, Found, Outlined, Result
 from modeldyno.errors import RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
@@ -48,6 +48,16 @@ def encode(result: Result) -> bytes:
     return msgspec.json.format(_json(document), indent=1) + b"\n"
 
 
+def encode_several(results: Iterable[Result]) -> bytes:
+    """Give a JSON array of Results, in the order of the command that asked for them."""
+    return array(map(encode, results))
+
+
+def array(documents: Iterable[bytes]) -> bytes:
+    """Make one JSON array of encoded documents."""
+    return b"[\n" + b",\n".join(document.rstrip() for document in documents) + b"\n]\n"
+
+
 def decode(data: bytes | str, *, origin: str = "the document") -> Result:
     """Read a Result of any schema that was ever written.
 
@@ -60,6 +70,7 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Result:
             raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno result: it has no schema number.")
         current = _upgraded(document, origin)
         current["measurements"] = [_restored(plain) for plain in current.get("measurements", ())]
+        _restore_points(current.get("outline"))
         return _checked(msgspec.convert(current, Result))
     except _MALFORMED as error:
         said = " ".join(str(error).split()).rstrip(".")
@@ -91,6 +102,11 @@ def _restored(measurement: dict[str, Any]) -> dict[str, Any]:
 
 
 _UNBOUNDED = {"low": -inf, "high": inf}
+
+
+def _restore_points(outline: dict[str, Any] | None) -> None:
+    for point in (outline or {}).get("points", ()):
+        point["values"] = {name: nan if value is None else value for name, value in point["values"].items()}
 
 
 def _checked(result: Result) -> Result:
@@ -156,7 +172,14 @@ def schema() -> dict[str, Any]:
     document = msgspec.json.schema(Result)
     measurement = document["$defs"]["Measurement"]["properties"]
     ends = document["$defs"]["Interval"]["properties"]
-    nullable = ((ends, "low"), (ends, "high"), (measurement, "value"), (measurement["runs"], "items"))
+    points = document["$defs"]["Point"]["properties"]["values"]
+    nullable = (
+        (ends, "low"),
+        (ends, "high"),
+        (measurement, "value"),
+        (measurement["runs"], "items"),
+        (points, "additionalProperties"),
+    )
     for holder, key in nullable:
         holder[key] = {"anyOf": [holder[key], {"type": "null"}]}
     return {
@@ -191,6 +214,8 @@ def decode_event(line: bytes) -> Event:
         kind, plain = msgspec.json.decode(line, type=tuple[str, dict[str, Any]])
         if kind == Found.__name__:
             plain["measurement"] = _restored(plain["measurement"])
+        if kind == Outlined.__name__:
+            _restore_points(plain["outline"])
         return msgspec.convert(plain, _EVENTS[kind])
     except _MALFORMED as error:
         raise UnreadableDocument(f"An event of the child process is damaged: {error}.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,13 @@ from modeldyno.core.inputs import InputSpec
 from modeldyno.core.job import DEFAULT_PROBES
 from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.measure import measure
-from modeldyno.request import Request
+from modeldyno.measure import Outcome, measure
+from modeldyno.request import Request, inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from modeldyno.core.knob import KnobValue
-    from modeldyno.core.model import ModelRef
     from modeldyno.core.result import Event, Result
 
 
@@ -67,13 +67,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
             is undecided raises nothing: ask ``result.judge("latency.p99 <= 50ms").verdict``.
     """
     _check_settings(settings)
-    ref: ModelRef | None = None
-    if not isinstance(model, str | Path):
-        objects = plugins.resolve("loader", "object")
-        ref = objects.offer(model, name=name, example=example)
-        backend = backend or objects.backend_of(model)
     asked = Request(
-        model=str(model if ref is None else ref),
+        model="",
         backend=backend,
         settings=settings,
         inputs=_several(inputs, "inputs"),
@@ -84,15 +79,85 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         name=name,
         trust=trust,
     )
-    try:
-        outcome = measure(asked, in_process=inline or ref is not None, watch=watch)
-    finally:
-        if ref is not None:
-            objects.withdraw(ref)
+    outcome = _carried_out(asked, model, example, inline=inline, watch=watch)
     broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
     if broken:
         raise BoundBroken("; ".join(broken), outcome.result)
     return outcome.result
+
+
+def inspect(  # noqa: PLR0913 - one function per command, one parameter per option
+    model: Any,
+    *,
+    example: Any = None,
+    inputs: Sequence[str | InputSpec] = (),
+    mode: str = "inference",
+    optimizer: str = "adamw",
+    vary: str | Sequence[str] | Mapping[str, int | Sequence[int]] | None = None,
+    devices: Sequence[str] = (),
+    memory: str | int | None = None,
+    batch_size: int | None = None,
+    plan: Plan | None = None,
+    name: str | None = None,
+    trust: bool = False,
+    inline: bool = False,
+    watch: Callable[[Event], None] = lambda _event: None,
+) -> Result:
+    """Say what a model costs without running it, as ``modeldyno inspect`` does.
+
+    Args:
+        model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), or a live ``torch.nn.Module``,
+            which is looked at inside this process.
+        example: inputs of a live object, whose shapes and dtypes count: an array, a tuple of them, or a
+            dict by name.
+        inputs: shapes, as ``--input`` takes them.
+        mode: ``"inference"``, or ``"train"`` for forward, backward and the optimiser's step.
+        optimizer: whose state and step are part of training: adamw, adam, sgd, sgd-momentum, adafactor
+            or none.
+        vary: sizes to answer for beside those of the inputs: ``{"batch": (1, 8, 64)}``, or text as
+            ``--vary`` takes it, ``"batch=1..64 seq=128,512"``.
+        devices: whose lower bounds to estimate.
+        memory: bytes, or text such as ``"24GiB"``; the largest batch that fits is sought.
+        batch_size: samples in one call.
+        plan: its time and memory limits, and the seed of random weights.
+        name: what to call the model.
+        trust: allow files that run code when loaded (in the child process).
+        inline: look at a referenced model inside this process too.
+        watch: told of every event.
+
+    Returns:
+        The Result; ``result["macs"]`` is a count, ``result["macs@encoder.layer.0"]`` that of a module.
+
+    Raises:
+        RequestError: the request is wrong.
+        MissingExtra: an optional package is not installed.
+    """
+    asked = Request(
+        model="",
+        settings={} if batch_size is None else {"batch_size": batch_size},
+        inputs=_several(inputs, "inputs"),
+        probes=("static",),
+        plan=plan or Plan(),
+        inspection=inspection(mode=mode, optimizer=optimizer, vary=vary, devices=devices, memory=memory),
+        name=name,
+        trust=trust,
+    )
+    return _carried_out(asked, model, example, inline=inline, watch=watch).result
+
+
+def _carried_out(
+    asked: Request, model: Any, example: Any, *, inline: bool, watch: Callable[[Event], None]
+) -> Outcome:
+    """Carry a Request out on a model: a reference in a child process, a live object in this one."""
+    if isinstance(model, str | Path):
+        return measure(replace(asked, model=str(model)), in_process=inline, watch=watch)
+    objects = plugins.resolve("loader", "object")
+    ref = objects.offer(model, name=asked.name, example=example)
+    backend = asked.backend or objects.backend_of(model)
+    try:
+        return measure(replace(asked, model=str(ref), backend=backend), in_process=True, watch=watch)
+    finally:
+        objects.withdraw(ref)
 
 
 def _several(given: Any, name: str) -> tuple[Any, ...]:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.backends.arrays import leaves
-from modeldyno.backends.torch_inputs import Forward, Placement
+from modeldyno.backends.torch_inputs import Placement
 from modeldyno.core.knob import BATCH_SIZE, Knob
 from modeldyno.errors import RequestError
+from modeldyno.feeds.forward import Forward
 from modeldyno.ports import Form
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
+    "inspect": "Say what a model costs, without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
     "show": "Show a saved result, or one number of it.",
     "report": "Write a result as CSV, HTML, Markdown or JSON.",

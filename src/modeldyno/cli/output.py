@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from modeldyno import plugins, wire
 from modeldyno.cli import nobody_listens
 from modeldyno.errors import RequestError
-from modeldyno.views import numbers
+from modeldyno.views import PLAIN, SORTS, Look, blocks, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
 
-    from modeldyno.core.block import Table
+    from modeldyno.core.block import Block, Table
     from modeldyno.core.goal import Judgement
     from modeldyno.core.result import Result
     from modeldyno.ports import Reporter
@@ -62,10 +64,11 @@ def write_report(result: Result, path: Path, judgements: Sequence[Judgement] = (
     wire.write(path, data.encode() if isinstance(data, str) else data)
 
 
-def print_json(result: Result) -> None:
-    """Print the document, with nothing in it that a terminal would obey."""
-    data = plugins.reporter("json").render(result)
-    sys.stdout.buffer.write(data.encode() if isinstance(data, str) else data)
+def print_json(*results: Result) -> None:
+    """Print the document, or an array of several, with nothing in it that a terminal would obey."""
+    reporter = plugins.reporter("json")
+    documents = [data.encode() if isinstance(data, str) else data for data in map(reporter.render, results)]
+    sys.stdout.buffer.write(documents[0] if len(documents) == 1 else wire.array(documents))
     sys.stdout.buffer.flush()
 
 
@@ -79,17 +82,37 @@ def listened() -> Iterator[None]:
         nobody_listens()
 
 
-def draw(result: Result, judgements: Sequence[Judgement] = (), *, verbose: bool = False) -> None:
+def draw(
+    result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN, *, verbose: bool = False
+) -> None:
     """Print a Result for people, in colour where the terminal has it; `verbose` adds every number."""
-    terminal = plugins.resolve("reporter", "terminal")
-    terminal.draw(result, judgements, console=_console())
+    print_blocks(*blocks(result, judgements, look))
     if verbose:
-        print_tables(numbers(result))
+        print_blocks(numbers(result))
+
+
+def print_blocks(*blocks: Block) -> None:
+    """Print blocks for people."""
+    plugins.resolve("reporter", "terminal").print_blocks(blocks, console=_console())
 
 
 def print_tables(*tables: Table) -> None:
     """Print tables for people."""
-    plugins.resolve("reporter", "terminal").print_blocks(tables, console=_console())
+    print_blocks(*tables)
+
+
+def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which modules to show."""
+    options = (
+        click.option("--depth", type=click.IntRange(min=0), help="Levels of modules to show."),
+        click.option(
+            "--sort", type=click.Choice(SORTS), default="order", show_default=True, help="Order of modules."
+        ),
+        click.option("--filter", metavar="TEXT", default="", help="Only modules with it in path or class."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def _console() -> Console:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import plugins, request, wire
+from modeldyno import request
 from modeldyno.cli import quantity
-from modeldyno.cli.output import listened, print_json, reporter_for, write_report
+from modeldyno.cli.keeping import Places, keeping_options, limit_options, verdict
+from modeldyno.cli.output import listened
 from modeldyno.cli.progress import Progress
 from modeldyno.core.job import DEFAULT_PROBES
 from modeldyno.core.metric import canonical_statistic
 from modeldyno.core.plan import Plan
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.errors import RequestError
 from modeldyno.measure import Outcome, measure
-from modeldyno.views import headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +45,7 @@ def _option(flag: str, default: Any, sentence: str, **more: Any) -> Any:
 
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how carefully to measure."""
-    seconds, share, size = quantity("s"), quantity("1"), quantity("B")
+    seconds, share = quantity("s"), quantity("1")
     options = (
         _option("--max-time", "20s", "Longest measuring per probe and process.", callback=seconds),
         _option("--min-time", "1s", "Shortest steady measuring.", callback=seconds),
@@ -59,8 +57,6 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         _option("--precision", "2%", "Half-width of that interval.", callback=share),
         _option("--processes", 1, "Fresh processes: 1 for a look, 5 for a claim."),
         _option("--seed", 0, "Seed of random inputs and weights."),
-        _option("--timeout", None, "Longest life of a child process, such as 10m.", callback=seconds),
-        _option("--memory-limit", None, "Most memory of a child process, such as 2GiB.", callback=size),
         _option("--pin", None, "Cores to stay on, such as 0,1 or 0-3.", callback=_cores),
     )
     for option in reversed(options):
@@ -92,8 +88,8 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--percentile", "percentiles", multiple=True, help="Measure until it is certified, such as p99."
 )
 @plan_options
+@limit_options
 @click.option("--name", help="What to call the model.")
-@click.option("--tag", "tags", multiple=True, help="Tag the stored result.")
 @click.option(
     "--trust",
     is_flag=True,
@@ -101,10 +97,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Load files that run code when loaded (in the child).",
 )
 @click.option("--inline", is_flag=True, help="Run inside this process, for a debugger.")
-@click.option("--json", "json_path", metavar="PATH|-", help="Save the document, or print it.")
-@click.option("-o", "--output", metavar="FILE", help="Write a report too: .csv .html .md .json")
-@click.option("--no-store", is_flag=True, help="Do not keep the result.")
-@click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
+@keeping_options
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -131,72 +124,24 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         name=options["name"],
         trust=options["trust"],
     )
-    _check_places(options)
+    places = Places.of(options)
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(asked, in_process=options["inline"], watch=progress.watch)
-    problem = _kept(outcome, options)
+    problem = places.keep(outcome)
     with listened():
-        _tell(outcome, options)
+        _tell(outcome, places, options)
     if problem is not None:
         raise problem
     ctx.exit(outcome.exit_code)
 
 
-def _kept(outcome: Outcome, options: dict[str, Any]) -> ModelDynoError | None:
-    """Save everywhere that was asked for; a place that fails does not keep the others from it."""
-    problem: ModelDynoError | None = None
-    for save in (_to_json, _to_report, _to_store):
-        try:
-            save(outcome, options)
-        except ModelDynoError as error:
-            problem = problem or error
-    return problem
-
-
-def _to_json(outcome: Outcome, options: dict[str, Any]) -> None:
-    if options["json_path"] == "-":
-        with listened():
-            print_json(outcome.result)
-    elif options["json_path"]:
-        wire.write(Path(options["json_path"]), wire.encode(outcome.result))
-
-
-def _to_report(outcome: Outcome, options: dict[str, Any]) -> None:
-    if options["output"]:
-        write_report(outcome.result, Path(options["output"]), outcome.judgements)
-
-
-def _to_store(outcome: Outcome, options: dict[str, Any]) -> None:
-    if options["no_store"]:
-        return
-    with plugins.store() as store:
-        store.put(outcome.result, headline=headline(outcome.result))
-        if options["tags"]:
-            store.tag(outcome.result.id, add=options["tags"])
-        store.expire(datetime.now(UTC))
-
-
-def _tell(outcome: Outcome, options: dict[str, Any]) -> None:
-    if options["json_path"] == "-":
+def _tell(outcome: Outcome, places: Places, options: dict[str, Any]) -> None:
+    if places.silent:
         return
     if options["quiet"]:
-        doubts = ", ".join(dict.fromkeys(found.code for found in outcome.result.doubts))
-        click.echo(headline(outcome.result, outcome.judgements) + (f" Doubts: {doubts}." if doubts else ""))
+        click.echo(verdict(outcome))
         return
     from modeldyno.cli.output import draw  # noqa: PLC0415 - rich is for what is drawn
 
     draw(outcome.result, outcome.judgements, verbose=options["verbose"])
-    if options["json_path"]:
-        click.echo(f"Saved to {options['json_path']}.")
-
-
-def _check_places(options: dict[str, Any]) -> None:
-    """Find before measuring, not after, that a result could not be kept."""
-    for path in filter(None, (options["json_path"], options["output"])):
-        if path != "-" and not Path(path).resolve().parent.is_dir():
-            raise RequestError(f"Cannot write {path}: the directory {Path(path).parent} does not exist.")
-    if options["output"]:
-        reporter_for(Path(options["output"]))
-    if not options["no_store"]:
-        with plugins.store():
-            pass
+    places.told()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import click
 
-from modeldyno.cli.output import draw, find, listened, print_json
+from modeldyno.cli.output import draw, find, listened, look_options, print_json
 from modeldyno.core.goal import Answer, Constraint
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
 from modeldyno.measure import judged
+from modeldyno.views import Look
 
 
 @click.command(name="show")
@@ -25,10 +27,18 @@ from modeldyno.measure import judged
     "--require", multiple=True, metavar="BOUND", help="Judge it: exit 1 when broken, 5 when undecided."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
+@look_options
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
 @click.pass_context
 def command(
-    ctx: click.Context, result: str, query: str | None, require: tuple[str, ...], as_json: bool, verbose: bool
+    ctx: click.Context,
+    /,
+    result: str,
+    query: str | None,
+    require: tuple[str, ...],
+    as_json: bool,
+    verbose: bool,
+    **look: Any,
 ) -> None:
     """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store."""
     asked = None if query is None else Query.parse(query)
@@ -45,7 +55,8 @@ def command(
         return
     outcome = judged(found, constraints)
     with listened():
-        draw(outcome.result, outcome.judgements, verbose=verbose)
+        shown = Look(**look, verbose=verbose)
+        draw(outcome.result, outcome.judgements, shown, verbose=verbose)
     ctx.exit(outcome.exit_code if constraints else 0)
 
 

@@ -45,6 +45,9 @@ CODES: dict[str, str] = {
     "random-weights": "The weights are random: the cost is representative, the outputs are not.",
     "timer-bound": "Calls are so short that the clock's own cost shows in them.",
     "repeated-data": "There was less data than the batches took, so some was used again.",
+    "uncounted": "Some operators have no formula: what they cost is bounded, not counted.",
+    "assumed-course": "The course depends on data that an analysis does not have; one course was assumed.",
+    "not-analysed": "The model could not be analysed statically.",
     "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
 }
 """Every doubt that this program raises, by its short stable code."""

@@ -157,5 +157,7 @@ class Graph:
     weights: dict[str, int] = field(default_factory=dict)
     """Name of a parameter or buffer to its storage."""
     routings: tuple[Routing, ...] = ()
+    caches: tuple[int, ...] = ()
+    """Storages of the keys and values that the call returns, for later tokens to attend to."""
     assumptions: tuple[str, ...] = ()
     """What was taken for granted where the course depends on data, a sentence part each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from modeldyno.errors import RequestError
@@ -15,6 +16,8 @@ BATCH = "batch"
 SEQUENCE = "seq"
 DEFAULT_LENGTH = 128
 """Length of a sequence dimension that nobody gave."""
+
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 DTYPES = (
     "float16", "bfloat16", "float32", "float64", "bool", "string",
@@ -73,17 +76,20 @@ def parse_input(text: str) -> InputSpec:
 
 
 def dimensions(
-    declared: tuple[InputSpec, ...], requested: tuple[InputSpec, ...], batch_size: int | None
+    declared: tuple[InputSpec, ...],
+    requested: tuple[InputSpec, ...],
+    batch_size: int | None,
+    sizes: Mapping[str, int] = _NONE,
 ) -> dict[str, int]:
     """Bind every symbolic dimension to a number.
 
-    An explicit shape binds the dimensions that stand in the same place of the declaration; the knob
+    `sizes` binds dimensions by name; an explicit shape binds the dimensions that stand in the same place of the declaration; the knob
     `batch_size` binds ``batch``; a sequence length that nobody gave is DEFAULT_LENGTH.
 
     Raises:
         RequestError: two of these disagree, or a dimension stays free.
     """
-    bound: dict[str, int] = {} if batch_size is None else {BATCH: batch_size}
+    bound: dict[str, int] = dict(sizes) if batch_size is None else {**sizes, BATCH: batch_size}
     for request in requested:
         for spec in declared:
             if request.name in {"", spec.name} and request.shape and spec.shape is not None:

@@ -54,7 +54,7 @@ _READ: dict[str, dict[str, float]] = {
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S*)"
 )
-_TIED = re.compile(r"(?<=\d) (?=(?:ns|us|ms|s|[KMGT]iB|B|[kMGT]|cores)\b)")
+_TIED = re.compile(r"(?<=\d) (?=(?:ns|us|ms|s|[KMGT]iB|B|[kMGT]?(?:MACs|FLOPs?)|[kMGT]B?|cores)\b)")
 _EXACT = 12
 """Digits of a number that somebody wrote: enough for any, and free of the dust of binary fractions."""
 _FEWEST, _USUAL, _MOST = 2, 3, 5

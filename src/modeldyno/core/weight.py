@@ -32,7 +32,7 @@ class Weight:
 
 def tally(weights: Iterable[Weight]) -> Iterator[Measurement]:
     """Count parameters, buffers and bytes (in all, and by dtype in the scope), shared storage once."""
-    distinct = {weight.storage or weight.name: weight for weight in weights}.values()
+    distinct = _distinct(weights)
     by_dtype: Counter[str] = Counter()
     for weight in distinct:
         by_dtype[weight.dtype] += weight.bytes
@@ -44,3 +44,28 @@ def tally(weights: Iterable[Weight]) -> Iterator[Measurement]:
     yield Measurement(metric="weight_bytes", value=by_dtype.total())
     for dtype, size in sorted(by_dtype.items()):
         yield Measurement(metric="weight_bytes", scope=dtype, value=size)
+
+
+def by_module(weights: Iterable[Weight]) -> Iterator[Measurement]:
+    """Count parameters and bytes of each module with its children, by its path in the scope.
+
+    A storage that several modules share counts for the first that has it, so that parts add up.
+    """
+    parameters: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for weight in _distinct(weights):
+        scope = weight.name.rpartition(".")[0]
+        while scope:
+            parameters[scope] += weight.size if weight.parameter else 0
+            sizes[scope] += weight.bytes
+            scope = scope.rpartition(".")[0]
+    for scope, size in sizes.items():
+        yield Measurement(metric="parameters", scope=scope, value=parameters[scope])
+        yield Measurement(metric="weight_bytes", scope=scope, value=size)
+
+
+def _distinct(weights: Iterable[Weight]) -> list[Weight]:
+    found: dict[str, Weight] = {}
+    for weight in weights:
+        found.setdefault(weight.storage or weight.name, weight)
+    return list(found.values())

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from modeldyno.feeds.payload import Payload, build
+from modeldyno.feeds.payload import Payload, build, shapes
 
-__all__ = ["Payload", "build"]
+__all__ = ["Payload", "build", "shapes"]

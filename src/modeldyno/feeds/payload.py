@@ -78,19 +78,8 @@ def build(
     Raises:
         RequestError: what was asked for contradicts the model, the data, or itself.
     """
-    _check_names(model, requested)
-    declared = tuple(_merged(spec, requested, model.example) for spec in model.inputs)
-    _check_batch(declared, requested, batch_size)
-    if model.example is not None and not requested:
-        batch, data = _example(model.example, batch_size)
-    else:
-        batch = _batch(declared, requested, batch_size)
-        data = _read(model, declared, requested, batch, base or Path())
-    rows = _rows(data)
-    shapes = (*(r for r in requested if r.source is None), *_shapes(data, batch))
-    known = tuple(_shaped(spec, shapes) for spec in declared)
-    bound = dimensions(known, shapes, batch_size)
-    specs = tuple(replace(spec, shape=concrete(spec, bound)) for spec in known)
+    asked = _asked(model, requested, batch_size, base)
+    specs, data, batch, bound, rows = asked.specs, asked.data, asked.batch, asked.bound, _rows(asked.data)
     made = (_feed(specs, data, batch, (seed, i)) for i in range(_how_many(specs, data, batch)))
     marked = {tuple(map(_digest, feed.values())): feed for feed in made}
     feeds = tuple(marked.values())
@@ -103,6 +92,73 @@ def build(
         ),
         samples=bound.get(BATCH) or _common_first(feeds[0]) or 1,
         doubts=(*_doubts(data, batch, rows), *_assumed(model, requested, batch_size, feeds[0])),
+    )
+
+
+def shapes(
+    model: Model,
+    requested: tuple[InputSpec, ...],
+    *,
+    batch_size: int | None,
+    sizes: Mapping[str, int],
+    base: Path | None = None,
+) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
+    """Give the inputs with their symbolic dimensions, and bind those, without making values.
+
+    Args:
+        sizes: of dimensions by name.
+        model, requested, batch_size, base: as in `build`.
+
+    Raises:
+        RequestError: as in `build`.
+        UnknownName: `sizes` names a dimension that no input has.
+    """
+    asked = _asked(model, requested, batch_size, base, sizes)
+    free = dict.fromkeys(d for spec in asked.known for d in spec.shape or () if isinstance(d, str))
+    for name in sizes:
+        if name not in free:
+            raise UnknownName.among("dimension", name, free)
+    return asked.known, asked.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is to be made."""
+
+    known: tuple[InputSpec, ...]
+    """With symbolic dimensions where the model declares them."""
+    specs: tuple[InputSpec, ...]
+    """With concrete shapes."""
+    bound: dict[str, int]
+    data: _Data
+    batch: int
+
+
+def _asked(
+    model: Model,
+    requested: tuple[InputSpec, ...],
+    batch_size: int | None,
+    base: Path | None,
+    sizes: Mapping[str, int] | None = None,
+) -> _Asked:
+    _check_names(model, requested)
+    declared = tuple(_merged(spec, requested, model.example) for spec in model.inputs)
+    _check_batch(declared, requested, batch_size)
+    if model.example is not None and not requested:
+        batch, data = _example(model.example, batch_size)
+    else:
+        batch = _batch(declared, requested, batch_size)
+        data = _read(model, declared, requested, batch, base or Path())
+    _rows(data)
+    given = (*(r for r in requested if r.source is None), *_shapes(data, batch))
+    known = tuple(_shaped(spec, given) for spec in declared)
+    bound = dimensions(known, given, batch_size, sizes or {})
+    return _Asked(
+        known=known,
+        specs=tuple(replace(spec, shape=concrete(spec, bound)) for spec in known),
+        bound=bound,
+        data=data,
+        batch=batch,
     )
 
 

@@ -59,6 +59,10 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     )
 
 
+look = load
+"""There are no weights to spare."""
+
+
 def inputs(function: Callable[..., Any], feed: Feed | None) -> tuple[InputSpec, ...]:
     """Declare the inputs: those of the example, or the required parameters."""
     if feed is None:

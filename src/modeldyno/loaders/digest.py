@@ -23,6 +23,11 @@ def of_parts(parts: Iterable[bytes | memoryview | str]) -> str:
     return f"sha256:{state.hexdigest()}"
 
 
+def of_structure(parts: Iterable[bytes | memoryview | str]) -> str:
+    """Digest what a model is made of but not its weights; such a digest is never that of a whole model."""
+    return of_parts(parts).replace("sha256:", "structure:", 1)
+
+
 def timed(compute: Callable[[], str]) -> tuple[str, float]:
     """Compute a digest, and give the seconds that it took: they are no part of loading a model."""
     begin = perf_counter()

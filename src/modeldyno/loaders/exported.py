@@ -53,8 +53,13 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         value=module,
         inputs=tuple(_inputs(program, torch_module.parameters(module))),
         weights=lambda: torch_module.weights(module),
+        graph=torch_module.grapher(module),
         file_bytes=path.stat().st_size,
     )
+
+
+look = load
+"""What is known of such a model is only known once it is loaded."""
 
 
 def _check(path: Path, *, trust: bool) -> None:

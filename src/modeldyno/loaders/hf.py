@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.model import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
-from modeldyno.loaders import digest, torch_module, transformers_model
+from modeldyno.loaders import digest, safetensors, torch_module, transformers_model
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -52,9 +52,38 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         value=module,
         inputs=declared,
         weights=lambda: torch_module.weights(module),
+        graph=torch_module.grapher(module),
         file_bytes=sum(file.stat().st_size for file in files),
         encode=transformers_model.encoder(path, config, declared),
         doubts=(_partly_random(missing),) if missing else (),
+    )
+
+
+def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Make the architecture where weights take no memory; of their files only the headers are read."""
+    from modeldyno.loaders import torch_graph  # noqa: PLC0415 - it imports torch
+
+    del trust  # of pickled weights only the sizes are looked at
+    path = Path(ref.locator)
+    files = _files(path, trust=True)
+    config = transformers_model.configuration(path)
+    if getattr(config, "dtype", None) is None and _safetensors(path):
+        config.dtype = safetensors.commonest_dtype(files)
+    module, stage = torch_graph.build(lambda: transformers_model.random_model(config, seed=seed, where=path))
+    declared = transformers_model.inputs(module, config)
+    return Model(
+        identity=ModelIdentity(
+            name=transformers_model.name_of(path),
+            digest=torch_module.structure_digest(module, (path / CONFIG).read_bytes()),
+            framework="torch",
+        ),
+        form=Form.TORCH,
+        value=None,
+        inputs=declared,
+        weights=lambda: torch_module.weights(module),
+        graph=lambda tracing: torch_graph.graph(module, stage, tracing),
+        file_bytes=sum(file.stat().st_size for file in files),
+        encode=transformers_model.encoder(path, config, declared),
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.model import ModelIdentity
@@ -13,6 +14,8 @@ from modeldyno.loaders import digest, hf, torch_module, transformers_model
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from modeldyno.core.model import ModelRef
 
 requires: tuple[str, ...] = ("torch", "transformers")
@@ -32,21 +35,43 @@ def claims(path: Path) -> bool:
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Make the architecture with random weights from the seed."""
     del trust  # a configuration holds no code
+    file = _file(ref)
+    config = transformers_model.configuration(file)
+    module = transformers_model.random_model(config, seed=seed, where=file)
+    made = _model(ref, file, config, module, seed)
+    return replace(made, value=module, graph=torch_module.grapher(module))
+
+
+def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Make the architecture where weights take no memory."""
+    from modeldyno.loaders import torch_graph  # noqa: PLC0415 - it imports torch
+
+    del trust  # a configuration holds no code
+    file = _file(ref)
+    config = transformers_model.configuration(file)
+    module, stage = torch_graph.build(lambda: transformers_model.random_model(config, seed=seed, where=file))
+    made = _model(ref, file, config, module, seed)
+    return replace(made, doubts=(), graph=lambda tracing: torch_graph.graph(module, stage, tracing))
+
+
+def _file(ref: ModelRef) -> Path:
     path = Path(ref.locator)
     file = path / hf.CONFIG if path.is_dir() else path
     if not file.is_file():
         raise RequestError(
             f"There is no '{file}'; give a config.json of transformers, or a directory with one."
         )
-    config = transformers_model.configuration(file)
-    module = transformers_model.random_model(config, seed=seed, where=file)
+    return file
+
+
+def _model(ref: ModelRef, file: Path, config: Any, module: Module, seed: int) -> Model:
     declared = transformers_model.inputs(module, config)
     return Model(
         identity=ModelIdentity(
-            name=transformers_model.name_of(path), digest=_digest(file, seed), framework="torch"
+            name=transformers_model.name_of(Path(ref.locator)), digest=_digest(file, seed), framework="torch"
         ),
         form=Form.TORCH,
-        value=module,
+        value=None,
         inputs=declared,
         weights=lambda: torch_module.weights(module),
         encode=transformers_model.encoder(file.parent, config, declared),

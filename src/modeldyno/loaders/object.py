@@ -101,6 +101,10 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     return _of_module(found) if _is_module(found.value) else _of_callable(found)
 
 
+look = load
+"""There is nothing to load."""
+
+
 def _of_module(found: Offer) -> Model:
     module = found.value
     feed, inputs = torch_loader.described(module, found.example, f"object '{found.name}'")
@@ -110,6 +114,7 @@ def _of_module(found: Offer) -> Model:
         value=module,
         inputs=inputs,
         weights=lambda: torch_module.weights(module),
+        graph=torch_module.grapher(module),
         example=feed,
         doubts=(NOT_ISOLATED,),
         borrowed=True,

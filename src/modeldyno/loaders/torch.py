@@ -55,8 +55,43 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         value=module.eval(),
         inputs=inputs,
         weights=lambda: torch_module.weights(module),
+        graph=torch_module.grapher(module),
         example=feed,
     )
+
+
+def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Call the factory where tensors take no memory; one that cannot be called so is loaded as it is."""
+    from modeldyno.loaders import torch_graph  # noqa: PLC0415 - it imports torch
+
+    try:
+        ((module, example), found), stage = torch_graph.build(lambda: _found(ref, seed))
+    except RequestError:
+        raise
+    except Exception:  # noqa: BLE001 - such as a factory that hands its tensors to another library
+        return load(ref, seed=seed, trust=trust)
+    feed, inputs = described(module, example, str(ref))
+    return Model(
+        identity=ModelIdentity(
+            name=found.label,
+            digest=torch_module.structure_digest(module, source.code_of(found.value)),
+            framework="torch",
+        ),
+        form=Form.TORCH,
+        value=None,
+        inputs=inputs,
+        weights=lambda: torch_module.weights(module),
+        graph=lambda tracing: torch_graph.graph(module, stage, tracing),
+        example=feed,
+    )
+
+
+def _found(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], source.Source]:
+    import torch  # noqa: PLC0415 - heavy
+
+    torch.manual_seed(seed)
+    found = source.find(ref.scheme, ref.locator)
+    return _made(found, ref), found
 
 
 def described(module: Module, example: Any, where: str) -> tuple[Feed | None, tuple[InputSpec, ...]]:

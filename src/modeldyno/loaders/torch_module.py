@@ -13,12 +13,13 @@ from modeldyno.errors import RequestError
 from modeldyno.loaders import digest, source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor, dtype
     from torch.nn import Module
 
-    from modeldyno.ports import Feed
+    from modeldyno.core.graph import Graph
+    from modeldyno.ports import Feed, Tracing
 
 _LIBRARIES = ("torch", "torchvision", "transformers", "torchao", "timm")
 """Packages whose classes are told by name; others' by their source."""
@@ -83,13 +84,16 @@ def _plain_parts(tensor: Tensor) -> list[Tensor]:
 
 def _stored_bytes(tensor: Tensor) -> int:
     size = _numel(tensor) * tensor.dtype.itemsize
-    if tensor.is_meta or _is_lazy(tensor):
+    if tensor.is_meta or _is_lazy(tensor) or _is_shadow(tensor):
         return size
     return min(size, tensor.untyped_storage().nbytes())  # an expanded tensor is stored once
 
 
 def _storage(tensor: Tensor, largest: Tensor) -> str:
     """Tell the same memory by its address; what has none (meta, lazy) by the tensor itself."""
+    if _is_shadow(largest):
+        part = largest.shape_of  # type: ignore[attr-defined]  # a shadow's
+        return f"place {largest.place.index}+{part.storage_offset()}x{part.numel()}"  # type: ignore[attr-defined]
     address = 0 if largest.is_meta or _is_lazy(largest) else largest.untyped_storage().data_ptr()
     if address == 0:
         return f"tensor {id(tensor)}"
@@ -98,6 +102,10 @@ def _storage(tensor: Tensor, largest: Tensor) -> str:
 
 def _is_lazy(tensor: Tensor) -> bool:
     return hasattr(tensor, "materialize")
+
+
+def _is_shadow(tensor: Tensor) -> bool:
+    return hasattr(tensor, "shape_of")
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
@@ -111,6 +119,23 @@ def _numel(tensor: Tensor) -> int:
 def dtype_name(kind: dtype) -> str:
     """Give the name of a dtype as ModelDyno writes it."""
     return str(kind).removeprefix("torch.")
+
+
+# --- graph -------------------------------------------------------------------------------------
+
+
+def grapher(module: Module) -> Callable[[Tracing], Graph]:
+    """Give how to analyse a module: on a copy of its structure, made when it is first asked for."""
+    made: list[Any] = []
+
+    def graph(tracing: Tracing) -> Graph:
+        from modeldyno.loaders import torch_graph  # noqa: PLC0415 - it imports torch
+
+        if not made:
+            made.append(torch_graph.shadowed(module))
+        return torch_graph.graph(*made[0], tracing)
+
+    return graph
 
 
 # --- digest ------------------------------------------------------------------------------------
@@ -138,6 +163,13 @@ def content(module: Module) -> Iterator[bytes | memoryview | str]:
 def module_digest(module: Module, *more: str | bytes) -> str:
     """Digest a module, and whatever else it rests on."""
     return digest.of_parts(chain(more, content(module)))
+
+
+def structure_digest(module: Module, *more: str | bytes) -> str:
+    """Digest what a module is made of, without the values of its weights."""
+    parts = (f"{name}={type(part).__qualname__}({_settings(part)})" for name, part in module.named_modules())
+    shapes = (f"{w.name}:{w.dtype}:{w.shape}" for w in weights(module))
+    return digest.of_structure(chain(more, parts, shapes))
 
 
 def _settings(part: Module) -> str:
@@ -223,11 +255,21 @@ def _named(module: Module, example: Any) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
+def _blank(value: Tensor) -> Any:
+    """Give zeros of the shape of a shadow, which take no memory."""
+    import numpy as np  # noqa: PLC0415 - see above
+
+    name = dtype_name(value.dtype)
+    return np.broadcast_to(np.zeros((), "float32" if name == "bfloat16" else name), tuple(value.shape))
+
+
 def _array(value: Any, what: str) -> Any:
     import numpy as np  # noqa: PLC0415 - see above
     import torch  # noqa: PLC0415 - see above
 
     if isinstance(value, torch.Tensor):
+        if _is_shadow(value):
+            return _blank(value)
         value = value.detach().cpu()
         return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
     if isinstance(value, np.ndarray):

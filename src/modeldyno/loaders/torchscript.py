@@ -49,8 +49,13 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         value=module,
         inputs=torch_module.forward_inputs(module),
         weights=lambda: [*torch_module.weights(module), *_constants(module)],
+        graph=torch_module.grapher(module),
         file_bytes=path.stat().st_size,
     )
+
+
+look = load
+"""What is known of such a model is only known once it is loaded."""
 
 
 def _check(path: Path, *, trust: bool) -> None:

@@ -28,7 +28,7 @@ from modeldyno.core.measurement import Distribution, Interval, Measurement, obse
 from modeldyno.core.model import ModelIdentity
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Environment, Fact, Failure, FailureKind, Result
-from modeldyno.testing.results import a_job, a_result
+from modeldyno.testing.results import a_job, a_result, an_inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,6 +196,7 @@ DOCUMENTS: dict[str, Callable[[], Result]] = {
     "empty": empty,
     "uncertified": uncertified,
     "partly failed": partly_failed,
+    "inspected": an_inspection,
 }
 """One of each kind, the same on every machine."""
 

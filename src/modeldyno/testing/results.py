@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.inputs import InputSpec
+from modeldyno.core.inspection import Inspection
 from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution, Interval, Measurement, observed
 from modeldyno.core.model import ModelIdentity, ModelRef
+from modeldyno.core.outline import Held, Module, Operator, Outline, Point
 from modeldyno.core.result import Artifact, Environment, Failure, FailureKind, Result
 
 if TYPE_CHECKING:
@@ -80,3 +82,119 @@ def _measurements(samples: Iterable[float]) -> tuple[Measurement, ...]:
         Measurement(metric="parameters", value=4810),
         Measurement(metric="weight_bytes", value=19240, scope="float32"),
     )
+
+
+def an_inspection(**changes: Any) -> Result:
+    """Make the Result of a transformer of six alike layers that was analysed and not run."""
+    inspection = Inspection(vary={"batch": (1, 8), "seq": (128, 512)}, devices=("a100",), modules=True)
+    job = replace(a_job("mini"), probes=("static",), config={"batch_size": 1}, inspection=inspection)
+    found = {
+        "parameters": 22_713_216, "trainable_parameters": 22_713_216, "buffers": 512,
+        "weight_bytes": 90_856_960, "file_bytes": 90_874_112, "macs": 1_412_628_480,
+        "elementwise": 21_340_000, "flops": 2_846_596_960, "coverage": 0.975,
+        "bytes_read": 151_000_000, "bytes_written": 52_000_000,
+        "arithmetic_intensity": 14.0226, "input_bytes": 3072, "output_bytes": 198_144,
+        "activation_peak": 1_966_080, "memory_peak": 92_826_112, "largest_batch": 10_240,
+    }  # fmt: skip
+    whole = tuple(Measurement(metric=metric, value=value) for metric, value in found.items())
+    bounds = {"macs": Interval(low=1_412_628_480, high=1_442_628_480)}
+    whole = tuple(replace(m, interval=bounds.get(m.metric)) for m in whole)
+    dtypes = (
+        Measurement(metric="weight_bytes", value=90_852_864, scope="float32"),
+        Measurement(metric="weight_bytes", value=4096, scope="int64"),
+    )
+    device = {
+        "roofline_latency": 131.2e-6,
+        "decode_latency": 58.4e-6,
+        "peak_flops": 19.5e12,
+        "peak_bandwidth": 1.555e12,
+    }
+    estimates = tuple(
+        Measurement(metric=metric, value=value, scope="a100") for metric, value in device.items()
+    )
+    made: dict[str, Any] = {
+        "name": "mini",
+        "job": job,
+        "inputs": (InputSpec(name="input_ids", shape=(1, 128), dtype="int64"),),
+        "measurements": (*whole, *dtypes, *estimates, *_of_modules()),
+        "outline": an_outline(),
+        "doubts": (),
+    }
+    return a_result(**(made | changes))
+
+
+def an_outline() -> Outline:
+    """Make an Outline in which no part is left out."""
+    return Outline(
+        sizes={"batch": 1, "seq": 128},
+        modules=tuple(Module(path=path, kind=kind) for path, (kind, _, _) in _MODULES.items()),
+        operators=(
+            Operator(kind="aten.addmm", calls=36, macs=1_358_954_496),
+            Operator(kind="aten.bmm", calls=12, macs=53_673_984),
+            Operator(kind="aten.gelu", calls=6, elementwise=9_437_184),
+            Operator(
+                kind="custom.rotate", calls=6, counted=False, most=30_000_000,
+                shapes="(1, 12, 128, 32) x (128, 32) -> (1, 12, 128, 32)", scope="encoder.layer.0.attention",
+            ),
+        ),
+        peak=(
+            Held(scope="embeddings.word", role="weight", bytes=46_881_792),
+            Held(scope="encoder.layer.0.output", role="weight", bytes=43_975_168),
+            Held(scope="encoder.layer.2.output", role="activation", bytes=786_432),
+            Held(scope="encoder.layer.3.output", role="activation", bytes=786_432),
+            Held(scope="embeddings.word", role="activation", bytes=393_216),
+            Held(scope="", role="input", bytes=3072),
+        ),
+        peak_scope="encoder.layer.3.output",
+        peak_operator="aten.addmm",
+        points=tuple(
+            Point(
+                sizes={"batch": batch, "seq": seq},
+                values={
+                    "macs": 11_000_000.0 * batch * seq, "activation_peak": 15_360.0 * batch * seq,
+                    "memory_peak": 90_860_032 + 15_384.0 * batch * seq,
+                    "roofline_latency@a100": 1.03e-6 * batch * seq,
+                },
+            )
+            for batch in (1, 8)
+            for seq in (128, 512)
+        ),
+        formulas={"macs": "10616832*batch*seq + 4608*batch*seq^2", "activation_peak": "15360*batch*seq"},
+        traced=False,
+        assumptions=("every row of the mask is full, as in a batch without padding",),
+    )  # fmt: skip
+
+
+def _layers() -> dict[str, tuple[str, int, int]]:
+    parts = {
+        "": ("Layer", 1_774_464, 235_438_080),
+        ".attention": ("Attention", 591_360, 84_443_136),
+        ".attention.query": ("Linear", 147_840, 18_874_368),
+        ".attention.key": ("Linear", 147_840, 18_874_368),
+        ".attention.value": ("Linear", 147_840, 18_874_368),
+        ".attention.out": ("Linear", 147_840, 18_874_368),
+        ".intermediate": ("Linear", 591_360, 75_497_472),
+        ".output": ("Linear", 591_744, 75_497_472),
+        ".dropout": ("Dropout", 0, 0),
+    }
+    return {f"encoder.layer.{n}{path}": found for n in range(6) for path, found in parts.items()}
+
+
+_MODULES: dict[str, tuple[str, int, int]] = {
+    "": ("MiniModel", 22_713_216, 1_412_628_480),
+    "embeddings": ("Embeddings", 11_918_592, 0),
+    "embeddings.word": ("Embedding", 11_720_448, 0),
+    "embeddings.position": ("Embedding", 198_144, 0),
+    "encoder": ("Encoder", 10_646_784, 1_412_628_480),
+    "encoder.layer": ("ModuleList", 10_646_784, 1_412_628_480),
+    **_layers(),
+    "pooler": ("Linear", 147_840, 0),
+}
+"""Path to class, parameters and MACs."""
+
+
+def _of_modules() -> Iterable[Measurement]:
+    for path, (_, parameters, macs) in _MODULES.items():
+        found = {"parameters": parameters, "weight_bytes": 4 * parameters, "macs": macs, "flops": 2 * macs}
+        if path:
+            yield from (Measurement(metric=m, value=value, scope=path) for m, value in found.items())

@@ -6,8 +6,20 @@ a file; nothing here knows of any format.
 
 from __future__ import annotations
 
+from modeldyno.views.compare import comparison, summary
 from modeldyno.views.lists import listing, numbers
+from modeldyno.views.look import PLAIN, SORTS, Look
 from modeldyno.views.report import blocks
 from modeldyno.views.sentence import headline
 
-__all__ = ["blocks", "headline", "listing", "numbers"]
+__all__ = [
+    "PLAIN",
+    "SORTS",
+    "Look",
+    "blocks",
+    "comparison",
+    "headline",
+    "listing",
+    "numbers",
+    "summary",
+]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Column, Table, clean, shorten
+from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.units import BYTES, format_quantity
-from modeldyno.views.words import NAME_LIMIT, NOISE, TEXT_LIMIT, count, joined, moment, plain
+from modeldyno.views.totals import looked_at
+from modeldyno.views.words import NAME_LIMIT, NOISE, TEXT_LIMIT, count, joined, moment, plain, sized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,21 +22,33 @@ def footer(result: Result) -> Table:
     """Say what was measured, how, on what: everything that the figures depend on."""
     model, environment = result.model, result.environment
     identity = f"{model.name}, {_short(model.digest)}, {model.framework}" if model else str(result.job.model)
+    looked = looked_at(result)
     facts = {
         "model": identity,
         "inputs": "; ".join(map(_input, result.inputs)),
-        "backend": joined(
-            result.job.backend, *(f"{name} {_fact(name, value)}" for name, value in result.job.config.items())
-        ),
+        "backend": "" if looked else _backend(result),
+        "analysed": _analysed(result) if looked else "",
         "measured": _how(result),
         "noise": _disturbance(result),
         "hardware": _facts(environment.hardware),
         "software": _facts(environment.software),
-        "conditions": _facts(environment.conditions),
+        "conditions": "" if looked else _facts(environment.conditions),
         "result": joined(result.id, moment(result.created)),
     }
     rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
     return Table(title="How it was measured", columns=(Column(title=""), Column(title="")), rows=rows)
+
+
+def _backend(result: Result) -> str:
+    settings = (f"{name} {_fact(name, value)}" for name, value in result.job.config.items())
+    return joined(result.job.backend, *settings)
+
+
+def _analysed(result: Result) -> str:
+    """Say which course was analysed, and at which sizes."""
+    asked, sizes = result.job.inspection, result.outline.sizes if result.outline else {}
+    course = f"a training step with {asked.optimizer}" if asked.mode is Mode.TRAIN else "inference"
+    return joined(f"{course} at {sized(sizes)}" if sizes else course, "nothing was run")
 
 
 def _how(result: Result) -> str:

@@ -9,8 +9,11 @@ from modeldyno.core.histogram import Histogram, histogram
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.units import format_quantity
 from modeldyno.views.footer import footer
+from modeldyno.views.inspect import inspection, reservations
+from modeldyno.views.look import PLAIN, Look
 from modeldyno.views.sentence import verdict
 from modeldyno.views.table import results
+from modeldyno.views.totals import looked_at
 from modeldyno.views.words import KINDS, LOG_LINES, NAME_LIMIT, TEXT_LIMIT
 
 if TYPE_CHECKING:
@@ -20,14 +23,14 @@ if TYPE_CHECKING:
     from modeldyno.core.result import Failure, Result
 
 
-def blocks(result: Result, judgements: Sequence[Judgement] = ()) -> tuple[Block, ...]:
+def blocks(result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN) -> tuple[Block, ...]:
     """Lay a Result out: the verdict, what went wrong, the figures, the doubts, and how it was made."""
+    figures = inspection(result, look) if looked_at(result) else _measured(result, judgements, look)
     return (
         Notice(severity=Severity.VERDICT, text=verdict(result, judgements, "")),
         *map(_judgement, judgements),
         *map(_failure, result.failures),
-        *results(result, judgements),
-        *_histogram(result),
+        *figures,
         *(
             Notice(
                 severity=Severity.DOUBT,
@@ -39,6 +42,12 @@ def blocks(result: Result, judgements: Sequence[Judgement] = ()) -> tuple[Block,
         ),
         footer(result),
     )
+
+
+def _measured(result: Result, judgements: Sequence[Judgement], look: Look) -> Iterator[Block]:
+    yield from results(result, judgements)
+    yield from _histogram(result)
+    yield from reservations(result, look)
 
 
 def _judgement(judgement: Judgement) -> Notice:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Severity, clean, shorten
+from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.metric import METRICS
 from modeldyno.core.units import RATE
-from modeldyno.views.words import KINDS, NAME_LIMIT, count, estimate, number, plain
+from modeldyno.views.words import KINDS, NAME_LIMIT, amount, count, estimate, number, plain, sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.goal import Judgement
+    from modeldyno.core.measurement import Measurement
     from modeldyno.core.result import Failure, Result
 
 
@@ -70,8 +72,42 @@ def _size(result: Result) -> str:
     parameters, weights, file = (result.find(m) for m in ("parameters", "weight_bytes", "file_bytes"))
     if parameters is not None:
         size = f" ({plain(weights)})" if weights else ""
-        return f"has {plain(parameters)} parameters{size}"
+        parts = (f"has {plain(parameters)} parameters{size}", _work(result))
+        return "; ".join(filter(None, (" and ".join(filter(None, parts)), _memory(result))))
+    if work := _work(result):
+        return "; ".join(filter(None, (work, _memory(result))))
     return f"takes {plain(file)} on disk" if file else "was not measured"
+
+
+def _work(result: Result) -> str:
+    """Say what one call costs, if nobody timed it."""
+    macs, flops = result.find("macs"), result.find("flops")
+    if macs is None:
+        return ""
+    inspection, sizes = result.job.inspection, sized(result.outline.sizes) if result.outline else ""
+    course = " in a training step" if inspection.mode is Mode.TRAIN else ""
+    beside = f" ({_counted(flops, 'FLOPs')})" if flops else ""
+    return f"costs {_counted(macs, 'MACs')}{beside}{course}{f' at {sizes}' if sizes else ''}"
+
+
+def _counted(found: Measurement, noun: str) -> str:
+    """Count operations; what is open because operators have no formula is told as such."""
+    bounds = found.interval
+    if bounds is None or bounds.low == bounds.high:
+        return amount(number(found)[0], noun)
+    low, high = amount(bounds.low, noun), amount(bounds.high, noun)
+    unit = high.partition(" ")[2]
+    return (
+        f"{low.removesuffix(f' {unit}')} to {high}" if unit == low.partition(" ")[2] else f"{low} to {high}"
+    )
+
+
+def _memory(result: Result) -> str:
+    peak, activations = result.find("memory_peak"), result.find("activation_peak")
+    if peak is None:
+        return f"its activations need {plain(activations)} at the peak" if activations else ""
+    part = f", {plain(activations)} of it activations" if activations else ""
+    return f"it needs {plain(peak)} at the peak{part}"
 
 
 def _exceptions(judgements: Sequence[Judgement]) -> Iterator[str]:

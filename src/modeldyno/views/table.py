@@ -8,6 +8,7 @@ from modeldyno.core.block import Align, Column, Table, clean, shorten
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.metric import METRICS, Query
 from modeldyno.core.units import BYTES, SECONDS, format_quantity
+from modeldyno.views.totals import SHOWN_BESIDE_SPEED, STATIC, exact, said, scopes
 from modeldyno.views.words import NAME_LIMIT, NOISE, count, estimate, joined, number, plain
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ _SUMS = {"load_time", "weight_bytes"}
 
 def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
     """Give the table, where anything was measured."""
-    rows = tuple(row for found in _ordered(result) for row in _rows(result, found, judgements))
+    shown = _ordered(result, {j.constraint.query.metric for j in judgements})
+    rows = tuple(row for found in shown for row in _rows(result, found, judgements))
     if rows:
         titles = (
             ("metric", Align.LEFT),
@@ -42,9 +44,11 @@ def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
         yield Table(title="Results", columns=columns, rows=rows)
 
 
-def _ordered(result: Result) -> list[Measurement]:
-    names = (*_ROWS, *METRICS)
-    shown = (m for m in result.measurements if m.metric not in NOISE)
+def _ordered(result: Result, asked: set[str]) -> list[Measurement]:
+    """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
+    names, modules = (*_ROWS, *METRICS), scopes(result)
+    hidden = {*NOISE, *(STATIC - SHOWN_BESIDE_SPEED - asked)}
+    shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
     return sorted(shown, key=lambda m: (names.index(m.metric), m.scope))
 
 
@@ -56,6 +60,8 @@ def _rows(
             yield _distribution_row(result, found, found.value, statistic)
     elif found.metric in _SUMS and found.scope and result.find(found.metric):
         return
+    elif found.metric in STATIC and found.interval is not None:
+        yield _asked(found), plain(exact(found)), "", said(result, found)
     elif found.value or found.metric not in {"trainable_parameters", "buffers"}:
         yield (_asked(found), *estimate(found.value, found.interval, found.row.unit), _note(result, found))
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from modeldyno.core.block import clean
+from modeldyno.core.inputs import BATCH
 from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.result import FailureKind
-from modeldyno.core.units import format_estimate, format_quantity
+from modeldyno.core.units import COUNT, format_estimate, format_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 NAME_LIMIT, TEXT_LIMIT, LOG_LINES = 60, 600, 12
 """Characters of a name and of a sentence, and lines of a log, that a report shows."""
@@ -59,3 +66,41 @@ def joined(*parts: str) -> str:
 def moment(created: str) -> str:
     """Show a time of UTC to the second."""
     return created[:19].replace("T", " ") + " UTC"
+
+
+def amount(value: float, noun: str) -> str:
+    """Count what has decimal prefixes: ``1.41 GMACs``, ``640 MACs``, ``90.9 MB``."""
+    text = format_quantity(value, COUNT, 3)
+    return text + noun if text[-1:].isalpha() else f"{text} {noun}"
+
+
+def span(low: float, high: float) -> str:
+    """Show what lies between two counts: ``0 to 3.20 M``."""
+    ends = tuple(dict.fromkeys(format_quantity(end, COUNT, 3) for end in (low, high)))
+    return " to ".join(ends)
+
+
+def share(part: float, whole: float) -> str:
+    """Show a part of a whole to a tenth of a percent; what is there is never shown as nothing."""
+    if not part or not whole:
+        return "—" if not whole else "0%"
+    percent = 100 * part / whole
+    return "<0.1%" if 0 < percent < _LEAST else f"{percent:.1f}%".replace("100.0", "100")
+
+
+_LEAST = 0.05
+
+
+def sized(sizes: Mapping[str, int]) -> str:
+    """List sizes by their names: ``batch 8, seq 128``; the batch comes first."""
+    return ", ".join(f"{clean(name)} {sizes[name]:,}" for name in ordered(sizes))
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Put the batch before other dimensions, which stay in their order."""
+    return sorted(names, key=lambda name: name != BATCH)
+
+
+def ending(text: str, limit: int) -> str:
+    """Cut text from its beginning to at most `limit` characters: what tells two paths apart is their end."""
+    return text if len(text) <= limit else f"…{text[len(text) - limit + 1 :]}"

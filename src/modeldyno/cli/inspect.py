@@ -1,0 +1,160 @@
+"""``modeldyno inspect``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import request, views
+from modeldyno.cli import quantity
+from modeldyno.cli.keeping import Places, keeping_options, limit_options, verdict
+from modeldyno.cli.output import draw, listened, look_options, print_blocks
+from modeldyno.cli.progress import Progress
+from modeldyno.core.inspection import OPTIMIZERS, Mode
+from modeldyno.core.plan import Plan
+from modeldyno.errors import RequestError
+from modeldyno.measure import INTERRUPTED, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.measure import Outcome
+
+_SIZES = re.compile(r"\w+=[\d.,]+")
+"""A further word of ``--vary``: no file is called so."""
+
+
+class _Command(click.Command):
+    """Lets ``--vary batch=1..256 seq=128,512`` stand without quotation marks."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(_gathered(args)))
+
+
+def _gathered(words: Iterable[str]) -> Iterator[str]:
+    """Repeat ``--vary`` before each further word that belongs to it."""
+    belonging = 0
+    for word in words:
+        if belonging and _SIZES.fullmatch(word):
+            if belonging > 1:
+                yield "--vary"
+            belonging += 1
+        else:
+            belonging = 1 if word == "--vary" else 2 if word.startswith("--vary=") else 0
+        yield word
+
+
+@click.command(name="inspect", cls=_Command)
+@click.argument("model")
+@click.option(
+    "--mode", type=click.Choice([str(mode) for mode in Mode]), default=str(Mode.INFERENCE), show_default=True,
+    help="One call, or a training step with it.",
+)  # fmt: skip
+@click.option(
+    "--optimizer", type=click.Choice(OPTIMIZERS), default="adamw", show_default=True,
+    help="Whose state and step belong to training.",
+)  # fmt: skip
+@click.option(
+    "--vary", multiple=True, metavar="DIM=SIZES",
+    help="Answer for other sizes too: batch=1..256 (doubling) seq=128,512.",
+)  # fmt: skip
+@click.option("--input", "inputs", multiple=True, metavar="INPUT", help="name=8x128:int64, or a file.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob, such as batch_size=8."
+)
+@click.option("--device", "devices", multiple=True, metavar="NAME", help="Estimate lower bounds for it.")
+@click.option(
+    "--memory", metavar="SIZE", callback=quantity("B"), help="Seek the largest batch that fits: 24GiB."
+)
+@look_options
+@click.option("--compare", "other", metavar="OTHER", help="Another model, to stand beside it.")
+@click.option("--table", is_flag=True, help="Print the five rows that reports of compression have.")
+@click.option("--name", help="What to call the model.")
+@click.option(
+    "--trust",
+    is_flag=True,
+    allow_from_autoenv=False,
+    help="Load files that run code when loaded (in the child).",
+)
+@limit_options
+@keeping_options
+@click.option("-v", "--verbose", is_flag=True, help="Print every operator and number.")
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> None:
+    """Say what MODEL costs without running it: parameters, MACs, memory, by module and operator.
+
+    MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
+    torch:file.py:factory or hf-config:DIR. Weights are not computed with, and need not be there.
+
+    With --compare, --json writes an array of two documents.
+    """
+    asked = [_request(options, options["model"], options["name"])]
+    if options["other"] is not None:
+        asked.append(_request(options, options["other"], None))
+        if options["output"]:
+            raise RequestError(
+                "-o writes the report of one model; with --compare use --json, or inspect each."
+            )
+    places = Places.of(options)
+    for each in asked:
+        each.job()  # a mistake in the second is found before the first is analysed
+    with Progress(quiet=options["quiet"]) as progress:
+        outcomes = list(_measured(asked, progress))
+    problem = places.keep(*outcomes)
+    with listened():
+        _tell(outcomes, places, options)
+    if problem is not None:
+        raise problem
+    ctx.exit(max(outcome.exit_code for outcome in outcomes))
+
+
+def _request(options: dict[str, Any], model: str, name: str | None) -> request.Request:
+    return request.Request(
+        model=model,
+        settings=request.settings(options["settings"]),
+        inputs=options["inputs"],
+        probes=("static",),
+        plan=Plan(timeout=options["timeout"], memory_limit=options["memory_limit"]),
+        inspection=request.inspection(
+            mode=options["mode"],
+            optimizer=options["optimizer"],
+            vary=options["vary"],
+            devices=options["devices"],
+            memory=options["memory"],
+        ),
+        name=name,
+        trust=options["trust"],
+    )
+
+
+def _measured(asked: Iterable[request.Request], progress: Progress) -> Iterator[Outcome]:
+    for each in asked:
+        outcome = measure(each, watch=progress.watch)
+        yield outcome
+        if outcome.exit_code == INTERRUPTED:
+            return
+
+
+def _tell(outcomes: Sequence[Outcome], places: Places, options: dict[str, Any]) -> None:
+    """Print the verdict, or the table asked for, or two models side by side, or everything of one."""
+    results = [outcome.result for outcome in outcomes]
+    if places.silent:
+        return
+    if options["quiet"]:
+        click.echo("\n".join(map(verdict, outcomes)))
+        return
+    if options["table"]:
+        print_blocks(views.summary(results))
+    elif len(results) > 1:
+        print_blocks(*views.comparison(results[0], results[1]))
+    else:
+        look = views.Look(
+            depth=options["depth"],
+            sort=options["sort"],
+            filter=options["filter"],
+            verbose=options["verbose"],
+        )
+        draw(results[0], look=look, verbose=options["verbose"])
+    places.told()

@@ -1,0 +1,126 @@
+"""What becomes of an Outcome: where it is kept, how it is told. Shared by the commands that measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from modeldyno import plugins, wire
+from modeldyno.cli import quantity
+from modeldyno.cli.output import listened, print_json, reporter_for, write_report
+from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.views import headline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from modeldyno.measure import Outcome
+
+
+def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where a result is kept and how much of it is printed."""
+    options = (
+        click.option("--tag", "tags", multiple=True, help="Tag the stored result."),
+        click.option("--json", "json_path", metavar="PATH|-", help="Save the document, or print it."),
+        click.option("-o", "--output", metavar="FILE", help="Write a report too: .csv .html .md .json"),
+        click.option("--no-store", is_flag=True, help="Do not keep the result."),
+        click.option("-q", "--quiet", is_flag=True, help="Print the verdict only."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that bound a child process."""
+    command = click.option(
+        "--memory-limit", callback=quantity("B"), help="Most memory of a child process, such as 2GiB."
+    )(command)
+    return click.option(
+        "--timeout", callback=quantity("s"), help="Longest life of a child process, such as 10m."
+    )(command)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where results are kept; checked before anything is measured."""
+
+    json: str | None = None
+    """A path, or ``-`` for standard output."""
+    report: str | None = None
+    store: bool = True
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Self:
+        """Read the options, and find before measuring, not after, that a result could not be kept."""
+        found = cls(
+            json=options["json_path"],
+            report=options["output"],
+            store=not options["no_store"],
+            tags=tuple(options["tags"]),
+        )
+        for path in filter(None, (found.json, found.report)):
+            if path != "-" and not Path(path).resolve().parent.is_dir():
+                raise RequestError(f"Cannot write {path}: the directory {Path(path).parent} does not exist.")
+        if found.report:
+            reporter_for(Path(found.report))
+        if found.store:
+            with plugins.store():
+                pass
+        return found
+
+    @property
+    def silent(self) -> bool:
+        """Whether standard output holds the document alone."""
+        return self.json == "-"
+
+    def keep(self, *outcomes: Outcome) -> ModelDynoError | None:
+        """Save everywhere that was asked for; a place that fails does not keep the others from it."""
+        problem: ModelDynoError | None = None
+        for save in (self._to_json, self._to_report, self._to_store):
+            try:
+                save(outcomes)
+            except ModelDynoError as error:
+                problem = problem or error
+        return problem
+
+    def _to_json(self, outcomes: Sequence[Outcome]) -> None:
+        """Write one document as itself, and several as an array."""
+        results = [outcome.result for outcome in outcomes]
+        if self.json == "-":
+            with listened():
+                print_json(*results)
+        elif self.json:
+            data = wire.encode(results[0]) if len(results) == 1 else wire.encode_several(results)
+            wire.write(Path(self.json), data)
+
+    def _to_report(self, outcomes: Sequence[Outcome]) -> None:
+        if self.report:
+            (outcome,) = outcomes
+            write_report(outcome.result, Path(self.report), outcome.judgements)
+
+    def _to_store(self, outcomes: Sequence[Outcome]) -> None:
+        if not self.store:
+            return
+        with plugins.store() as store:
+            for outcome in outcomes:
+                store.put(outcome.result, headline=headline(outcome.result))
+                if self.tags:
+                    store.tag(outcome.result.id, add=self.tags)
+            store.expire(datetime.now(UTC))
+
+    def told(self) -> None:
+        """Say where the document is."""
+        if self.json:
+            click.echo(f"Saved to {self.json}.")
+
+
+def verdict(outcome: Outcome) -> str:
+    """Say in one line what came out, with the codes of the doubts."""
+    doubts = ", ".join(dict.fromkeys(found.code for found in outcome.result.doubts))
+    return headline(outcome.result, outcome.judgements) + (f" Doubts: {doubts}." if doubts else "")

@@ -1,0 +1,418 @@
+"""The operators of PyTorch: name, without its overload, to formula.
+
+Variants in place cost what their twins cost. What is not here is not counted, and is reported so: methods
+that iterate, such as for singular values, and layouts that hide their sizes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from modeldyno.core.counts import (
+    attention,
+    convolutions,
+    elements,
+    lookups,
+    names,
+    norms,
+    products,
+    recurrent,
+    windows,
+)
+from modeldyno.core.counts.elements import each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from modeldyno.core.counts import Formula
+
+
+def _all(listed: Iterable[str], formula: Formula) -> dict[str, Formula]:
+    return dict.fromkeys(listed, formula)
+
+
+def _by_operations(table: Mapping[int, Iterable[str]], of: str = "") -> dict[str, Formula]:
+    return {name: partial(each, operations=n, of=of) for n, listed in table.items() for name in listed}
+
+
+_POINTWISE: dict[str, Formula] = {
+    **_all(names.ONES, each),
+    **_by_operations(names.EACH),
+    **_all(("add", "sub", "subtract", "rsub"), elements.scaled_sum),
+    **_all(("mul", "multiply"), partial(elements.product, operations=6)),
+    **_all(("div", "divide", "true_divide"), elements.divided),
+    **_all(("abs", "absolute"), elements.magnitude),
+    **_all(("clamp", "clip"), elements.clamped),
+    **_all(("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), elements.dropped),
+    "gelu": elements.gelu,
+}
+
+_ELEMENTS: dict[str, Formula] = {
+    **_by_operations(names.OF_INPUT, of="self"),
+    **_by_operations(names.LOSS_GRADIENTS),
+    **_all(names.SORTS, elements.ordered),
+    **_all(names.WHOLE_SORTS, partial(elements.ordered, along=None)),
+    **_all(("max", "min"), elements.extreme),
+    "msort": partial(elements.ordered, along=0),
+    "cummaxmin_backward": partial(each, of="grad"),
+    "triplet_margin_loss": partial(each, operations=8, of="anchor"),
+    "margin_ranking_loss": partial(elements.loss, operations=4, of="input1"),
+    "cosine_embedding_loss": partial(each, operations=6, of="input1"),
+    **_all(("linalg_norm", "linalg_matrix_norm"), elements.matrix_norm),
+    "segment_reduce": partial(each, of="data"),
+    "choose_qparams_optimized": partial(each, operations=2, of="input"),
+    "_amp_foreach_non_finite_check_and_unscale": partial(elements.for_lists, operations=2),
+    "poisson_nll_loss": partial(elements.loss, operations=3, of="input"),
+    **_all(("norm", "frobenius_norm", "linalg_vector_norm", "linalg__powsum", "native_norm"), elements.norm),
+    **{name: partial(elements.loss, operations=n) for n, listed in names.LOSSES.items() for name in listed},
+    **_all(("bucketize", "searchsorted"), elements.searched),
+    **_all(
+        ("nll_loss", "nll_loss_nd", "nll_loss_forward", "nll_loss2d", "nll_loss2d_forward"),
+        elements.likelihood,
+    ),
+    **_all(("nll_loss_backward", "nll_loss2d_backward"), partial(each, of="target")),
+    **_all(("_softmax_backward_data", "_log_softmax_backward_data"), partial(each, operations=4)),
+    **_all(("_masked_softmax_backward",), partial(each, operations=5)),
+    **_all(("cumulative_trapezoid", "trapezoid", "trapz"), partial(each, operations=3, of="y")),
+    **_all(("col2im",), partial(each, of="self")),
+    **_all(("unfold_backward",), partial(each, of="grad_in")),
+    "trace": elements.trace,
+    "cosine_similarity": partial(each, operations=6, of="x1"),
+    "pairwise_distance": partial(each, operations=4, of="x1"),
+    "cross_entropy_loss": elements.cross_entropy,
+    "gelu_backward": elements.gelu_backward,
+    "native_dropout": elements.dropped,
+    "one_hot": elements.copied,
+    "_fused_adam": elements.adam,
+    "_fused_adamw": elements.adam,
+    "_fused_adagrad": elements.adagrad,
+    "_fused_sgd": elements.sgd,
+}
+
+_LISTS: dict[str, Formula] = {
+    f"_foreach_{name}": partial(elements.for_lists, operations=n)
+    for n, listed in names.FOREACH.items()
+    for name in listed
+} | _all(("_foreach_copy", "_foreach_clone", "_foreach_zero"), elements.lists_copied)
+
+_FREE: dict[str, Formula] = {
+    **_all(names.VIEWS | names.METADATA, elements.free),
+    **_all((f"{name}_copy" for name in names.VIEWS), elements.copied),
+    **_all(names.MAYBE_VIEWS, elements.free_or_copied),
+    **_all(names.COPIES | names.DRAWS, elements.copied),
+    **_all(names.MAKERS, elements.made),
+    "copy": elements.copied_over,
+}
+
+_LOOKUPS: dict[str, Formula] = {
+    **_all(("gather", "index_select", "take", "take_along_dim"), lookups.looked_up),
+    **_all(("index", "_unsafe_index", "_unsafe_masked_index"), partial(lookups.looked_up, index="indices")),
+    **_all(("masked_select",), elements.copied),
+    **_all(("embedding",), partial(lookups.looked_up, table="weight", index="indices")),
+    **_all(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"), lookups.bags),
+    **_all(("_embedding_bag_backward", "_embedding_bag_dense_backward"), lookups.bags_backward),
+    **_all(("embedding_dense_backward",), partial(each, of="grad_output")),
+    **_all(("embedding_backward", "index_select_backward", "gather_backward"), partial(each, of="grad")),
+    **_all(("index_put", "_index_put_impl", "_unsafe_index_put"), lookups.put),
+    **_all(("put",), partial(lookups.changed, by="index")),
+    **_all(("index_copy",), partial(lookups.changed, by="source")),
+    **_all(("index_add", "index_reduce"), partial(lookups.changed, by="source", operations=1)),
+    **_all(("scatter",), partial(lookups.changed, by="index")),
+    **_all(("scatter_add", "scatter_reduce"), partial(lookups.changed, by="index", operations=1)),
+    **_all(("masked_scatter",), elements.copied),
+    "index_fill": lookups.filled,
+}
+
+_NORMS: dict[str, Formula] = {
+    **_all(("native_layer_norm", "layer_norm", "native_group_norm", "group_norm"), norms.centred),
+    **_all(("rms_norm", "_fused_rms_norm"), norms.rooted),
+    **_all(
+        ("batch_norm", "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "instance_norm",
+         "_batch_norm_impl_index", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"),
+        norms.batched,
+    ),
+    **_all(("_batch_norm_with_update", "_batch_norm_with_update_functional"), norms.batched_in_training),
+    **_all(
+        ("_native_batch_norm_legit_no_training", "_batch_norm_no_update", "batch_norm_elemt"),
+        norms.batched_in_inference,
+    ),
+    **_all(("batch_norm_stats",), partial(each, operations=4, of="input")),
+    **_all(("native_layer_norm_backward", "native_group_norm_backward"), norms.centred_backward),
+    **_all(("_fused_rms_norm_backward",), norms.rooted_backward),
+    **_all(
+        ("native_batch_norm_backward", "batch_norm_backward", "cudnn_batch_norm_backward",
+         "miopen_batch_norm_backward", "_batch_norm_impl_index_backward"),
+        norms.batched_backward,
+    ),
+    **_all(("_weight_norm", "_weight_norm_interface"), partial(each, operations=3, of="v")),
+    **_all(("norm_except_dim",), partial(each, operations=2, of="v")),
+    **_all(("_weight_norm_interface_backward",), partial(each, operations=5, of="grad_w")),
+}  # fmt: skip
+
+_PRODUCTS: dict[str, Formula] = {
+    **_all(
+        ("mm", "bmm", "matmul", "linalg_matmul", "mv", "dot", "vdot", "_int_mm", "_scaled_mm",
+         "_scaled_mm_v2", "_weight_int8pack_mm", "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu",
+         "_weight_int4pack_mm_with_scales_and_zeros", "mkldnn_linear", "smm", "_sparse_sparse_matmul"),
+        products.dense,
+    ),
+    **_all(
+        ("linear", "_mixed_dtypes_linear", "_sparse_semi_structured_linear", "fbgemm_linear_fp16_weight",
+         "fbgemm_linear_fp16_weight_fp32_activation", "fbgemm_linear_int8_weight",
+         "fbgemm_linear_int8_weight_fp32_activation"),
+        partial(products.dense, left="input"),
+    ),
+    **_all(("_sparse_mm",), partial(products.dense, left="sparse")),
+    **_all(("hspmm",), partial(products.dense, left="mat1")),
+    **_all(("_sparse_semi_structured_mm",), products.compressed),
+    **_all(("_sparse_semi_structured_addmm",), partial(products.compressed, added="input")),
+    **_all(("_cslt_sparse_mm",), partial(products.compressed, right="dense_B")),
+    **_all(("addmm", "_sparse_addmm", "sspaddmm", "sparse_sampled_addmm"), products.added),
+    **_all(("addmv",), partial(products.added, left="mat")),
+    **_all(("baddbmm",), partial(products.added, left="batch1")),
+    **_all(("_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"), products.grouped),
+    **_all(("chain_matmul", "linalg_multi_dot"), products.chain),
+    **_all(("matrix_power", "linalg_matrix_power"), products.power),
+    **_all(("cdist", "_cdist_forward"), products.distances),
+    **_all(("pdist", "_pdist_forward"), partial(products.distances, rows="self")),
+    **_all(("_cdist_backward",), products.distances_backward),
+    **_all(("linear_backward", "mkldnn_linear_backward"), products.backward),
+    **_all(("matmul_backward",), partial(products.backward, grad="grad", mask="mask")),
+    **_all(("mkldnn_linear_backward_input", "mkldnn_linear_backward_weights"), products.one_backward),
+    **_all(("affine_grid_generator", "cudnn_affine_grid_generator"), products.affine_grid),
+    **_all(("linalg_lu_factor", "linalg_lu_factor_ex", "linalg_lu"), products.eliminated),
+    **_all(("_lu_with_info",), partial(products.eliminated, matrix="self")),
+    **_all(
+        ("linalg_det", "_linalg_det", "linalg_slogdet", "_linalg_slogdet"), products.eliminated
+    ),
+    **_all(("det", "slogdet", "logdet"), partial(products.eliminated, matrix="self")),
+    **_all(("cholesky", "linalg_cholesky", "linalg_cholesky_ex"), products.cholesky),
+    **_all(
+        ("linalg_solve", "linalg_solve_ex", "_linalg_solve_ex", "linalg_inv", "linalg_inv_ex"),
+        products.solved,
+    ),
+    **_all(("inverse",), partial(products.solved, matrix="self")),
+    **_all(("linalg_lu_solve",), partial(products.substituted, matrix="LU")),
+    **_all(("lu_solve",), partial(products.substituted, matrix="LU_data")),
+    **_all(("cholesky_solve",), partial(products.substituted, matrix="input2", divided=2)),
+    **_all(("_cholesky_solve_helper",), partial(products.substituted, matrix="A", divided=2)),
+    **_all(("cholesky_inverse",), partial(products.substituted, matrix="self", divided=2)),
+    **_all(("linalg_solve_triangular",), partial(products.substituted, matrix="self", systems=1)),
+    **_all(("triangular_solve",), partial(products.substituted, matrix="A", systems=1)),
+    "inner": products.inner,
+    "addbmm": products.batch_added,
+    "_addmm_activation": products.activated,
+    "tensordot": products.tensordot,
+    "einsum": products.einsum,
+    "linalg_vecdot": products.vecdot,
+    "bilinear": products.bilinear,
+    "_trilinear": products.trilinear,
+    "_euclidean_dist": products.euclidean,
+    "_dyn_quant_matmul_4bit": partial(products.dense, left="inp"),
+    "_foreach_mm": products.lists,
+}  # fmt: skip
+
+_of_self = partial(convolutions.convolved, data="self")
+_CONVOLUTIONS: dict[str, Formula] = {
+    **_all(
+        ("convolution", "_convolution", "convolution_overrideable", "_convolution_mode", "conv1d", "conv2d",
+         "conv3d", "_nnpack_spatial_convolution"),
+        convolutions.convolved,
+    ),
+    **_all(
+        ("cudnn_convolution", "mkldnn_convolution", "miopen_convolution", "miopen_depthwise_convolution",
+         "_mps_convolution", "thnn_conv2d", "_slow_conv2d_forward", "slow_conv3d", "slow_conv3d_forward",
+         "slow_conv_dilated2d", "slow_conv_dilated3d", "_conv_depthwise2d", "conv_depthwise3d"),
+        _of_self,
+    ),
+    **_all(
+        ("cudnn_convolution_relu", "cudnn_convolution_add_relu", "miopen_convolution_relu",
+         "miopen_convolution_add_relu"),
+        convolutions.rectified,
+    ),
+    **_all(
+        ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+        partial(convolutions.convolved, transposed=True),
+    ),
+    **_all(
+        ("cudnn_convolution_transpose", "miopen_convolution_transpose", "_mps_convolution_transpose",
+         "slow_conv_transpose2d", "slow_conv_transpose3d"),
+        partial(_of_self, transposed=True),
+    ),
+    **_all(("convolution_backward", "convolution_backward_overrideable"), convolutions.convolved_backward),
+    **_all(
+        ("mps_convolution_backward", "_slow_conv2d_backward"),
+        partial(convolutions.convolved_backward, data="self"),
+    ),
+    "conv_tbc": convolutions.time_batch_channel,
+    "conv_tbc_backward": convolutions.time_batch_channel_backward,
+}  # fmt: skip
+
+_ATTENTION: dict[str, Formula] = {
+    **_all(
+        ("scaled_dot_product_attention", "_scaled_dot_product_attention_math",
+         "_scaled_dot_product_attention_math_for_mps", "_scaled_dot_product_flash_attention",
+         "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
+         "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable"),
+        attention.heads_first,
+    ),
+    **_all(
+        ("_scaled_dot_product_flash_attention_backward",
+         "_scaled_dot_product_flash_attention_for_cpu_backward",
+         "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
+         "_scaled_dot_product_fused_attention_overrideable_backward"),
+        partial(attention.heads_first, backward=True),
+    ),
+    **_all(("_flash_attention_forward", "_flash_attention_forward_no_dropout_inplace",
+            "_efficient_attention_forward"), attention.heads_last),
+    **_all(
+        ("_flash_attention_backward", "_efficient_attention_backward"),
+        partial(attention.heads_last, backward=True),
+    ),
+    "_triton_scaled_dot_attention": partial(attention.heads_first, names=("q", "k", "v")),
+    "_native_multi_head_attention": attention.multi_head,
+    "_triton_multi_head_attention": attention.multi_head,
+    "_transformer_encoder_layer_fwd": attention.encoder_layer,
+    "_transform_bias_rescale_qkv": attention.rescaled,
+}  # fmt: skip
+
+_RECURRENT: dict[str, Formula] = {
+    **_all(("lstm", "_lstm_mps"), partial(recurrent.layers, operations=recurrent.LSTM)),
+    **_all(("gru",), partial(recurrent.layers, operations=recurrent.GRU)),
+    **_all(("rnn_tanh", "rnn_relu"), partial(recurrent.layers, operations=recurrent.PLAIN)),
+    **_all(("lstm_cell", "quantized_lstm_cell"), partial(recurrent.cell, operations=recurrent.LSTM)),
+    **_all(("gru_cell", "quantized_gru_cell"), partial(recurrent.cell, operations=recurrent.GRU)),
+    **_all(
+        ("rnn_tanh_cell", "rnn_relu_cell", "quantized_rnn_tanh_cell", "quantized_rnn_relu_cell"),
+        partial(recurrent.cell, operations=recurrent.PLAIN),
+    ),
+    **_all(("_cudnn_rnn", "miopen_rnn"), recurrent.kernel),
+    **_all(("_cudnn_rnn_backward", "miopen_rnn_backward"), recurrent.kernel_backward),
+    "mkldnn_rnn_layer": recurrent.one_layer,
+    "mkldnn_rnn_layer_backward": recurrent.one_layer_backward,
+    **_all(
+        ("_thnn_fused_lstm_cell_backward", "_thnn_fused_lstm_cell_backward_impl"),
+        partial(each, operations=23, of="cx"),
+    ),
+    "_thnn_fused_lstm_cell": partial(recurrent.gates, operations=recurrent.LSTM),
+    "_thnn_fused_gru_cell": partial(recurrent.gates, operations=recurrent.GRU),
+}
+
+_SAMPLED = {
+    "linear1d": 2, "bilinear2d": 4, "trilinear3d": 8, "bicubic2d": 16,
+    "nearest1d": 1, "nearest2d": 1, "nearest3d": 1,
+}  # fmt: skip
+"""Taps of each way of resampling."""
+
+_POOLS = {
+    1: ("avg_pool1d", "max_pool1d", "max_pool1d_with_indices", "quantized_max_pool1d"),
+    2: ("avg_pool2d", "max_pool2d", "max_pool2d_with_indices", "quantized_max_pool2d", "mkldnn_max_pool2d",
+        "fractional_max_pool2d"),
+    3: ("avg_pool3d", "max_pool3d", "max_pool3d_with_indices", "quantized_max_pool3d", "mkldnn_max_pool3d",
+        "fractional_max_pool3d"),
+}  # fmt: skip
+_ADAPTIVE = {
+    1: ("adaptive_avg_pool1d", "adaptive_max_pool1d"),
+    2: ("adaptive_avg_pool2d", "_adaptive_avg_pool2d", "mkldnn_adaptive_avg_pool2d", "adaptive_max_pool2d"),
+    3: ("adaptive_avg_pool3d", "_adaptive_avg_pool3d", "adaptive_max_pool3d"),
+}
+_ADAPTIVE_BACKWARD = {
+    2: ("_adaptive_avg_pool2d_backward", "mkldnn_adaptive_avg_pool2d_backward"),
+    3: ("_adaptive_avg_pool3d_backward", "adaptive_avg_pool3d_backward"),
+}
+_SPREAD = (
+    "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward",
+    "fractional_max_pool3d_backward", "max_pool2d_backward", "max_pool2d_with_indices_backward",
+    "max_pool3d_with_indices_backward", "mkldnn_max_pool2d_backward", "mkldnn_max_pool3d_backward",
+    "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward",
+    "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward",
+)  # fmt: skip
+"""Gradients that go to one element each."""
+_FOURIER = {
+    "": ("fft_fft", "fft_ifft", "_fft_c2c"),
+    "input": ("fft_rfft", "fft_ihfft", "_fft_r2c"),
+    "output": ("fft_irfft", "fft_hfft", "_fft_c2r"),
+}
+"""Transforms by the side that has real numbers."""
+
+_WINDOWS: dict[str, Formula] = {
+    **{name: partial(windows.pooled, dims=n) for n, listed in _POOLS.items() for name in listed},
+    **{f"avg_pool{n}d_backward": partial(windows.pooled_backward, dims=n) for n in (2, 3)},
+    **{name: partial(windows.adaptive, dims=n) for n, listed in _ADAPTIVE.items() for name in listed},
+    **{
+        name: partial(windows.adaptive_backward, dims=n)
+        for n, listed in _ADAPTIVE_BACKWARD.items()
+        for name in listed
+    },
+    **_all(_SPREAD, partial(each, of="grad_output")),
+    **{f"upsample_{kind}": partial(windows.sampled, taps=n) for kind, n in _SAMPLED.items()},
+    **{
+        f"upsample_{kind}_backward": partial(windows.sampled_backward, taps=n)
+        for kind, n in _SAMPLED.items()
+    },
+    **{f"_upsample_nearest_exact{n}d": partial(windows.sampled, taps=1) for n in (1, 2, 3)},
+    **{
+        f"_upsample_nearest_exact{n}d_backward": partial(windows.sampled_backward, taps=1) for n in (1, 2, 3)
+    },
+    "grid_sampler": windows.gridded,
+    "grid_sampler_2d": windows.gridded,
+    "grid_sampler_3d": windows.gridded,
+    "_grid_sampler_2d_cpu_fallback": windows.gridded,
+    "grid_sampler_2d_backward": windows.gridded_backward,
+    "grid_sampler_3d_backward": windows.gridded_backward,
+    "cudnn_grid_sampler": windows.gridded,
+    **{
+        name + end: partial(windows.fourier, real=real)
+        for real, listed in _FOURIER.items()
+        for name in listed
+        for end in (("",) if name.startswith("_") else ("", "2", "n"))
+    },
+    "stft": windows.short_time,
+    "istft": windows.short_time_inverse,
+}  # fmt: skip
+
+_OTHERS: dict[str, Formula] = {
+    **_all(
+        ("mkldnn._linear_pointwise", "mkl._mkl_linear", "quantized.linear_dynamic", "quantized.linear",
+         "quantized.linear_dynamic_fp16"),
+        partial(products.projected, data="X"),
+    ),
+    **_all(
+        ("quantized.linear_relu", "quantized.linear_relu_dynamic", "quantized.linear_relu_dynamic_fp16"),
+        partial(products.projected, data="X", operations=1),
+    ),
+    **_all(("onednn.qlinear_pointwise",), partial(products.projected, data="qx")),
+    **_all(("quantized.matmul",), partial(products.dense, left="qa")),
+    **_all(
+        ("mkldnn._convolution_pointwise", "mkldnn._convolution_pointwise_"),
+        partial(convolutions.convolved, data="X", weight="W", bias="B"),
+    ),
+    **_all(
+        ("onednn.qconv_pointwise", "onednn.qconv1d_pointwise", "onednn.qconv2d_pointwise",
+         "onednn.qconv3d_pointwise"),
+        partial(convolutions.convolved, data="qx", weight="qw"),
+    ),
+    "mkldnn._convolution_transpose_pointwise": partial(
+        convolutions.convolved, data="X", weight="W", bias="B", transposed=True
+    ),
+    "torchvision.deform_conv2d": convolutions.convolved,
+    **_all(
+        ("profiler._record_function_enter", "profiler._record_function_enter_new",
+         "profiler._record_function_exit"),
+        elements.free,
+    ),
+    "higher_order.flex_attention": attention.flexible,
+    "higher_order.flex_attention_backward": partial(attention.flexible, backward=True),
+}  # fmt: skip
+
+_CHANGEABLE = _POINTWISE | _ELEMENTS | _LISTS | _FREE | _LOOKUPS | _PRODUCTS
+_NAMED = _CHANGEABLE | _NORMS | _CONVOLUTIONS | _ATTENTION | _RECURRENT | _WINDOWS
+
+ATEN: dict[str, Formula] = {
+    **{f"aten.{name}_": formula for name, formula in _CHANGEABLE.items() if not name.endswith("_")},
+    "aten.bernoulli_": elements.made,
+    **{f"aten.{name}": formula for name, formula in _NAMED.items()},
+    **_OTHERS,
+}
+"""What one call costs, by ``aten.<name>``; with some kernels of PyTorch that live under other names."""

@@ -1,0 +1,61 @@
+"""How a torch module takes its inputs: which by position, which by name."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+    from torch.nn import Module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """How a module takes its inputs."""
+
+    positional: tuple[str, ...]
+    """Those that can go by position, in order."""
+    named: frozenset[str] = frozenset()
+    """Those that go by keyword only."""
+    any_name: bool = False
+    """Whether it takes keywords of any name."""
+
+    @classmethod
+    def of(cls, module: Module) -> Forward:
+        """Read it from the schema of a ScriptModule, the signature of an exported program, or forward."""
+        schema = getattr(module.forward, "schema", None)
+        if schema is not None:
+            return cls(positional=tuple(argument.name for argument in schema.arguments[1:]))
+        parameters = inspect.signature(module.forward).parameters.values()
+        named = _keywords_of_export(module)
+        return cls(
+            positional=tuple(p.name for p in parameters if p.kind in _POSITIONAL and p.name not in named),
+            named=named | {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY},
+            any_name=any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters),
+        )
+
+    def arguments(self, tensors: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """Give by position what comes first, and the rest by keyword; unknown names go by order."""
+        if not (self.any_name or self.named.union(self.positional).issuperset(tensors)):
+            return list(tensors.values()), {}
+        first = list(takewhile(tensors.__contains__, self.positional))
+        rest = {name: tensor for name, tensor in tensors.items() if name not in first}
+        return [tensors[name] for name in first], rest
+
+
+_POSITIONAL = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+
+
+def _keywords_of_export(module: Module) -> frozenset[str]:
+    """Name the inputs that an exported program was given by keyword: it takes them in no other way."""
+    info = getattr(getattr(getattr(module, "graph", None), "_codegen", None), "pytree_info", None)
+    if info is None:
+        return frozenset()
+    spec = info.in_spec
+    _, keywords = spec.children() if hasattr(spec, "children") else spec.children_specs
+    return frozenset(keywords.context)

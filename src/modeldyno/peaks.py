@@ -1,0 +1,189 @@
+"""What this machine does at most, measured once and kept: operations and bytes per second.
+
+The peak is the best of a few matrix products of growing size, in numpy, and in torch where that is
+loaded; the bandwidth is the better of copying and reading arrays far larger than the caches, on
+all allowed cores. What was measured beside other work is too low, and a bound made of it too high:
+erase the file in the cache directory to measure anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.roofline import Device
+from modeldyno.machine import allowed_cores, hardware, memory_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy import ndarray
+
+Work = Callable[[], object]
+Clock = Callable[[], float]
+Measure = Callable[[str], tuple[float, float]]
+"""Gives operations per second in a dtype, and bytes per second."""
+
+NAME = "here"
+SECONDS = 3.0
+"""What measuring takes, about."""
+_SIDES = (256, 512, 1024, 2048, 4096, 8192)
+_PARTS = 8
+"""One work may take one part of the time in so many."""
+_ARRAY = 256 * 2**20
+"""Bytes of each array that is moved, unless memory is short."""
+_SHARE = 16
+"""The part of the memory that each array may take is one in so many."""
+_NUMPY = ("float32", "float64")
+_TORCH = (*_NUMPY, "bfloat16", "float16")
+
+
+def here(dtype: str = "float32", *, measure: Measure | None = None, directory: Path | None = None) -> Device:
+    """Give this machine's peaks: from the user's cache, or measured and kept there.
+
+    Args:
+        dtype: of the products; one that cannot be measured here is answered by float32.
+        measure: how to find them.
+        directory: where to keep them.
+    """
+    library = _library()
+    wanted = dtype if dtype in (_TORCH if library == "torch" else _NUMPY) else "float32"
+    path = _file(directory or cache_directory(), library, wanted)
+    kept = _kept(path)
+    if kept is None:
+        kept = (measure or measured)(wanted)
+        _keep(path, kept)
+    flops, bandwidth = kept
+    return Device(
+        name=NAME,
+        flops={wanted: flops},
+        bandwidth=bandwidth,
+        memory=memory_limit(),
+        source=f"measured here with {library}",
+    )
+
+
+def measured(
+    dtype: str, *, seconds: float = SECONDS, clock: Clock = time.perf_counter
+) -> tuple[float, float]:
+    """Measure operations and bytes per second, in about so many seconds."""
+    return best(_products(dtype), seconds / 2, clock), best(_moves(), seconds / 2, clock)
+
+
+def best(works: Iterable[tuple[float, Work]], seconds: float, clock: Clock) -> float:
+    """Give the best amount per second of works that grow, each given a part of the time.
+
+    Those that would take longer than the time that is left are left out, but for the first.
+    """
+    end, found = clock() + seconds, 0.0
+    for amount, work in works:
+        if found and clock() + 2 * amount / found > end:
+            break
+        work()  # The first time pays for pages and threads.
+        part, least = min(end, clock() + seconds / _PARTS), math.inf
+        while least == math.inf or clock() < part:
+            begun = clock()
+            work()
+            least = min(least, clock() - begun)
+        found = max(found, amount / least) if least > 0 else found
+    return found
+
+
+def cache_directory() -> Path | None:
+    """Find the user's cache directory; None without a home."""
+    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if chosen.is_absolute():
+        return chosen / "modeldyno"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "modeldyno"
+
+
+def _products(dtype: str) -> Iterator[tuple[float, Work]]:
+    """Give products of squares, in every library that is there and knows the dtype."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    torch = sys.modules.get("torch")
+    for side in _SIDES:
+        if dtype in _NUMPY:
+            yield 2.0 * side**3, _product(np.ones((side, side), dtype))
+        if torch is not None:
+            yield 2.0 * side**3, _product(torch.ones(side, side, dtype=getattr(torch, dtype)))
+
+
+def _product(square: Any) -> Work:
+    return lambda: square @ square
+
+
+def _moves() -> Iterator[tuple[float, Work]]:
+    """Give works that copy and that read, with the bytes that they read and write."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    cores = len(allowed_cores())
+    length = min(_ARRAY, memory_limit() // _SHARE) // 8 // cores * cores
+    source, target = np.ones(length), np.zeros(length)
+    pairs = list(zip(np.split(target, cores), np.split(source, cores), strict=True))
+    with ThreadPoolExecutor(cores) as pool:
+        yield 2.0 * source.nbytes, lambda: list(pool.map(_copy, pairs))
+        yield 1.0 * source.nbytes, lambda: list(pool.map(_read, pairs))
+
+
+def _copy(pair: tuple[ndarray, ndarray]) -> None:
+    pair[0][:] = pair[1]
+
+
+def _read(pair: tuple[ndarray, ndarray]) -> float:
+    return float(pair[1].max())
+
+
+def _library() -> str:
+    return "torch" if "torch" in sys.modules else "numpy"
+
+
+def _file(directory: Path | None, library: str, dtype: str) -> Path | None:
+    """Name the file by all that decides on the peaks."""
+    if directory is None:
+        return None
+    threads = {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
+    torch = sys.modules.get("torch")
+    used = torch.get_num_threads() if torch else 0
+    facts = [hardware(), library, metadata.version(library), threads, used, dtype]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return directory / f"peaks-{digest[:16]}.json"
+
+
+def _kept(path: Path | None) -> tuple[float, float] | None:
+    """Read what was measured before; None where nothing was, or the file is damaged."""
+    if path is None:
+        return None
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found = float(document["flops"]), float(document["bandwidth"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return found if all(math.isfinite(value) and value > 0 for value in found) else None
+
+
+def _keep(path: Path | None, peaks: tuple[float, float]) -> None:
+    """Write it at once or not at all; a directory that cannot be written is no error."""
+    if path is None:
+        return
+    document = json.dumps({"flops": peaks[0], "bandwidth": peaks[1]})
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+            file.write(document)
+        Path(file.name).replace(path)

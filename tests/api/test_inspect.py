@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import modeldyno
+from modeldyno import api, plugins
+from modeldyno.core.inspection import Mode
+from modeldyno.core.model import ModelRef
+from modeldyno.core.plan import Plan
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.measure import Outcome
+from modeldyno.testing.results import an_inspection
+
+if TYPE_CHECKING:
+    from modeldyno.request import Request
+
+STEADY = "call:modeldyno.testing.truth:steady"
+
+
+class Lab:
+    """Stands for what would analyse the model."""
+
+    def __init__(self) -> None:
+        """Have been asked nothing."""
+        self.asked: list[tuple[Request, bool]] = []
+
+    def measure(self, asked: Request, *, in_process: bool, watch: object) -> Outcome:
+        """Keep what was asked for."""
+        del watch
+        self.asked.append((asked, in_process))
+        return Outcome(result=an_inspection())
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Records requests instead of carrying them out."""
+    made = Lab()
+    monkeypatch.setattr(api, "measure", made.measure)
+    return made
+
+
+def test_a_reference_is_looked_at_in_a_child(lab: Lab) -> None:
+    """Every option of the command has its argument, and the Result answers for modules."""
+    result = modeldyno.inspect(
+        Path("m.onnx"),
+        mode="train",
+        optimizer="sgd",
+        vary={"batch": (1, 8), "seq": 128},
+        devices=("a100", "a100"),
+        memory="24GiB",
+        batch_size=8,
+        plan=Plan(seed=3),
+        name="mine",
+        inputs="x=8x4",
+        trust=True,
+    )
+    ((asked, in_process),) = lab.asked
+
+    assert not in_process
+    assert result["macs@encoder.layer.0"] == 235_438_080
+    assert (asked.model, asked.name, asked.inputs, asked.trust) == ("m.onnx", "mine", ("x=8x4",), True)
+    assert (asked.probes, asked.settings, asked.plan.seed) == (("static",), {"batch_size": 8}, 3)
+    assert (asked.inspection.mode, asked.inspection.optimizer) == (Mode.TRAIN, "sgd")
+    assert asked.inspection.vary == {"batch": (1, 8), "seq": (128,)}
+    assert (asked.inspection.devices, asked.inspection.memory) == (("a100",), 24 * 2**30)
+
+
+@pytest.mark.parametrize(
+    "vary", ["batch=1..4 seq=128", ["batch=1..4", "seq=128"], {"batch": "1..4", "seq": [128]}]
+)
+def test_sizes_are_given_in_any_way(lab: Lab, vary: Any) -> None:
+    """Text as on the command line, several texts, or a mapping."""
+    modeldyno.inspect(STEADY, vary=vary)
+
+    assert lab.asked[0][0].inspection.vary == {"batch": (1, 2, 4), "seq": (128,)}
+
+
+def test_a_live_object_is_looked_at_in_place(lab: Lab) -> None:
+    """A function handed over is looked at inside this process, and forgotten afterwards."""
+    modeldyno.inspect(len, name="mine", devices="here")
+    ((asked, in_process),) = lab.asked
+
+    assert in_process
+    assert asked.model.startswith("object:mine-")
+    assert (asked.backend, asked.settings) == ("python", {})
+    assert asked.inspection.devices == ("here",)
+    with pytest.raises(RequestError, match="no live object"):
+        plugins.loader("object").load(ModelRef.parse(asked.model), seed=0, trust=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"mode": "traning"}, "no mode 'traning'; did you mean 'train'"),
+        ({"optimizer": "adamax"}, "no optimizer 'adamax'"),
+        ({"memory": "much"}, "'much' is not a quantity"),
+        ({"memory": -1}, "--memory takes an amount"),
+        ({"vary": {"batch": (0,)}}, "'0' is no size"),
+        ({"inputs": [object()]}, "give arrays and tensors as example="),
+    ],
+)
+def test_a_wrong_argument_is_refused(lab: Lab, arguments: dict[str, Any], says: str) -> None:
+    """One sentence says what was wrong; nothing is analysed."""
+    with pytest.raises(RequestError) as caught:
+        modeldyno.inspect(STEADY, **arguments)
+
+    assert says in str(caught.value)
+    assert isinstance(caught.value, UnknownName) == says.startswith("no ")
+    assert lab.asked == []
+
+
+def test_a_live_module_has_its_parameters_counted() -> None:
+    """A module of torch is looked at without being called, and left as it was."""
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Linear(4, 2).train()
+    result = modeldyno.inspect(module, example=torch.zeros(3, 4))
+
+    assert result["parameters"] == 10
+    assert result.find("latency") is None
+    assert module.training

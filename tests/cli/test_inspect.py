@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import wire
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.inspection import Mode
+from modeldyno.core.result import Result
+from modeldyno.errors import RequestError
+from modeldyno.measure import Outcome
+from modeldyno.request import Request
+from modeldyno.testing.results import a_failed_result, an_inspection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Said(Protocol):
+        code: int
+        out: str
+        err: str
+
+
+STEADY = "call:modeldyno.testing.truth:steady"
+DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+
+
+@dataclass
+class Lab:
+    """Stands for what would analyse the models."""
+
+    results: list[Result] = field(default_factory=list)
+    asked: list[Request] = field(default_factory=list)
+
+    def measure(self, asked: Request, *, watch: object) -> Outcome:
+        """Hand out the next Result."""
+        del watch
+        self.asked.append(asked)
+        return Outcome(result=self.results[len(self.asked) - 1])
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Hands out a teacher and a student instead of analysing anything."""
+    made = Lab(results=[an_inspection(), an_inspection(id="0123456789ac", name="student")])
+    monkeypatch.setattr("modeldyno.cli.inspect.measure", made.measure)
+    return made
+
+
+def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """A real file gives its totals, saved and stored; no memory of the process is told as the model's."""
+    pytest.importorskip("onnx")
+    said = modeldyno("inspect", DIGITS, "--json", "r.json", "--tag", "looked")
+    result = wire.read(tmp_path / "r.json")
+
+    assert said.code == 0
+    assert said.out.startswith("digits has 38.3 k parameters (150 KiB)")
+    assert 38_000 < (result["parameters"] or 0) < 39_000
+    assert result.find("process_memory") is None
+    assert result.job.inspection.modules
+    assert "digits has 38.3 k" in modeldyno("list").out
+    assert modeldyno("show", "looked", "--get", "parameters").out == f"{result['parameters']}\n"
+
+
+def test_every_option_arrives(modeldyno: Callable[..., Said], lab: Lab) -> None:
+    """The request holds what was asked for, in base units."""
+    said = modeldyno(
+        "inspect", STEADY, "--mode", "train", "--optimizer", "sgd", "--vary", "batch=1..4 seq=7", "--vary",
+        "width=3", "--input", "x=8x4", "--set", "batch_size=8", "--device", "a100", "--device", "here",
+        "--memory", "24GiB", "--name", "mine", "--trust", "--timeout", "1m", "--memory-limit", "2GiB", "-q",
+    )  # fmt: skip
+    (asked,) = lab.asked
+
+    assert said.code == 0
+    assert asked.probes == ("static",)
+    assert asked.settings == {"batch_size": "8"}
+    assert (asked.inputs, asked.name, asked.trust) == (("x=8x4",), "mine", True)
+    assert (asked.plan.timeout, asked.plan.memory_limit) == (60.0, 2 << 30)
+    assert (asked.inspection.mode, asked.inspection.optimizer) == (Mode.TRAIN, "sgd")
+    assert asked.inspection.vary == {"batch": (1, 2, 4), "seq": (7,), "width": (3,)}
+    assert (asked.inspection.devices, asked.inspection.memory) == (("a100", "here"), 24 * 2**30)
+    assert asked.inspection.modules
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--vary", "batch=1..4", "seq=128,512", STEADY),
+        (STEADY, "--vary", "batch=1..4", "seq=128,512"),
+        ("--vary=batch=1..4", "seq=128,512", STEADY),
+        ("--vary", "batch=1..4 seq=128,512", STEADY),
+        ("--vary", "batch=1..4", "-q", "--vary", "seq=128,512", STEADY),
+    ],
+)
+def test_sizes_need_no_quotation_marks(
+    modeldyno: Callable[..., Said], lab: Lab, words: tuple[str, ...]
+) -> None:
+    """Words of sizes that follow --vary belong to it, however they are written."""
+    assert modeldyno("inspect", *words).code == 0
+    assert lab.asked[0].inspection.vary == {"batch": (1, 2, 4), "seq": (128, 512)}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "Missing argument 'MODEL'"),
+        (("no.onnx",), "There is no file or directory 'no.onnx'"),
+        ((STEADY, "--vary", "batch"), "--vary 'batch' is not dimension=sizes"),
+        ((STEADY, "--vary", "batch=1..1000", "seq=1..9999999", "w=1..9999999"), "combinations of sizes"),
+        ((STEADY, "--memory", "much"), "--memory: 'much' is not a quantity"),
+        ((STEADY, "--mode", "traning"), "'traning' is not one of"),
+        ((STEADY, "--optimizer", "adamax"), "'adamax' is not one of"),
+        ((STEADY, "--sort", "size"), "'size' is not one of"),
+        ((STEADY, "--set", "batchsize=8"), "did you mean 'batch_size'?"),
+        ((STEADY, "--compare", "no.onnx"), "There is no file or directory 'no.onnx'"),
+        ((STEADY, "--compare", STEADY, "-o", "r.html"), "-o writes the report of one model"),
+        ((STEADY, "--json", "no/such/r.json"), "the directory no/such does not exist"),
+        ((STEADY, "-o", "x.docx"), "No reporter writes 'x.docx'"),
+        ((STEADY, "a=1"), "Got unexpected extra argument"),
+    ],
+)
+def test_a_wrong_request_gets_one_sentence(
+    modeldyno: Callable[..., Said], lab: Lab, words: tuple[str, ...], says: str
+) -> None:
+    """Exit code 2, one line on standard error, and nothing is analysed."""
+    said = modeldyno("inspect", *words)
+
+    assert (said.code, said.out, lab.asked) == (2, "", [])
+    assert len(said.err.strip().splitlines()) == 1
+    assert says in said.err
+
+
+@pytest.mark.usefixtures("lab")
+class TestShown:
+    def test_everything_of_one_model(self, modeldyno: Callable[..., Said]) -> None:
+        """The sentence, the totals and the modules, within the terminal."""
+        said = modeldyno("inspect", STEADY)
+
+        assert said.code == 0
+        assert said.out.startswith("mini has 22.7 M parameters")
+        assert "· encoder.layer.0-5 (6 x Layer)" in said.out
+        assert all(len(line) <= 80 for line in said.out.splitlines())
+
+    def test_as_much_as_was_asked_for(self, modeldyno: Callable[..., Said]) -> None:
+        """Depth, order, filter and verbosity decide what is printed."""
+        assert "Modules, to depth 1" in modeldyno("inspect", STEADY, "--depth", "1").out
+        assert "aten.addmm" in modeldyno("inspect", STEADY, "-v").out
+
+    def test_filtered(self, modeldyno: Callable[..., Said]) -> None:
+        """A filter names modules by their path."""
+        assert "Modules with 'pool'" in modeldyno("inspect", STEADY, "--filter", "pool").out
+
+    def test_quiet(self, modeldyno: Callable[..., Said]) -> None:
+        """One line a model."""
+        assert len(modeldyno("inspect", STEADY, "--compare", STEADY, "-q").out.splitlines()) == 2
+
+    def test_side_by_side(self, modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+        """Two models are compared in words, both are stored, and the document is an array."""
+        said = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "both.json")
+        documents = json.loads((tmp_path / "both.json").read_bytes())
+        listed = modeldyno("list").out
+
+        assert said.out.startswith("student against mini: parameters equal")
+        assert "Saved to both.json." in said.out
+        assert [document["id"] for document in documents] == ["0123456789ab", "0123456789ac"]
+        assert "0123456789ab" in listed
+        assert "0123456789ac" in listed
+
+    def test_an_array_on_standard_output(self, modeldyno: Callable[..., Said]) -> None:
+        """With --json - a pipe gets the array and nothing else."""
+        said = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "-", "--no-store")
+
+        assert [document["schema"] for document in json.loads(said.out)] == [1, 1]
+
+    def test_the_table_of_compression(self, modeldyno: Callable[..., Said]) -> None:
+        """Five rows, and with two models what is better in the second."""
+        one = modeldyno("inspect", STEADY, "--table", "--no-store").out
+
+        assert "Computational complexity" in one
+        assert "Enhancement" not in one
+
+    def test_the_table_of_two(self, modeldyno: Callable[..., Said]) -> None:
+        """With --compare the table has a column for the difference."""
+        assert "Enhancement" in modeldyno("inspect", STEADY, "--compare", STEADY, "--table").out
+
+    def test_a_report(self, modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+        """-o writes the report of one model, and a stored one is written alike."""
+        assert modeldyno("inspect", STEADY, "-o", "r.html").code == 0
+        assert modeldyno("report", "0123456789ab", "-o", "s.md").code == 0
+        assert "encoder.layer.0-5" in (tmp_path / "s.md").read_text()
+        assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_failure_exits_with_4(modeldyno: Callable[..., Said], lab: Lab) -> None:
+    """What failed is kept; of two models one failure is enough."""
+    lab.results[1] = a_failed_result(id="0123456789ac")
+    said = modeldyno("inspect", STEADY, "--compare", STEADY)
+
+    assert said.code == 4
+    assert "The child took 2 GiB." in said.out
+
+
+def test_an_interruption_ends_it(modeldyno: Callable[..., Said], lab: Lab) -> None:
+    """After an interruption of the first the second is not begun, and what there is is saved."""
+    lab.results[0] = replace(lab.results[0], doubts=(Doubt(code="interrupted", seen="s", advice="a"),))
+    said = modeldyno("inspect", STEADY, "--compare", STEADY)
+
+    assert (said.code, len(lab.asked)) == (130, 1)
+    assert "0123456789ab" in modeldyno("list").out
+
+
+def test_a_place_that_fails_is_told_last(
+    modeldyno: Callable[..., Said], lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that cannot be written keeps the result neither from the screen nor from the store."""
+
+    def refuse(_path: Path, _data: bytes) -> None:
+        raise RequestError("Cannot write r.json: the disk is full.")
+
+    monkeypatch.setattr(wire, "write", refuse)
+    said = modeldyno("inspect", STEADY, "--json", "r.json")
+
+    assert said.code == 2
+    assert said.out.startswith("mini has")
+    assert "the disk is full" in said.err
+    assert lab.results[0].id in modeldyno("list").out
+
+
+def test_a_file_gives_defaults(modeldyno: Callable[..., Said], lab: Lab, tmp_path: Path) -> None:
+    """The table [inspect] of modeldyno.toml stands for flags."""
+    (tmp_path / "modeldyno.toml").write_text('[inspect]\nvary = ["batch=1,2"]\nmode = "train"\n')
+    modeldyno("inspect", STEADY, "-q")
+
+    assert lab.asked[0].inspection.vary == {"batch": (1, 2)}
+    assert lab.asked[0].inspection.mode is Mode.TRAIN
+
+
+class TestShow:
+    @pytest.fixture(autouse=True)
+    def saved(self, tmp_path: Path) -> None:
+        """Save an inspection."""
+        wire.write(tmp_path / "r.json", wire.encode(an_inspection()))
+
+    @pytest.mark.parametrize(
+        ("query", "answer"),
+        [
+            ("macs@encoder.layer.0", "235438080\n"),
+            ("macs@encoder.layer.0.attention.query", "18874368\n"),
+            ("weight_bytes@float32", "90852864\n"),
+            ("roofline_latency@a100", "0.0001312\n"),
+            ("macs.ci", "1412628480 1442628480\n"),
+        ],
+    )
+    def test_one_number_of_a_module(self, modeldyno: Callable[..., Said], query: str, answer: str) -> None:
+        """A path behind the @ names a module, a dtype or a device."""
+        assert modeldyno("show", "r.json", "--get", query).out == answer
+
+    def test_as_much_as_was_asked_for(self, modeldyno: Callable[..., Said]) -> None:
+        """A saved inspection is shown with the same options."""
+        assert "Modules, to depth 1" in modeldyno("show", "r.json", "--depth", "1").out
+        assert "Modules with 'pool'" in modeldyno("show", "r.json", "--filter", "pool").out
+        assert "aten.addmm" in modeldyno("show", "r.json", "-v").out
+
+    def test_a_bound_on_a_module(self, modeldyno: Callable[..., Said]) -> None:
+        """Counts are judged without doubt."""
+        assert modeldyno("show", "r.json", "--require", "macs@encoder.layer.0 <= 1G").code == 0
+        assert modeldyno("show", "r.json", "--require", "parameters <= 1M").code == 1

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core.inspection import Inspection
+from modeldyno.core.plan import Plan
+from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.request import Request
+
+STEADY = "call:modeldyno.testing.truth:steady"
+
+
+def asked(**changes: object) -> Request:
+    """Make a Request; `changes` replaces any part of it."""
+    return Request(**{"model": STEADY, "settings": {}, "plan": Plan(), **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def _absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the package of the backend be missing."""
+    found = plugins.backend("python")
+    absent = SimpleNamespace(requires=("no_such_package",), knobs=found.knobs, check=found.check)
+    monkeypatch.setattr(plugins, "backend", lambda _name: absent)
+
+
+@pytest.mark.usefixtures("_absent")
+def test_to_look_at_a_model_needs_no_backend() -> None:
+    """Its packages may be missing as long as nothing is called; its knobs are checked all the same."""
+    job = asked(probes=("static",), settings={"batch_size": 8}).job()
+
+    assert job.config["batch_size"] == 8
+    with pytest.raises(UnknownName, match="batchsize"):
+        asked(probes=("static",), settings={"batchsize": 8}).job()
+    with pytest.raises(MissingExtra, match="no_such_package"):
+        asked(probes=("static", "latency")).job()
+
+
+def test_an_inspection_is_part_of_the_job() -> None:
+    """What is asked for is handed on, and checked before anything is loaded."""
+    wanted = Inspection(vary={"batch": (1, 8)}, modules=True)
+
+    assert asked(inspection=wanted).job().inspection == wanted
+    assert asked().job().inspection == Inspection()
+    with pytest.raises(RequestError, match="--memory"):
+        asked(inspection=Inspection(memory=0)).job()
