@@ -9,6 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 import modeldyno
+from modeldyno.errors import RequestError
 from modeldyno.testing.operators import CASES, OperatorCase
 
 if TYPE_CHECKING:
@@ -18,9 +19,10 @@ BY_NAME = {case.name: case for case in CASES}
 MAY_BE_LISTED = {
     # Work that a formula cannot know: what is stored, and operators of others.
     "sparse mm, built",
-    "sparse mm, stored",
     "custom operator",
 }
+REFUSED = {"float8 mm", "flex attention", "lstm, packed"}
+"""An input that no array holds, an operator that takes functions, and one that reads numbers unseen."""
 WITNESS_IS_BLIND = {
     "bilinear", "mm, complex", "bmm, complex", "addmm in place", "addbmm", "mv", "addmv", "dot",
     "matmul, vectors", "matmul, 3-D x 1-D", "int8 mm", "int8 weights, mm", "quantised linear, dynamic",
@@ -41,7 +43,8 @@ def test_names_are_unique() -> None:
     assert len(BY_NAME) == len(CASES)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+# Flex attention compiles itself, which depends on what else this process has compiled.
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name != "flex attention"])
 def test_each_case_runs(name: str) -> None:
     module, inputs = BY_NAME[name].build()
     with torch.no_grad():
@@ -72,5 +75,9 @@ def inspected(case: OperatorCase) -> tuple[float | None, list[str]]:
 @pytest.mark.parametrize("name", BY_NAME)
 def test_macs(name: str) -> None:
     case = BY_NAME[name]
+    if name in REFUSED:
+        with pytest.raises(RequestError):
+            inspected(case)
+        return
     macs, uncounted = inspected(case)
     assert macs == case.macs or (name in MAY_BE_LISTED and uncounted)

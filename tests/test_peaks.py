@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +56,12 @@ def numpy_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
-@pytest.mark.usefixtures("numpy_only")
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+
+
+@pytest.mark.usefixtures("numpy_only", "quiet")
 class TestHere:
     def test_the_second_call_is_from_the_cache(self, tmp_path: Path) -> None:
         """What was measured is kept, and read the next time."""
@@ -70,8 +76,9 @@ class TestHere:
 
     @pytest.mark.parametrize(
         "damage",
-        ["", "{", "[]", "{}", '{"flops": null, "bandwidth": 1}', '{"flops": NaN, "bandwidth": 1}',
-         '{"flops": 0, "bandwidth": 1}', "\udcff"],
+        ["", "{", "[]", "{}", '{"flops": null, "bandwidth": 1, "busy": false}',
+         '{"flops": NaN, "bandwidth": 1, "busy": false}', '{"flops": 0, "bandwidth": 1, "busy": false}',
+         "\udcff"],
     )  # fmt: skip
     def test_a_damaged_cache_is_written_anew(self, tmp_path: Path, damage: str) -> None:
         """A file that holds no two numbers above 0 is ignored and replaced."""
@@ -81,7 +88,11 @@ class TestHere:
         path.write_bytes(damage.encode(errors="surrogateescape"))
         assert peaks.here(measure=measure, directory=tmp_path).flops == {"float32": 1e11}
         assert len(measure.asked) == 2
-        assert json.loads(path.read_text(encoding="utf-8")) == {"flops": 1e11, "bandwidth": 2e10}
+        assert json.loads(path.read_text(encoding="utf-8")) == {
+            "flops": 1e11,
+            "bandwidth": 2e10,
+            "busy": False,
+        }
         assert list(tmp_path.iterdir()) == [path]
 
     def test_another_machine_is_measured_anew(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +118,21 @@ class TestHere:
         measure = Counting()
         for _ in range(2):
             peaks.here(measure=measure, directory=tmp_path / "file")
+        assert len(measure.asked) == 2
+
+    def test_a_busy_machine_is_measured_again_when_it_is_quiet(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Peaks found beside other work say so, and stand until there is none."""
+        measure = Counting()
+        with monkeypatch.context() as busy:
+            busy.setattr(os, "getloadavg", lambda: (1e3, 0.0, 0.0))
+            for _ in range(2):
+                found = peaks.here(measure=measure, directory=tmp_path)
+                assert found.source == "measured here with numpy, beside other work"
+        assert len(measure.asked) == 1
+        for _ in range(2):
+            assert peaks.here(measure=measure, directory=tmp_path).source == "measured here with numpy"
         assert len(measure.asked) == 2
 
     def test_without_a_home_every_call_measures(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +210,7 @@ class TestMeasured:
         monkeypatch.setattr(peaks, "_ARRAY", 2**16)
         assert all(value > 0 for value in peaks.measured("float64", seconds=0.02))
 
+    @pytest.mark.usefixtures("quiet")
     def test_with_torch_its_dtypes_are_measured(self, tmp_path: Path) -> None:
         """Where torch is loaded, 16 bits are measured too, and the source says so."""
         pytest.importorskip("torch")

@@ -2,8 +2,8 @@
 
 The peak is the best of a few matrix products of growing size, in numpy, and in torch where that is
 loaded; the bandwidth is the better of copying and reading arrays far larger than the caches, on
-all allowed cores. What was measured beside other work is too low, and a bound made of it too high:
-erase the file in the cache directory to measure anew.
+all allowed cores. What was measured beside other work may be too low, and a bound made of it too high:
+the source says so, and the first call on a quiet machine measures anew.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ Measure = Callable[[str], tuple[float, float]]
 """Gives operations per second in a dtype, and bytes per second."""
 
 NAME = "here"
-SECONDS = 3.0
+SECONDS = 2.0
 """What measuring takes, about."""
 _SIDES = (256, 512, 1024, 2048, 4096, 8192)
 _PARTS = 8
@@ -45,6 +46,8 @@ _ARRAY = 256 * 2**20
 """Bytes of each array that is moved, unless memory is short."""
 _SHARE = 16
 """The part of the memory that each array may take is one in so many."""
+_QUIET = 0.5
+"""The part of the allowed cores that may be busy beside a measurement that is trusted."""
 _NUMPY = ("float32", "float64")
 _TORCH = (*_NUMPY, "bfloat16", "float16")
 
@@ -62,15 +65,15 @@ def here(dtype: str = "float32", *, measure: Measure | None = None, directory: P
     path = _file(directory or cache_directory(), library, wanted)
     kept = _kept(path)
     if kept is None:
-        kept = (measure or measured)(wanted)
+        busy = _busy()
+        kept = _Peaks(*(measure or measured)(wanted), busy)
         _keep(path, kept)
-    flops, bandwidth = kept
     return Device(
         name=NAME,
-        flops={wanted: flops},
-        bandwidth=bandwidth,
+        flops={wanted: kept.flops},
+        bandwidth=kept.bandwidth,
         memory=memory_limit(),
-        source=f"measured here with {library}",
+        source=f"measured here with {library}" + (", beside other work" if kept.busy else ""),
     )
 
 
@@ -165,25 +168,36 @@ def _file(directory: Path | None, library: str, dtype: str) -> Path | None:
     return directory / f"peaks-{digest[:16]}.json"
 
 
-def _kept(path: Path | None) -> tuple[float, float] | None:
-    """Read what was measured before; None where nothing was, or the file is damaged."""
+@dataclass(frozen=True, slots=True)
+class _Peaks:
+    flops: float
+    bandwidth: float
+    busy: bool
+
+
+def _busy() -> bool:
+    return os.getloadavg()[0] > len(allowed_cores()) * _QUIET
+
+
+def _kept(path: Path | None) -> _Peaks | None:
+    """Read what was measured before; None where nothing was, the file is damaged, or can be bettered."""
     if path is None:
         return None
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        found = float(document["flops"]), float(document["bandwidth"])
+        found = _Peaks(float(document["flops"]), float(document["bandwidth"]), bool(document["busy"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return found if all(math.isfinite(value) and value > 0 for value in found) else None
+    sound = all(math.isfinite(value) and value > 0 for value in (found.flops, found.bandwidth))
+    return found if sound and (not found.busy or _busy()) else None
 
 
-def _keep(path: Path | None, peaks: tuple[float, float]) -> None:
+def _keep(path: Path | None, peaks: _Peaks) -> None:
     """Write it at once or not at all; a directory that cannot be written is no error."""
     if path is None:
         return
-    document = json.dumps({"flops": peaks[0], "bandwidth": peaks[1]})
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            file.write(document)
+            json.dump(asdict(peaks), file)
         Path(file.name).replace(path)

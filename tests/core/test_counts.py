@@ -36,6 +36,7 @@ def parts(found: Count) -> tuple[int, int]:
 
 B, M, K, N = 3, 5, 7, 11
 MM = M * K * N
+SPARSE = Tensor((M, K), "float32", stored=7)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +77,11 @@ MM = M * K * N
         (op("_grouped_mm", t(B, M, N), self=t(M, K), mat2=t(K, N), offs=t(B)), MM, 0),
         (op("_grouped_mm", t(B, M, N), self=t(B, M, K), mat2=t(B, K, N)), B * MM, 0),
         (op("_sparse_mm", t(M, N), sparse=t(M, K), dense=t(K, N)), MM, 0),
+        (op("mm:sparse", t(M, N), self=SPARSE, mat2=t(K, N)), 7 * N, 0),
+        (op("addmm:sparse", t(M, K), self=t(K), mat1=t(M, M), mat2=SPARSE), M * 7, M * K),
         (op("_sparse_semi_structured_mm", t(M, N), mat1=t(M, 4), mat2=t(K, N)), MM, 0),
         (op("linalg_vecdot", t(B), x=t(B, K), y=t(K)), B * K, 0),
-        (op("bilinear", t(B, M), input1=t(B, K), input2=t(B, N), weight=t(M, K, N)), B * MM, B * MM),
+        (op("bilinear", t(B, M), input1=t(B, K), input2=t(B, N), weight=t(M, K, N)), B * MM + B * M * N, 0),
         (
             op(
                 "_trilinear",
@@ -89,9 +92,10 @@ MM = M * K * N
                 expand1=[1, 3],
                 expand2=[0],
                 expand3=[1, 2],
+                sumdim=[2, 3],
             ),
-            B * MM,
-            B * MM,
+            B * MM + B * M * N,
+            0,
         ),
         (op("linalg_multi_dot", t(2, 2), tensors=[t(2, 9), t(9, 9), t(9, 2)]), 2 * 9 * 9 + 2 * 9 * 2, 0),
         (op("linalg_multi_dot", t(), tensors=[t(9), t(9, 9), t(9)]), 9 * 9 + 9, 0),
@@ -156,6 +160,7 @@ def test_factorisations(n: int) -> None:
     assert cost("linalg_solve", b, A=a, B=b).macs == 2 * lu + 12 * triangle
     assert cost("linalg_inv", a, A=a).macs == 2 * lu + 4 * n * triangle
     assert cost("cholesky_solve", b, self=b, input2=a).elementwise == 12 * n
+    assert cost("linalg_inv", t(0, 0), A=t(0, 0)).macs == 0
 
 
 @pytest.mark.parametrize(

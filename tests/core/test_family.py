@@ -260,7 +260,7 @@ class TestFamily:
 
         family = found(deep, {"batch": (1, 8)})
         assert family.ops == len(family.working) == 7200
-        assert len(family.sizes) == 5
+        assert len(family.sizes) == 4
         assert len(family.costs) == 3
         assert family.at({"batch": 30, "seq": 16}) == totals(*deep({"batch": 30}))
 

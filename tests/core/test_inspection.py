@@ -53,7 +53,7 @@ def test_what_are_no_sizes_is_refused(text: str, says: str) -> None:
 
 def test_an_inspection_is_checked() -> None:
     """What can be carried out is given back; the largest grid is no mistake."""
-    largest = Inspection(vary={"batch": tuple(range(1, MOST_POINTS + 1))}, memory=1)
+    largest = Inspection(vary={"batch": tuple(range(1, MOST_POINTS + 1))}, memory=1, devices=("a100", "here"))
 
     assert largest.checked() is largest
 
@@ -63,6 +63,7 @@ def test_an_inspection_is_checked() -> None:
     [
         (Inspection(optimizer="adamax"), "no optimizer 'adamax'; did you mean 'adam"),
         (Inspection(vary={"batch": tuple(range(1001)), "seq": (1, 2)}), "--vary asks for 2,002 combinations"),
+        (Inspection(devices=("here", "a1000")), "no device 'a1000'; did you mean 'a100'?"),
         (Inspection(memory=0), "--memory takes an amount such as 24GiB, not 0"),
     ],
 )
@@ -72,4 +73,4 @@ def test_an_inspection_that_cannot_be_carried_out_is_refused(wrong: Inspection, 
         wrong.checked()
 
     assert says in str(caught.value)
-    assert isinstance(caught.value, UnknownName) == ("optimizer" in says)
+    assert isinstance(caught.value, UnknownName) == says.startswith("no ")

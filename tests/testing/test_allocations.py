@@ -78,7 +78,7 @@ def test_what_an_earlier_recording_left_is_part_of_the_baseline(x: torch.Tensor)
         kept.clear()
         return square(x)
 
-    assert recorded_peak(call) == 0
+    assert recorded_peak(call) == ONE
 
 
 def test_an_error_comes_through(x: torch.Tensor) -> None:

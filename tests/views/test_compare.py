@@ -54,7 +54,10 @@ def test_it_fits_eighty_columns() -> None:
     """Names of any length leave room for the numbers."""
     blocks = views.comparison(an_inspection(name="t" * 90), smaller(2, "s" * 90))
 
-    assert max(map(len, terminal.text(blocks).splitlines())) <= 80
+    lines = terminal.text(blocks).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("macs ") and line.endswith("x fewer") for line in lines)
 
 
 def test_what_only_one_has_is_told() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from modeldyno import views
 from modeldyno.core.block import Block, Notice, Severity, Table
+from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Interval, Measurement
 from modeldyno.core.outline import Held, Module, Operator, Outline, Point
 from modeldyno.reporters import csv, html, markdown, terminal
@@ -145,6 +146,27 @@ class TestTotals:
         assert found["optimizer_bytes"] == ("2.00 KiB", "of the state of adam")
         assert found["largest_batch"] == ("12", "whose peak fits 24 GiB")
 
+    def test_a_training_step_is_divided_up(self) -> None:
+        """Forward and backward are told beside their sum, and are no modules."""
+        macs = [
+            Measurement(metric="macs", value=value, scope=scope)
+            for scope, value in (
+                ("", 3000), ("phase forward", 1000), ("phase backward", 2000), ("phase update", 0),
+            )
+        ]  # fmt: skip
+
+        assert rows(an_inspection(measurements=tuple(macs)), "In all")["macs"] == (
+            "3,000",
+            "forward 1,000, backward 2,000",
+        )
+
+    def test_modules_are_no_dtypes(self) -> None:
+        """Without an outline the bytes of a module are told apart from those of a dtype."""
+        sizes = [Measurement(metric="weight_bytes", value=8, scope=scope) for scope in ("", "float32", "fc")]
+        found = (*sizes, Measurement(metric="parameters", value=2, scope="fc"))
+
+        assert rows(an_inspection(outline=None, measurements=found), "In all")["weight_bytes"][1] == "float32"
+
     def test_a_model_that_was_run_keeps_its_table(self) -> None:
         """With a latency the totals that explain it are rows of the one table of results."""
         static = an_inspection()
@@ -197,7 +219,7 @@ class TestModules:
 
     def test_the_depth_is_what_is_read_at_a_glance(self) -> None:
         """Without a depth the deepest is shown that needs no more than 25 rows."""
-        wide = {f"m{i}.{part}": ("P", i * 10 + len(part)) for i in range(9) for part in ("", "x", "yy")}
+        wide = {f"m{i}.{part}": ("P", (i + 1) * 10 + len(part)) for i in range(9) for part in ("", "x", "yy")}
         modules = {"": ("N", 1), **{path.rstrip("."): found for path, found in wide.items()}}
         found = network(modules)
 
@@ -213,6 +235,18 @@ class TestModules:
         assert len(table(found, "Modules").rows) == 25
         assert "16 more modules at this depth; --depth 1 shows all" in notes(views.blocks(found))
         assert len(table(found, "Modules", Look(depth=1)).rows) == 41
+
+    def test_what_weighs_nothing_is_left_out(self) -> None:
+        """A module with neither parameters nor MACs is shown only where a depth is asked for."""
+        found = network({"": ("N", 3), "a": ("L", 3), "act": ("Tanh", 0), "b": ("L", 0)})
+        tanh = Measurement(metric="elementwise", value=5, scope="act")
+        found = replace(found, measurements=(*found.measurements, tanh))
+
+        assert list(rows(found, "Modules")) == ["N", "· a (L)"]
+        assert "1 module with neither parameters nor MACs left out; --depth shows all" in notes(
+            views.blocks(found)
+        )
+        assert list(rows(found, "Modules", Look(depth=1))) == ["N", "· a (L)", "· act (Tanh)"]
 
     def test_siblings_are_sorted(self) -> None:
         """Sorted by a number the largest comes first, each below its parent."""
@@ -370,6 +404,13 @@ class TestOperators:
             views.blocks(an_inspection())
         )
 
+    def test_an_assumption_that_is_a_doubt_is_told_once(self) -> None:
+        """What the analysis doubts itself needs no note beside."""
+        seen = an_outline().assumptions[0]
+        doubt = Doubt(code="assumed-course", seen=seen, advice="a")
+
+        assert seen not in notes(views.blocks(an_inspection(doubts=(doubt,))))
+
 
 class TestEstimates:
     def test_other_sizes_are_a_grid(self) -> None:
@@ -410,28 +451,31 @@ class TestEstimates:
 
     def test_a_device_is_an_estimate(self) -> None:
         """Title and signs say that these are lower bounds; the limit is named with its reason."""
-        found = table(an_inspection(), "Estimates: lower bounds from published peaks, nothing was measured")
+        found = table(an_inspection(), "Estimates: lower bounds from the peaks of devices; nothing was run")
 
         assert found.rows == (
-            (
-                "a100",
-                "≥ 131 us",
-                "≥ 58.4 us",
-                "arithmetic: 14.0 ≥ 12.5 FLOP/B",
-                "19.5 TFLOP/s, 1.55 TB/s",
-            ),
+            ("a100", "≥ 131 us", "—", "≥ 58.4 us", "arithmetic", "19.5 TFLOP/s, 1.55 TB/s"),
         )
 
-    def test_a_device_with_little_bandwidth_is_bound_by_memory(self) -> None:
-        """Below the ridge the memory decides; without peaks nobody knows."""
-        scoped = {"roofline_latency": 1e-3, "peak_flops": 1e14, "peak_bandwidth": 1e12}
+    def test_the_lower_roof_is_named(self) -> None:
+        """Where computing alone takes less than the bound it is memory; without peaks nobody knows."""
+        scoped = {
+            "roofline_latency": 1e-3,
+            "eager_latency": 2e-3,
+            "peak_flops": 1e14,
+            "peak_bandwidth": 1e12,
+        }
         found = [Measurement(metric=m, value=value, scope="d") for m, value in scoped.items()]
-        intensity = Measurement(metric="arithmetic_intensity", value=3.0)
-        bound = table(an_inspection(measurements=(*found, intensity)), "Estimates").rows[0]
+        bound = [
+            table(an_inspection(measurements=(*found, Measurement(metric=m, value=macs))), "Estimates").rows[
+                0
+            ]
+            for m, macs in (("macs", 4.9e10), ("macs", 5e10), ("causal_macs", 5e10))
+        ]
         unknown = table(an_inspection(measurements=(found[0],)), "Estimates").rows[0]
 
-        assert bound[2:4] == ("—", "memory: 3 < 100 FLOP/B")
-        assert unknown == ("d", "≥ 1.00 ms", "—", "—", "")
+        assert [row[4] for row in bound] == ["memory", "arithmetic", "arithmetic"]
+        assert unknown == ("d", "≥ 1.00 ms", "—", "—", "—", "")
 
 
 class TestFooter:

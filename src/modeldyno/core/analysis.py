@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core import roofline
@@ -75,14 +76,13 @@ def analyse(
         yield from _estimates(found, whole, device, dtype)
     if inspection.modules:
         yield from _by_module(found)
-    varies = any(len(sizes) > 1 for sizes in inspection.vary.values())
-    elsewhere = Elsewhere(trace, formulas, inspection.vary if varies else {})
-    if inspection.memory is not None and BATCH in found.graph.sizes:
-        batches = elsewhere if BATCH in elsewhere.varied else Elsewhere(trace, formulas, {BATCH: (1, 64)})
-        rest = {name: size for name, size in found.graph.sizes.items() if name in inspection.vary}
-        yield from _largest(batches, rest, inspection.memory)
-    points = tuple(_points(elsewhere, inspection, places, dtype)) if varies else ()
-    family = elsewhere.family
+    base, vary = found.graph.sizes, {n: sizes for n, sizes in inspection.vary.items() if len(sizes) > 1}
+    elsewhere = Elsewhere(trace, formulas, base, vary) if vary else None
+    if inspection.memory is not None and BATCH in base:
+        among = {BATCH: vary.get(BATCH, (1, 2, 8, 64))}
+        yield from _largest(Elsewhere(trace, formulas, base, among), base, inspection.memory)
+    points = () if elsewhere is None else tuple(_points(elsewhere, inspection, places, dtype))
+    family = None if elsewhere is None else elsewhere.family
     yield replace(
         outline(found),
         points=points,
@@ -264,24 +264,44 @@ class Elsewhere:
     """The network at other sizes: by polynomials where they hold, traced anew where they do not."""
 
     def __init__(
-        self, trace: Trace, formulas: Mapping[str, Formula], vary: Mapping[str, Sequence[int]]
+        self,
+        trace: Trace,
+        formulas: Mapping[str, Formula],
+        base: Mapping[str, int],
+        vary: Mapping[str, Sequence[int]],
     ) -> None:
-        """Trace it at a few sizes of the dimensions that vary, if any do."""
-        self.trace, self.formulas, self.varied = trace, formulas, frozenset(vary)
-        sizes = sample(vary) if any(len(asked) > 1 for asked in vary.values()) else ()
-        known = [self._traced(point) for point in sizes]
-        self.family = fit([a.graph for a in known], [a.counts for a in known]) if known else None
-        self.seen = {_key(point): found for point, found in zip(sizes, known, strict=True)}
+        """Trace it at a few of the sizes that `vary`; the other dimensions are as in `base`."""
+        self.trace, self.formulas, self.base = trace, formulas, base
+        self.seen: dict[tuple[tuple[str, int], ...], Analysed] = {}
+        self.family = self._fitted(vary)
+        self.least = 1
+        """Size from which the polynomials hold: one sample alone often takes a course of its own."""
+        if self.family is None and any(1 in asked for asked in vary.values()):
+            self.least = 2
+            rest = {name: [n for n in asked if n > 1] for name, asked in vary.items()}
+            self.family = self._fitted(rest) if all(rest.values()) else None
+        self.varied = frozenset(vary)
+
+    def _fitted(self, vary: Mapping[str, Sequence[int]]) -> Family | None:
+        points = sample(vary)
+        known = [self._traced(point) for point in points]
+        checks = len(points) - prod(2 if name == BATCH else 3 for name in vary)
+        return fit([a.graph for a in known], [a.counts for a in known], verify=checks)
 
     def at(self, sizes: Mapping[str, int]) -> tuple[Totals, Mapping[Counted, int]]:
         """Give the totals, and what the operators cost and how many cost that."""
-        if self.family is not None and self.family.covers(sizes):
-            return self.family.at(sizes), self.family.counts(sizes)
-        found = self.seen.get(_key(sizes)) or self._traced(sizes)
+        whole = {**self.base, **sizes}
+        large = all(whole[name] >= self.least for name in self.varied)
+        if self.family is not None and large and self.family.covers(whole):
+            return self.family.at(whole), self.family.counts(whole)
+        found = self._traced(sizes)
         return found.totals(), Counter(found.counts)
 
     def _traced(self, sizes: Mapping[str, int]) -> Analysed:
-        return Analysed.of(self.trace(sizes), self.formulas)
+        key = _key({**self.base, **sizes})
+        if key not in self.seen:
+            self.seen[key] = Analysed.of(self.trace(sizes), self.formulas)
+        return self.seen[key]
 
 
 def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

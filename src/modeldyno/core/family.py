@@ -129,9 +129,7 @@ class Family:
         remainder. The batch has no strides: any is covered, if more than one was traced.
         """
         return all(
-            sizes[name] == traced
-            if not step
-            else sizes[name] > 0 and (name == BATCH or not (sizes[name] - traced) % step)
+            sizes[name] > 0 and not (sizes[name] - traced) % step if step else sizes[name] == traced
             for name, (traced, step) in self.steps.items()
         )
 
@@ -312,7 +310,7 @@ def _family(
     ]
     return Family(
         basis=grid.basis,
-        steps={name: _step([graph.sizes[name] for graph in graphs]) for name in grid.basis.names},
+        steps={name: _step(name, [graph.sizes[name] for graph in graphs]) for name in grid.basis.names},
         ops=len(first.ops),
         counted=wholes[0].counted_calls,
         sums={name: grid.through([getattr(whole, name) for whole in wholes]) for name in (*_ADDED, "flops")},
@@ -330,5 +328,6 @@ def _family(
     )
 
 
-def _step(traced: Sequence[int]) -> tuple[int, int]:
-    return traced[0], gcd(*(size - traced[0] for size in traced))
+def _step(name: str, traced: Sequence[int]) -> tuple[int, int]:
+    step = gcd(*(size - traced[0] for size in traced))
+    return traced[0], min(step, 1) if name == BATCH else step

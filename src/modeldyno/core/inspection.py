@@ -8,6 +8,7 @@ from enum import StrEnum
 from math import prod
 from typing import TYPE_CHECKING
 
+from modeldyno.core.roofline import device_named
 from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -45,11 +46,14 @@ class Inspection:
         """Give itself, when it can be carried out as written.
 
         Raises:
-            UnknownName: there is no such optimiser.
+            UnknownName: there is no such optimiser or device.
             RequestError: the grid is too large, or the memory is no amount.
         """
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName.among("optimizer", self.optimizer, OPTIMIZERS)
+        for device in self.devices:
+            if device != HERE:
+                device_named(device)
         if (points := prod(map(len, self.vary.values()))) > MOST_POINTS:
             raise RequestError(
                 f"--vary asks for {points:,} combinations of sizes; ask for at most {MOST_POINTS:,}."
@@ -59,6 +63,8 @@ class Inspection:
         return self
 
 
+HERE = "here"
+"""The device that this machine has, whose peaks are measured."""
 MOST_POINTS = 1000
 """Combinations of sizes that may be asked for at once."""
 _SIZES = re.compile(r"(?P<low>[1-9]\d{0,11})(?:\.\.(?P<high>[1-9]\d{0,11}))?")

@@ -86,6 +86,12 @@ METRICS: dict[str, Metric] = dict(
             "roofline_latency", SECONDS, _LOW, "Lower bound on one call on a device, by its published peaks."
         ),
         _row(
+            "eager_latency",
+            SECONDS,
+            _LOW,
+            "Lower bound on one call on a device that runs one operator after the other.",
+        ),
+        _row(
             "decode_latency",
             SECONDS,
             _LOW,

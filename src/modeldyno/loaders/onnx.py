@@ -1,6 +1,7 @@
 """`onnx:m.onnx`: an ONNX graph, read as data; nothing of it is executed.
 
-The graph is parsed without its external data, which is only hashed, a chunk at a time.
+The graph is parsed without its external data, which is only hashed, a chunk at a time; to look at a model
+it is not even opened.
 """
 
 from __future__ import annotations
@@ -16,16 +17,27 @@ from modeldyno.core.inputs import BATCH, InputSpec
 from modeldyno.core.model import ModelIdentity
 from modeldyno.core.weight import Weight
 from modeldyno.errors import RequestError
-from modeldyno.loaders import digest, tokenizer
-from modeldyno.loaders.onnx_data import check_text, element, entries, external_files, graphs, quoted
+from modeldyno.loaders import digest, onnx_graph, tokenizer
+from modeldyno.loaders.onnx_data import (
+    check_text,
+    element,
+    entries,
+    external_files,
+    graphs,
+    quoted,
+    tensors,
+)
+from modeldyno.loaders.onnx_nodes import KNOWN_WHOLE
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from modeldyno.core.graph import Graph
     from modeldyno.core.inputs import Dimension
     from modeldyno.core.model import ModelRef
     from modeldyno.loaders.onnx_data import Proto
+    from modeldyno.ports import Tracing
 
 requires = ("onnx",)
 tools: tuple[str, ...] = ("onnx",)
@@ -34,6 +46,15 @@ backend = "onnxruntime"
 
 _LARGEST = 2**31 - 1
 """Bytes; protobuf allows no larger message."""
+
+_VALUES = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
+_DAMAGE = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
+    AssertionError,
+)  # fmt: skip
+"""What a graph that is none, or not at these sizes, comes to."""
+_SHOWN = 160
+"""Characters of a reason in an error."""
 
 _CONSTANTS = frozenset({"int64", "bool", "string"})
 """Shapes, indices and flags: state of the graph, but no parameters."""
@@ -78,28 +99,54 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         RequestError: the file is missing, damaged or too large, or its external data is not there.
     """
     del seed, trust  # nothing in it is random, and nothing is executed
+    return _described(Path(ref.locator), whole=True)
+
+
+def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Read the same without its external data, which need not be there; the digest is of the graph alone.
+
+    Raises:
+        RequestError: the file is missing, damaged or too large.
+    """
+    del seed, trust
+    return _described(Path(ref.locator), whole=False)
+
+
+def _described(path: Path, *, whole: bool) -> Model:
     begin = perf_counter()
-    path = Path(ref.locator)
     data = _read(path)
     graph_digest = hashlib.sha256(data).digest()
     model = _parse(data, path)
     del data
     try:
-        files = external_files(model, path)
+        files = external_files(model, path) if whole else _found(model, path)
         weights = tuple(_weights(model, path))
         inputs = tuple(_inputs(model.graph, path))
-    except UnicodeDecodeError as error:
+        skeleton = _skeleton(model)
+    except UnicodeError as error:
         raise RequestError(f"{path} is damaged: a name in it is not text; export it again.") from error
+    known = _digest(graph_digest, files or {}) if whole else digest.of_structure([graph_digest])
     return Model(
-        identity=ModelIdentity(name=path.stem, digest=_digest(graph_digest, files), framework="onnx"),
+        identity=ModelIdentity(name=path.stem, digest=known, framework="onnx"),
         form=Form.ONNX,
         value=path,
         inputs=inputs,
         weights=lambda: weights,
-        file_bytes=path.stat().st_size + sum(file.stat().st_size for file in files.values()),
+        graph=lambda tracing: _graph(skeleton, tracing, path),
+        file_bytes=None
+        if files is None
+        else path.stat().st_size + sum(file.stat().st_size for file in files.values()),
         encode=tokenizer.beside(path, inputs),
         looked=perf_counter() - begin,
     )
+
+
+def _found(model: Proto, path: Path) -> dict[str, Path] | None:
+    """Give the files of external data where they are all there, and None elsewhere."""
+    try:
+        return external_files(model, path)
+    except RequestError:
+        return None
 
 
 def _read(path: Path) -> bytes:
@@ -132,6 +179,30 @@ def _parse(data: bytes, path: Path) -> Proto:
     if not (model.ir_version > 0 and model.graph.node and model.graph.output):
         raise RequestError(f"{path} holds no ONNX graph; it is of another kind, truncated or damaged.")
     return model
+
+
+# -- graph -----------------------------------------------------------------------------------------
+
+
+def _skeleton(model: Proto) -> bytes:
+    """Give the file without the values of its weights; small tensors, which may be shapes, stay."""
+    for tensor in tensors(model):
+        if math.prod(tensor.dims) > KNOWN_WHOLE:
+            for values in _VALUES:
+                tensor.ClearField(values)
+    return bytes(model.SerializeToString())
+
+
+def _graph(skeleton: bytes, tracing: Tracing, path: Path) -> Graph:
+    import onnx  # noqa: PLC0415 - optional, and heavy
+
+    try:
+        return onnx_graph.graph(onnx.ModelProto.FromString(skeleton), tracing)
+    except _DAMAGE as error:
+        why = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+        raise RequestError(
+            f"{path} cannot be analysed ({why}); check that it passes onnx.checker."
+        ) from error
 
 
 # -- inputs --------------------------------------------------------------------------------------

@@ -150,9 +150,9 @@ def _grouped(node: Node, values: Values) -> list[Found]:
     width = hidden // (heads + 2 * shared if packed else heads)
     total = _at(values, 6)
     before = 0 if _at(values, 3) is None else _shape(values, 3)[2]
-    known = total is not None and total.data is not None
-    length_ = int(total.data.max()) if known else before + length
-    present = Found((batch, shared, length_, width))
+    known = None if total is None else total.data
+    keys = before + length if known is None else int(known.max())
+    present = Found((batch, shared, keys, width))
     kinds = [Found(present.dims, _dtype(values, 3) or _dtype(values, 0))] * 2
     return [Found((batch, length, heads * width), _dtype(values, 0)), *kinds]
 

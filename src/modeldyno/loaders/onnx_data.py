@@ -73,7 +73,7 @@ def _attributes(nodes: Iterable[Proto]) -> Iterator[Proto]:
 def external_files(model: Proto, path: Path) -> dict[str, Path]:
     """Give location -> file of all external data, each checked to lie beside the model."""
     files: dict[str, Path] = {}
-    for tensor in _tensors(model):
+    for tensor in tensors(model):
         place = entries(tensor)
         if not place:
             continue
@@ -85,7 +85,7 @@ def external_files(model: Proto, path: Path) -> dict[str, Path]:
     return files
 
 
-def _tensors(model: Proto) -> Iterator[Proto]:
+def tensors(model: Proto) -> Iterator[Proto]:
     """Give every tensor in the file: initialisers and attributes, of subgraphs and functions too."""
     found = list(graphs(model.graph))
     for function in model.functions:

@@ -9,56 +9,19 @@ before it did. Where a loop collects outputs, an operator `onnx.Loop` or `onnx.S
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from modeldyno.core.counts import count
-from modeldyno.core.counts.onnx import ONNX
-from modeldyno.core.graph import Graph, Op, Role, Storage, Tensor
+from modeldyno.core.graph import Graph, Role, Storage
 from modeldyno.core.inspection import Mode
 from modeldyno.errors import RequestError
-from modeldyno.loaders import onnx_shapes
-from modeldyno.loaders.onnx_contrib import OPERATORS
-from modeldyno.loaders.onnx_infer import read
-from modeldyno.loaders.onnx_nodes import Body, Constant, Node, Value, function, whole
-from modeldyno.loaders.onnx_shapes import UNKNOWN
+from modeldyno.loaders.onnx_nodes import whole
+from modeldyno.loaders.onnx_ops import tensors
+from modeldyno.loaders.onnx_walk import Walk
 
 if TYPE_CHECKING:
-    from numpy import ndarray
-
-    from modeldyno.core.inputs import InputSpec
     from modeldyno.loaders.onnx_data import Proto
+    from modeldyno.loaders.onnx_walk import Env, Memory
     from modeldyno.ports import Tracing
-
-_MOST_OPS = 1_000_000
-_DEPTH = 64
-_UNROLLED = 64
-_MOST_ROUNDS = 10_000
-"""Of a loop that nothing ends."""
-_ENDLESS = 2**31
-"""Trips that a loop is given when only its condition shall end it."""
-
-_PLAIN = frozenset({
-    "K", "axes", "axis", "depth", "dft_length", "ends", "frame_length", "frame_step", "k", "pads", "repeats",
-    "shape", "sizes", "split", "starts", "steps",
-})  # fmt: skip
-"""Inputs that are given as numbers where they are known, as if they were attributes."""
-
-Env = MutableMapping[str, Value | None]
-Segment = tuple[list[Op], list["_Memory"], dict[tuple[str, str], list[str]]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """A storage, before it is known when it begins and ends."""
-
-    bytes: int
-    role: Role
-    scope: str = ""
 
 
 def graph(model: Proto, tracing: Tracing) -> Graph:
@@ -69,13 +32,13 @@ def graph(model: Proto, tracing: Tracing) -> Graph:
     """
     if tracing.mode is not Mode.INFERENCE:
         raise RequestError("An ONNX file holds no backward course; look at it with mode 'inference'.")
-    walk = _Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions})
+    walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions})
     body = whole(model, walk.classes)
     env: Env = {}
     walk.begin(body, env, {spec.name: spec for spec in tracing.inputs}, tracing.sizes)
     walk.run(body, env)
     returned = [value for value in (env.get(name) for name in body.outputs) if value is not None]
-    storages = {tensor.storage for value in returned for tensor in _tensors(value)} - {-1}
+    storages = {tensor.storage for value in returned for tensor in tensors(value)} - {-1}
     return Graph(
         ops=tuple(walk.ops),
         storages=_storages(walk, storages),
@@ -86,424 +49,7 @@ def graph(model: Proto, tracing: Tracing) -> Graph:
     )
 
 
-@dataclass(slots=True)
-class _Walk:
-    """One pass over a model."""
-
-    functions: Mapping[tuple[str, str, str], Proto]
-    classes: dict[str, str] = field(default_factory=dict)
-    ops: list[Op] = field(default_factory=list)
-    memory: list[_Memory] = field(default_factory=list)
-    weights: dict[str, int] = field(default_factory=dict)
-    symbols: dict[str, int] = field(default_factory=dict)
-    notes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """What is taken for granted: operator and text to the nodes."""
-    places: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)
-    """Where external data lie, to their storage: tied weights share it."""
-    constants: dict[int, Value] = field(default_factory=dict)
-    bodies: dict[tuple[tuple[str, str, str], str, bytes], Body] = field(default_factory=dict)
-    """Of functions, by the way they are called; kept, as `constants` goes by identity."""
-    depth: int = 0
-    steps: int = 0
-
-    # -- the beginning --
-
-    def begin(self, body: Body, env: Env, specs: Mapping[str, InputSpec], sizes: Mapping[str, int]) -> None:
-        """Bind inputs and weights, those of all bodies."""
-        self._hold(body)
-        initialised = {constant.name for constant in body.constants}
-        for name in body.inputs:
-            if name not in initialised:
-                env[name] = self._input(name, body.types.get(name), specs.get(name), sizes)
-
-    def _input(self, name: str, kind: Proto, spec: InputSpec | None, sizes: Mapping[str, int]) -> Value:
-        said = read(kind)
-        if said.sequence or kind.WhichOneof("value") != "tensor_type":
-            return Value(None, said.dtype, sequence=True)
-        dims = kind.tensor_type.shape.dim if kind.tensor_type.HasField("shape") else ()
-        given = said.dims if spec is None or spec.shape is None else spec.shape
-        if given is None:
-            return Value(None, said.dtype)
-        shape = tuple(
-            sizes.get(dim, 1) if isinstance(dim, str) else 1 if dim is None else dim for dim in given
-        )
-        for dim, length in zip(dims, shape, strict=False):
-            if dim.dim_param:
-                self.symbols[dim.dim_param] = length
-        dtype = said.dtype or (spec.dtype if spec is not None else None) or "float32"
-        return Value(shape, dtype, self._allocate(Tensor(shape, dtype).bytes, Role.INPUT, ""))
-
-    def _hold(self, body: Body) -> None:
-        """Allocate the initialisers of a body and of those within it."""
-        for constant in body.constants:
-            if id(constant) in self.constants:
-                continue
-            place = self.places.get(constant.place) if constant.place else None
-            scope = constant.name.rpartition(".")[0] if isinstance(constant.name, str) else ""
-            index = self._allocate(constant.bytes, Role.WEIGHT, scope) if place is None else place
-            if constant.place:
-                self.places[constant.place] = index
-            self.weights.setdefault(constant.name, index)
-            self.constants[id(constant)] = _constant(constant, index)
-        for node in body.nodes:
-            for inner in node.bodies.values():
-                self._hold(inner)
-
-    def _allocate(self, size: int, role: Role, scope: str) -> int:
-        self.memory.append(_Memory(size, role, scope))
-        return len(self.memory) - 1
-
-    # -- the course --
-
-    def run(self, body: Body, env: Env) -> None:
-        """Go through the nodes in their order."""
-        self.depth += 1
-        if self.depth > _DEPTH:
-            raise RequestError(
-                f"The functions and bodies of the graph call each other more than {_DEPTH} deep."
-            )
-        for constant in body.constants:
-            env[constant.name] = self.constants[id(constant)]
-        for node in body.nodes:
-            self.steps += 1
-            if max(self.steps, len(self.ops)) > _MOST_OPS:
-                raise RequestError(
-                    f"The graph has more than {_MOST_OPS:,} operators once its loops and functions are "
-                    "unrolled, which is too many to analyse."
-                )
-            values = [env.get(name, UNKNOWN) if name else None for name in node.inputs]
-            outputs = self._step(node, values, env, body)
-            env.update((name, value) for name, value in zip(node.outputs, outputs, strict=False) if name)
-        self.depth -= 1
-
-    def _step(self, node: Node, values: list[Value | None], env: Env, body: Body) -> Sequence[Value | None]:
-        if node.function in self.functions:
-            return self._call(node, values)
-        if not node.domain and node.kind in _CONTROL and node.bodies:
-            found = _CONTROL[node.kind](self, node, values, env)
-            if found is not None:
-                return found
-        if not node.domain and node.kind == "Constant":
-            return [self._given(node)]
-        outputs = onnx_shapes.outputs(node, values, body.types, self.symbols, self._note)
-        if outputs and all(value.folded for value in outputs):
-            return outputs
-        return self._emit(node, values, outputs)
-
-    def _call(self, node: Node, values: list[Value | None]) -> list[Value | None]:
-        """Inline a function of the file."""
-        given = b"".join(attribute.SerializeToString() for attribute in node.proto.attribute)
-        key = (node.function, node.scope, given)
-        if key not in self.bodies or node.bodies:
-            self.bodies[key] = function(self.functions[node.function], node, self.classes)
-        body = self.bodies[key]
-        self._hold(body)
-        env: Env = dict(zip(body.inputs, [*values, *[None] * len(body.inputs)], strict=False))
-        self.run(body, env)
-        return [env.get(name) for name in body.outputs]
-
-    def _given(self, node: Node) -> Value:
-        """Give what a Constant holds."""
-        if node.constant is not None:
-            small = node.constant.data is not None
-            key = id(node.constant)
-            if key not in self.constants:
-                index = -1 if small else self._allocate(node.constant.bytes, Role.WEIGHT, node.scope)
-                self.constants[key] = _constant(node.constant, index)
-            return self.constants[key]
-        name, value = next(iter(node.attributes.items()), ("", None))
-        if value is None or name not in {"value_int", "value_ints", "value_float", "value_floats"}:
-            return Value((), "string") if name == "value_string" else UNKNOWN
-        data = np.array(value, np.float32 if "float" in name else np.int64)
-        return Value(data.shape, data.dtype.name, data=data, folded=True)
-
-    def _note(self, text: str, node: Node) -> None:
-        self.notes.setdefault((_kind(node), text), []).append(node.name or (node.outputs or ("",))[0])
-
-    def _emit(self, node: Node, values: list[Value | None], outputs: list[Value]) -> list[Value]:
-        """Write an operator down, and give its outputs their storages."""
-        view = onnx_shapes.is_view(node, values)
-        found: list[Value] = []
-        for place, value in enumerate(outputs):
-            first = values[0] if view and place == 0 else None
-            found.append(replace(value, storage=first.storage) if first else self._stored(value, node))
-        named = [value for name, value in zip(node.outputs, found, strict=False) if name]
-        tensors = [tensor for value in named for tensor in _tensors(value)]
-        if any(value is not None and not _is_known(value) for value in (*values, *named)):
-            tensors = []  # a formula must not take what is left for the whole
-        self.ops.append(Op(_kind(node), _arguments(node, values), tuple(tensors), node.scope))
-        return found
-
-    def _stored(self, value: Value, node: Node) -> Value:
-        if value.items is not None:
-            return replace(value, items=tuple(self._stored(item, node) for item in value.items))
-        if value.storage >= 0 or value.folded or value.shape is None:
-            return value
-        return replace(value, storage=self._allocate(_tensor(value).bytes, Role.ACTIVATION, node.scope))
-
-    # -- bodies --
-
-    def _inner(self, body: Body, given: Sequence[Value | None], env: Env) -> list[Value | None]:
-        inner: Env = ChainMap({}, env)  # type: ignore[arg-type]
-        inner.update(zip(body.inputs, given, strict=False))
-        self.run(body, inner)
-        return [inner.get(name, UNKNOWN) for name in body.outputs]
-
-    def branch(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
-        """Take the branch of an If that its condition chooses, or the dearer."""
-        chosen = _number(values[0]) if values else None
-        if chosen is not None:
-            return self._inner(node.bodies["then_branch" if chosen else "else_branch"], (), env)
-        tried = []
-        for name in ("then_branch", "else_branch"):
-            start = len(self.ops), len(self.memory)
-            notes = {key: list(found) for key, found in self.notes.items()}
-            outputs = self._inner(node.bodies[name], (), env)
-            cost = sum(_flops(op) for op in self.ops[start[0] :])
-            tried.append((cost, name, outputs, self._cut(*start)))
-            self.notes = notes
-        _, name, outputs, (ops, memory, notes) = max(tried, key=lambda each: each[0])
-        self.ops += ops
-        self.memory += memory
-        self.notes = notes
-        self._note(f"takes its {name}, the dearer one", node)
-        return outputs
-
-    def _cut(self, ops: int, memory: int) -> Segment:
-        """Take back what was written from here on."""
-        taken = self.ops[ops:], self.memory[memory:], self.notes
-        del self.ops[ops:], self.memory[memory:]
-        self.constants = {k: v for k, v in self.constants.items() if v.storage < memory}
-        self.weights = {k: v for k, v in self.weights.items() if v < memory}
-        self.places = {k: v for k, v in self.places.items() if v < memory}
-        return taken
-
-    def loop(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
-        """Unroll a Loop; once where its trip count depends on data."""
-        limit, goes, *carried = [*values, None, None][: max(2, len(values))]
-        trips = _number(limit)
-        if limit is not None and trips is None:
-            self._note("is taken to go round once, for its trip count depends on data", node)
-            trips = 1
-        if trips is None or trips >= _ENDLESS:
-            trips = -1
-        state = [_TRUE if goes is None else goes, *carried]
-
-        def given(i: int, now: list[Value | None]) -> list[Value | None] | None:
-            known = _number(now[0])
-            if i == trips or known == 0:
-                return None
-            if trips < 0 and (i == _MOST_ROUNDS or (known is None and i)):
-                self._note("is taken to end here, for its condition depends on data", node)
-                return None
-            if trips > 0 and known is None:
-                self._once("is taken to use up its trip count", node)
-            counter = np.asarray(i, np.int64)
-            return [Value((), "int64", data=counter, folded=True), *now]
-
-        done, now, gathered = self._rounds(node, env, given, state, max(trips, 0))
-        return [*now[1:], *self._gather(node, gathered, done, [0] * len(node.outputs), len(now) - 1)]
-
-    def scan(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
-        """Unroll a Scan over the axes of its inputs; not the one of opset 8, which has a batch."""
-        scanned = node.attributes.get("num_scan_inputs")
-        if scanned is None or node.schema is None or node.schema.since_version < 9:  # noqa: PLR2004
-            return None
-        sources = values[len(values) - scanned :]
-        axes = node.attributes.get("scan_input_axes", (0,) * scanned)
-        lengths = {
-            v.shape[a] for v, a in zip(sources, axes, strict=True) if v is not None and v.shape is not None
-        }
-        if len(lengths) != 1:
-            return None
-        trips = lengths.pop()
-        slices = [_sliced(value, axis) for value, axis in zip(sources, axes, strict=True)]
-        state = values[: len(values) - scanned]
-
-        def given(i: int, now: list[Value | None]) -> list[Value | None] | None:
-            return None if i == trips else [*now, *slices]
-
-        done, now, gathered = self._rounds(node, env, given, state, trips)
-        into = node.attributes.get("scan_output_axes", (0,) * len(node.outputs))
-        return [*now, *self._gather(node, gathered, done, into, len(now))]
-
-    def each(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
-        """Carry a SequenceMap out for each item."""
-        items = None if not values or values[0] is None else values[0].items
-        if items is None:
-            return None
-        results = []
-        for i in range(len(items)):
-            given = [
-                v.items[i] if v is not None and v.items is not None and i < len(v.items) else v
-                for v in values
-            ]
-            results.append(self._inner(node.bodies["body"], given, env))
-        columns = [[row[k] or UNKNOWN for row in results] for k in range(len(node.outputs))]
-        return [
-            Value(None, column[0].dtype if column else "", items=tuple(column), sequence=True)
-            for column in columns
-        ]
-
-    def _rounds(
-        self,
-        node: Node,
-        env: Env,
-        given: Callable[[int, list[Value | None]], list[Value | None] | None],
-        state: list[Value | None],
-        trips: int,
-    ) -> tuple[int, list[Value | None], list[Value | None]]:
-        """Repeat a body; give the rounds, the state in the end, and what the last one gave beside it."""
-        body, i, gathered = node.bodies["body"], 0, list[Value | None]()
-        before: list[Op] = []
-        while (inputs := given(i, state)) is not None:
-            start = len(self.ops)
-            outputs = self._inner(body, inputs, env)
-            same = _alike(state, outputs)
-            state, gathered = outputs[: len(state)], outputs[len(state) :]
-            ops = self.ops[start:]
-            i += 1
-            if i >= _UNROLLED and i < trips and same and _signature(ops) == _signature(before):
-                if len(self.ops) + (trips - i) * len(ops) > _MOST_OPS:
-                    self.steps = _MOST_OPS
-                    raise RequestError(
-                        f"The graph has more than {_MOST_OPS:,} operators once its loops are unrolled, "
-                        "which is too many to analyse."
-                    )
-                self.ops += ops * (trips - i)
-                i = trips
-                break
-            before = ops
-        return i, state, gathered
-
-    def _once(self, text: str, node: Node) -> None:
-        if node.name not in self.notes.get((_kind(node), text), ()):
-            self._note(text, node)
-
-    def _gather(
-        self, node: Node, last: list[Value | None], rounds: int, axes: Sequence[int], skipped: int
-    ) -> list[Value | None]:
-        """Put together what each round gave, along a new axis."""
-        if not last:
-            left = max(0, len(node.outputs) - skipped)
-            return list[Value | None]([UNKNOWN] * left)
-        found: list[Value | None] = []
-        for value, axis in zip(last, axes, strict=False):
-            if value is None or value.shape is None:
-                found.append(value)
-                continue
-            shape = list(value.shape)
-            shape.insert(axis if axis >= 0 else axis + len(shape) + 1, rounds)
-            found.append(self._stored(Value(tuple(shape), value.dtype), node))
-        outputs = tuple(tensor for value in found if value is not None for tensor in _tensors(value))
-        parts = [tensor for value in last if value is not None for tensor in _tensors(value)]
-        self.ops.append(Op(_kind(node), {"last": parts}, outputs, node.scope))
-        return found
-
-
-_TRUE = Value((), "bool", data=np.asarray(True), folded=True)
-_CONTROL: dict[str, Callable[[_Walk, Node, list[Value | None], Env], list[Value | None] | None]] = {
-    "If": _Walk.branch,
-    "Loop": _Walk.loop,
-    "Scan": _Walk.scan,
-    "SequenceMap": _Walk.each,
-}
-
-
-# -- parts ----------------------------------------------------------------------------------------------
-
-
-def _constant(constant: Constant, index: int) -> Value:
-    known = constant.data is not None
-    return Value(constant.shape, constant.dtype, index, constant.data, folded=known)
-
-
-def _kind(node: Node) -> str:
-    return f"{node.domain or 'onnx'}.{node.kind}"
-
-
-def _tensor(value: Value) -> Tensor:
-    return Tensor(value.shape or (), value.dtype, value.storage)
-
-
-def _tensors(value: Value) -> list[Tensor]:
-    if value.items is not None:
-        return [tensor for item in value.items for tensor in _tensors(item)]
-    return [] if value.sequence else [_tensor(value)]
-
-
-def _formals(node: Node, inputs: int) -> tuple[str, ...]:
-    """Name the inputs; a name that ends in ``*`` takes all that follow."""
-    known = OPERATORS.get(node.kind)
-    if node.schema is None:
-        return known.formals if known is not None else tuple(f"input_{i}" for i in range(inputs))
-    variadic = type(node.schema).FormalParameterOption.Variadic
-    return tuple(f"{p.name}*" if p.option == variadic else p.name for p in node.schema.inputs)
-
-
-def _arguments(node: Node, values: Iterable[Value | None]) -> dict[str, Any]:
-    given = list(values)
-    formals = _formals(node, len(given))
-    arguments: dict[str, Any] = {}
-    for i, value in enumerate(given):
-        name = formals[min(i, len(formals) - 1)] if formals else f"input_{i}"
-        if value is None:
-            continue
-        tensors = _tensors(value)
-        if not _is_known(value):
-            continue
-        if name in _PLAIN and value.folded and value.data is not None:
-            arguments[name] = _plain(value.data)
-        elif name.endswith("*"):
-            arguments.setdefault(name[:-1], []).extend(tensors)
-        elif value.items is not None:
-            arguments[name] = tensors
-        else:
-            arguments[name if name not in arguments else f"input_{i}"] = tensors[0]
-    return arguments | {name: value for name, value in node.attributes.items() if name not in arguments}
-
-
-def _is_known(value: Value) -> bool:
-    return value.shape is not None or value.items is not None
-
-
-def _plain(data: ndarray) -> Any:
-    """Give a number, or a tuple of them."""
-    return data.item() if data.ndim == 0 else tuple(data.ravel().tolist())
-
-
-def _number(value: Value | None) -> int | None:
-    """Give a known number; None where it depends on data."""
-    return None if value is None or value.data is None or not value.data.size else int(value.data.ravel()[0])
-
-
-def _sliced(value: Value | None, axis: int) -> Value | None:
-    """Give one slice, which lies in the memory of the whole."""
-    if value is None or value.shape is None:
-        return value
-    shape = list(value.shape)
-    del shape[axis]
-    return Value(tuple(shape), value.dtype, value.storage)
-
-
-def _flops(op: Op) -> int:
-    cost = count(op, ONNX)
-    return 2 * cost.macs + cost.elementwise
-
-
-def _alike(before: Sequence[Value | None], after: Sequence[Value | None]) -> bool:
-    return all(
-        (a is None or b is None)
-        or (a.shape == b.shape and a.dtype == b.dtype and not a.items and not b.items)
-        for a, b in zip(before, after, strict=False)
-    )
-
-
-def _signature(ops: Iterable[Op]) -> list[tuple[Any, ...]]:
-    return [(op.kind, *((t.shape, t.dtype) for t in (*op.tensors(), *op.outputs))) for op in ops]
-
-
-def _storages(walk: _Walk, returned: set[int]) -> tuple[Storage, ...]:
+def _storages(walk: Walk, returned: set[int]) -> tuple[Storage, ...]:
     """Find when each storage begins and ends: after its last use, unless it is returned."""
     born: dict[int, int] = {}
     first: dict[int, int] = {}
@@ -518,7 +64,7 @@ def _storages(walk: _Walk, returned: set[int]) -> tuple[Storage, ...]:
             users.setdefault(tensor.storage, op.scope)
             first.setdefault(tensor.storage, index)
 
-    def storage(index: int, memory: _Memory) -> Storage:
+    def storage(index: int, memory: Memory) -> Storage:
         output = index in returned
         if memory.role is not Role.ACTIVATION:
             scope = users.get(index) or memory.scope if memory.role is Role.WEIGHT else ""
@@ -530,7 +76,7 @@ def _storages(walk: _Walk, returned: set[int]) -> tuple[Storage, ...]:
     return tuple(storage(index, memory) for index, memory in enumerate(walk.memory))
 
 
-def _modules(walk: _Walk) -> dict[str, str]:
+def _modules(walk: Walk) -> dict[str, str]:
     """Name the modules that operators came from, and their parents, with the class where it is known."""
     found = {"": walk.classes.get("", "")}
     for scope in dict.fromkeys(op.scope for op in walk.ops):

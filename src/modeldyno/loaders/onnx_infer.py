@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from modeldyno.loaders.onnx_data import Proto
 
+_REFUSALS = (RuntimeError, ValueError, TypeError, KeyError)
 _MOST_DATA = 1024
 """Elements of an input that inference may look at."""
 
@@ -34,8 +35,15 @@ NOTHING = Found(None)
 
 def inferred(schema: Any, proto: Proto, values: Sequence[Value | None]) -> list[Found]:
     """Infer the outputs of a node, in their order; NOTHING where its schema cannot tell."""
-    from onnx import shape_inference  # noqa: PLC0415 - optional
+    from onnx import checker, shape_inference  # noqa: PLC0415 - optional
 
+    if any(name and value is None for name, value in zip(proto.input, values, strict=True)):
+        given = type(proto)()
+        given.CopyFrom(proto)
+        given.input[:] = [
+            "" if value is None else name for name, value in zip(proto.input, values, strict=True)
+        ]
+        proto = given
     types, data = {}, {}
     for name, value in zip(proto.input, values, strict=True):
         if name and value is not None:
@@ -44,7 +52,7 @@ def inferred(schema: Any, proto: Proto, values: Sequence[Value | None]) -> list[
                 data[name] = _tensor(value.data)
     try:
         found = shape_inference.infer_node_outputs(schema, proto, types, data)
-    except (shape_inference.InferenceError, RuntimeError, ValueError, TypeError, KeyError):
+    except (*_REFUSALS, shape_inference.InferenceError, checker.ValidationError):
         return [NOTHING] * len(proto.output)
     return [read(found[name]) if name in found else NOTHING for name in proto.output]
 

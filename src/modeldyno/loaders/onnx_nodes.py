@@ -278,13 +278,16 @@ def _data(tensor: Proto, size: int, kind: str) -> ndarray | None:
 def _scope(proto: Proto, classes: dict[str, str]) -> str:
     """Find the module that a node came from: told by the dynamo exporter, or in the path of its name.
 
-    The TorchScript exporter writes ``/encoder/layer.0/output/MatMul_1``.
+    The TorchScript exporter writes ``/encoder/layer.0/output/MatMul_1``; ONNX Runtime appends what it fused
+    it by, such as ``/MatMulScaleFusion/``.
     """
     told = {entry.key: entry.value for entry in proto.metadata_props}
     path = _list(told.get("pkg.torch.onnx.name_scopes", ""))
     if not path:
-        name = _text(proto.name)
-        return ".".join(part for part in name.split("/")[:-1] if part)
+        parts = [part for part in _text(proto.name).split("/") if part]
+        while parts and parts[-1].endswith("Fusion"):
+            parts.pop()
+        return ".".join(parts[:-1])
     kinds = _list(told.get("pkg.torch.onnx.class_hierarchy", ""))
     for place, kind in zip(path[:-1], kinds[:-1], strict=False):
         classes.setdefault(place, kind.rpartition(".")[2])

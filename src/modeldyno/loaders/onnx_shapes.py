@@ -34,7 +34,7 @@ UNKNOWN = Value(None, "")
 _ALWAYS_FOLDED = 8
 """Elements that a result of the arithmetic of shapes may have in any case: no shape is longer."""
 _SAME = frozenset({"GroupNormalization", "MeanVarianceNormalization", "RMSNormalization", "Dropout"})
-"""As their first input, where the schema cannot tell."""
+"""As their first input, where the schema cannot tell; a second output is a mask."""
 
 
 def outputs(
@@ -83,12 +83,11 @@ def _inferred(node: Node, values: Values) -> list[Found]:
         found = inferred(node.schema, node.proto, values)
     if all(one.dims is None and not one.sequence for one in found):
         contrib = onnx_contrib.found(node, values)
-        found = [
-            b if a.dims is None and b.dims is not None else a for a, b in zip(found, contrib, strict=True)
-        ]
+        found = [a if b.dims is None else b for a, b in zip(found, contrib, strict=True)]
     first = values[0] if values else None
-    if node.kind in _SAME and found and found[0].dims is None and first is not None:
-        found[0] = Found(first.shape, first.dtype)
+    if node.kind in _SAME and first is not None:
+        kinds = (first.dtype, "bool")
+        found = [Found(first.shape, kinds[i > 0]) if one.dims is None else one for i, one in enumerate(found)]
     return found
 
 
@@ -126,9 +125,8 @@ def _declared(found: Found, kind: Proto | None, symbols: Mapping[str, int]) -> F
         return Found(found.dims, found.dtype or said.dtype, said.sequence)
     tensor = kind.tensor_type if kind.WhichOneof("value") == "tensor_type" else None
     names = [dim.dim_param for dim in tensor.shape.dim] if tensor is not None else []
-    dims = [
-        symbols.get(name) if length is None else length for length, name in zip(said.dims, names, strict=True)
-    ]
+    bound = map(symbols.get, names)
+    dims = [b if a is None else a for a, b in zip(said.dims, bound, strict=True)]
     if found.dims is not None and len(found.dims) == len(dims):
         dims = [b if a is None else a for a, b in zip(found.dims, dims, strict=True)]
     elif found.dims is not None:
@@ -139,20 +137,15 @@ def _declared(found: Found, kind: Proto | None, symbols: Mapping[str, int]) -> F
 def _completed(node: Node, values: Values, place: int, found: Found, note: Note) -> Value:
     first = next((value for value in values if value is not None), UNKNOWN)
     kind = found.dtype or first.dtype
-    if found.sequence:
-        return Value(None, kind, sequence=True)
-    if not node.outputs[place]:
-        return Value(None, kind)
-    if found.dims is None:
-        if not any(value is not None and value.shape is None and not value.sequence for value in values):
-            note("has outputs whose shapes are unknown, and is not counted", node)
-        return Value(None, kind)
     if found.known:
-        return Value(tuple(map(int, found.dims)), kind)  # type: ignore[arg-type]
-    if any(value is not None and value.shape is None for value in values):
-        return Value(None, kind)
+        return Value(tuple(length or 0 for length in found.dims or ()), kind)
+    foreseen = any(value is not None and value.shape is None and not value.sequence for value in values)
+    if found.dims is None or foreseen:
+        if not (found.sequence or foreseen) and node.outputs[place]:
+            note("has outputs whose shapes are unknown, and is not counted", node)
+        return Value(None, kind, sequence=found.sequence)
     bound = _AT_MOST.get(node.kind)
-    most = None if bound is None else bound(node, values)
+    most = None if bound is None else bound(node, values, len(found.dims))
     if most is not None and len(most) == len(found.dims):
         note("is taken to find as many elements as it can", node)
         return Value(most, kind)
@@ -160,12 +153,12 @@ def _completed(node: Node, values: Values, place: int, found: Found, note: Note)
     return Value(tuple(1 if length is None else length for length in found.dims), kind)
 
 
-def _nonzero(_: Node, values: Values) -> tuple[int, ...]:
+def _nonzero(_: Node, values: Values, __: int) -> tuple[int, ...]:
     shape = _shape(values, 0)
     return max(1, len(shape)), math.prod(shape)
 
 
-def _compressed(node: Node, values: Values) -> tuple[int, ...]:
+def _compressed(node: Node, values: Values, _: int) -> tuple[int, ...]:
     shape = list(_shape(values, 0))
     if "axis" not in node.attributes:
         return (math.prod(shape),)
@@ -174,7 +167,7 @@ def _compressed(node: Node, values: Values) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _boxes(_: Node, values: Values) -> tuple[int, ...]:
+def _boxes(_: Node, values: Values, __: int) -> tuple[int, ...]:
     """Boxes of each class that suppression leaves at most: those asked for, or all."""
     batch, classes, boxes = _shape(values, 1)
     asked = values[2] if len(values) > 2 else None  # noqa: PLR2004 - max_output_boxes_per_class
@@ -183,9 +176,12 @@ def _boxes(_: Node, values: Values) -> tuple[int, ...]:
     return batch * classes * boxes, 3
 
 
-def _distinct(node: Node, values: Values) -> tuple[int, ...]:
+def _distinct(node: Node, values: Values, rank: int) -> tuple[int, ...]:
+    """Distinct elements, or slices along an axis, and as many indices and counts."""
     shape = _shape(values, 0)
-    return shape if "axis" in node.attributes else (math.prod(shape),)
+    if "axis" not in node.attributes:
+        return (math.prod(shape),)
+    return shape if rank == len(shape) > 1 else (shape[node.attributes["axis"]],)
 
 
 def _shape(values: Values, place: int) -> tuple[int, ...]:
@@ -195,7 +191,7 @@ def _shape(values: Values, place: int) -> tuple[int, ...]:
     return value.shape
 
 
-_AT_MOST: dict[str, Callable[[Node, Values], tuple[int, ...]]] = {
+_AT_MOST: dict[str, Callable[[Node, Values, int], tuple[int, ...]]] = {
     "NonZero": _nonzero,
     "Compress": _compressed,
     "NonMaxSuppression": _boxes,

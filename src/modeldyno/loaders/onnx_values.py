@@ -27,22 +27,13 @@ UNBOUNDED = frozenset({"Expand", "Tile", "Range", "ConstantOfShape", "Pad", "Eye
 
 def evaluate(node: Node, arrays: Arrays) -> list[ndarray] | None:
     """Compute the outputs of a node; None where its operator is not among those that shapes are made of."""
-    rule = _RULES.get(node.kind) if not node.domain else None
+    rule = RULES.get(node.kind) if not node.domain else None
     if rule is None:
         return None
     try:
         with np.errstate(all="ignore"):
             found = rule(node, arrays)
-    except (
-        ValueError,
-        TypeError,
-        IndexError,
-        KeyError,
-        OverflowError,
-        ArithmeticError,
-        AttributeError,
-        MemoryError,
-    ):
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, MemoryError):
         return None
     return [np.asarray(array) for array in (found if isinstance(found, list) else [found])]
 
@@ -83,14 +74,12 @@ def _axes(node: Node, arrays: Arrays, place: int = 1) -> tuple[int, ...] | None:
 def _slice(node: Node, arrays: Arrays) -> ndarray:
     data, *rest = arrays
     named = ("starts", "ends", "axes", "steps")
-    given = [
-        rest[i].tolist() if len(rest) > i and rest[i] is not None else node.attributes.get(name)
-        for i, name in enumerate(named)
-    ]
-    starts, ends = given[0], given[1]
+    given: dict[str, Any] = {name: node.attributes.get(name) for name in named}
+    given |= {name: array.tolist() for name, array in zip(named, rest, strict=False) if array is not None}
+    starts, ends, steps = given["starts"], given["ends"], given["steps"]
     cuts = [slice(None)] * data.ndim
-    for i, axis in enumerate(given[2] or range(len(starts))):
-        step = given[3][i] if given[3] else 1
+    for i, axis in enumerate(given["axes"] or range(len(starts))):
+        step = steps[i] if steps else 1
         end = None if step < 0 and ends[i] < -data.shape[axis] else ends[i]
         cuts[axis] = slice(starts[i], end, step)
     return np.asarray(data[tuple(cuts)])
@@ -117,9 +106,14 @@ def _filled(node: Node, arrays: Arrays) -> ndarray:
 
 
 def _cast(node: Node, arrays: Arrays) -> ndarray:
+    """Cast to a dtype of numpy's own; the others saturate."""
     from onnx import helper  # noqa: PLC0415 - optional
 
-    return np.asarray(arrays[0].astype(helper.tensor_dtype_to_np_dtype(node.attributes["to"])))
+    like = len(arrays) > 1
+    kind = arrays[1].dtype if like else np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes["to"]))
+    if {kind.isbuiltin, arrays[0].dtype.isbuiltin} != {1}:
+        raise ValueError(kind)
+    return np.asarray(arrays[0].astype(kind))
 
 
 def _split(node: Node, arrays: Arrays) -> list[ndarray]:
@@ -171,6 +165,14 @@ def _triangle(node: Node, arrays: Arrays) -> ndarray:
     return cut(arrays[0], int(arrays[1]) if len(arrays) > 1 and arrays[1] is not None else 0)
 
 
+def _summed(node: Node, arrays: Arrays) -> ndarray:
+    data, axis = arrays[0], int(arrays[1])
+    data = np.flip(data, axis) if node.attributes.get("reverse") else data
+    sums = np.cumsum(data, axis, dtype=data.dtype)
+    sums = sums - data if node.attributes.get("exclusive") else sums
+    return np.asarray(np.flip(sums, axis) if node.attributes.get("reverse") else sums)
+
+
 def _flattened(node: Node, arrays: Arrays) -> ndarray:
     data, axis = arrays[0], node.attributes.get("axis", 1)
     axis = axis + data.ndim if axis < 0 else axis
@@ -178,7 +180,7 @@ def _flattened(node: Node, arrays: Arrays) -> ndarray:
     return np.asarray(data.reshape(rows, data.size // max(rows, 1)))
 
 
-_RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
     "Add": _elementwise(operator.add),
     "Sub": _elementwise(operator.sub),
     "Mul": _elementwise(operator.mul),
@@ -208,9 +210,11 @@ _RULES: dict[str, Rule] = {
     "Where": _elementwise(np.where),
     "Identity": _elementwise(np.asarray),
     "Cast": _cast,
-    "CastLike": lambda _, arrays: arrays[0].astype(arrays[1].dtype),
+    "CastLike": _cast,
     "Gather": _gathered,
-    "GatherElements": lambda node, arrays: np.take_along_axis(*arrays, axis=node.attributes.get("axis", 0)),
+    "GatherElements": lambda node, arrays: np.take_along_axis(
+        arrays[0], arrays[1], node.attributes.get("axis", 0)
+    ),
     "Concat": _joined,
     "Slice": _slice,
     "Reshape": _reshape,
@@ -228,7 +232,7 @@ _RULES: dict[str, Rule] = {
     "ReduceMax": _reduced(np.max),
     "ReduceMin": _reduced(np.min),
     "ReduceMean": _reduced(np.mean),
-    "CumSum": lambda _, arrays: np.cumsum(arrays[0], int(arrays[1]), dtype=arrays[0].dtype),
+    "CumSum": _summed,
     "NonZero": lambda _, arrays: np.array(np.nonzero(np.atleast_1d(arrays[0])), np.int64),
     "Compress": lambda node, arrays: np.compress(arrays[1], arrays[0], node.attributes.get("axis")),
     "ScatterND": _scattered,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from modeldyno.core.inspection import Mode
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.feeds import randoms
 from modeldyno.feeds.forward import Forward
+from modeldyno.loaders.torch_scratch import scratch
 from modeldyno.loaders.torch_shadow import Call, Shadow, Stage
 from modeldyno.ports import Tracing
 
@@ -60,6 +62,8 @@ class Recorder:
     """The modules that are being called, the innermost last."""
     nodes: dict[int, str] = field(default_factory=dict)
     """Number of a node of autograd to the module in which it was made."""
+    objected: tuple[int, str] = (0, "")
+    """The id of the last error that left a module, and the innermost module that it left."""
 
     @property
     def scope(self) -> str:
@@ -96,7 +100,16 @@ class Recorder:
         outputs = tuple(map(_tensor, call.outputs))
         if call.trait.name == "aten.topk":
             self._routed(arguments, scope)
-        self.ops.append(Op(call.trait.name, arguments, outputs, scope, self.phase))
+        if size := scratch(call.trait.name, arguments, outputs):
+            self.memory.append(_Memory(size, len(self.ops), scope, died=len(self.ops) + 1))
+        sparse = any(
+            isinstance(a, Shadow) and a.place.stored is not None for a in map(self._shadow, call.args)
+        )
+        kind = f"{call.trait.name}:sparse" if sparse else call.trait.name
+        self.ops.append(Op(kind, arguments, outputs, scope, self.phase))
+
+    def _shadow(self, value: Any) -> Any:
+        return self.of(value) if isinstance(value, Tensor) and not isinstance(value, Shadow) else value
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Shadow):
@@ -126,7 +139,7 @@ def _dtype(kind: torch.dtype) -> str:
 
 def _tensor(shadow: Shadow) -> neutral.Tensor:
     shape = tuple(shadow.shape_of.shape)
-    stored = None
+    stored = shadow.place.stored
     strides = shadow.shape_of.stride()
     if 0 in strides:
         stored = 1
@@ -177,7 +190,8 @@ def graph(module: Module, stage: Stage, tracing: Tracing) -> Graph:
     try:
         with _quiet(), stage, _collected(), _in_mode(module, tracing.mode):
             weights = _weights(module, stage, recorder)
-            feed = {spec.name: _input(stage, recorder, spec) for spec in tracing.inputs}
+            kind = _own_dtype(module)
+            feed = {spec.name: _input(stage, recorder, spec, kind) for spec in tracing.inputs}
             with _scopes(module, recorder):
                 _course(module, feed, tracing, recorder)
             return _picture(module, tracing, recorder, weights, tuple(stage.assumptions))
@@ -222,9 +236,9 @@ def _step(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Reco
             f"{type(module).__name__} gives nothing that depends on a trainable parameter, so it cannot be "
             "trained; inspect it with --mode inference."
         )
-    loss = floats[0].sum()
+    loss = floats[0].square().sum()  # a stand-in for a loss: its gradient is as large as the outputs
     for more in floats[1:]:
-        loss = loss + more.sum()
+        loss = loss + more.square().sum()
     parameters = [p for p in module.parameters() if p.requires_grad]
     recorder.phase = Phase.BACKWARD
     del output, floats
@@ -301,9 +315,17 @@ def _weights(module: Module, stage: Stage, recorder: Recorder) -> dict[str, int]
     return found
 
 
-def _input(stage: Stage, recorder: Recorder, spec: InputSpec) -> Any:
+def _own_dtype(module: Module) -> torch.dtype | None:
+    """Give the dtype of a module whose floating-point weights have one, and few bits: its inputs have it, too."""
+    kinds = {p.dtype for p in module.parameters() if p.dtype.is_floating_point}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return kind if kind in {torch.float16, torch.bfloat16, torch.float64} else None
+
+
+def _input(stage: Stage, recorder: Recorder, spec: InputSpec, own: torch.dtype | None) -> Any:
     """Cast the shadow of an input; whole numbers get values within their range, masks are all ones."""
     kind = getattr(torch, spec.dtype or randoms.DEFAULT_DTYPE)
+    kind = own if own is not None and kind is torch.float32 else kind
     shape = tuple(int(d) for d in spec.shape or ())
     values = None
     if not (kind.is_floating_point or kind.is_complex):
@@ -363,8 +385,11 @@ def _picture(
 
 def _refusal(module: Module, tracing: Tracing, error: Exception, recorder: Recorder) -> str:
     lines = str(error).strip().splitlines() or [""]
+    if "data is not allocated" in lines[0] or "data pointer" in lines[0]:
+        lines = ["a kernel reads the numbers of a tensor, which an analysis does not have"]
     shapes = ", ".join(f"{spec.name}={'x'.join(map(str, spec.shape or ()))}" for spec in tracing.inputs)
-    where = f" in {recorder.path[-1]}" if recorder.path[-1] else ""
+    left, name = recorder.objected
+    where = f" in {name}" if name and left == id(error) else ""
     return (
         f"{type(module).__name__} cannot be analysed with {shapes or 'no inputs'}: "
         f"{type(error).__name__}{where}: {lines[0][:300]}; give other shapes by --input."
@@ -382,7 +407,10 @@ def _scopes(module: Module, recorder: Recorder) -> Iterator[None]:
         depth.append(len(recorder.path))
         recorder.path.append(recorder.path[-1] if name is None else name)
 
-    def leave(_part: Module, _args: Any, _output: Any) -> None:
+    def leave(_part: Module, _args: Any, output: Any) -> None:
+        error = sys.exc_info()[1] if output is None else None
+        if error is not None and recorder.objected[0] != id(error):
+            recorder.objected = id(error), recorder.path[-1]
         if depth:
             del recorder.path[depth.pop() :]
 

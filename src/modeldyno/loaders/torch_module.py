@@ -256,7 +256,7 @@ def _named(module: Module, example: Any) -> dict[str, Any]:
 
 
 def _blank(value: Tensor) -> Any:
-    """Give zeros of the shape of a shadow, which take no memory."""
+    """Give zeros, which take no memory, of the shape of what has no numbers."""
     import numpy as np  # noqa: PLC0415 - see above
 
     name = dtype_name(value.dtype)
@@ -268,10 +268,16 @@ def _array(value: Any, what: str) -> Any:
     import torch  # noqa: PLC0415 - see above
 
     if isinstance(value, torch.Tensor):
-        if _is_shadow(value):
+        if value.is_meta or _is_shadow(value):
             return _blank(value)
         value = value.detach().cpu()
-        return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
+        try:
+            return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
+        except (TypeError, RuntimeError):
+            raise RequestError(
+                f"The example input {what} is {dtype_name(value.dtype)}, which no array of NumPy holds; make it "
+                "inside the model from one that does."
+            ) from None
     if isinstance(value, np.ndarray):
         return value
     raise RequestError(

@@ -24,7 +24,9 @@ from modeldyno.errors import RequestError
 
 _MOST_KNOWN = 2**20
 """Elements of a tensor whose values are kept."""
-_UNSET = frozenset({"aten.empty", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided", "aten.empty_like"})
+_UNSET = frozenset(
+    {"aten.empty", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided", "aten.empty_like"}
+)
 """Operators that give memory as it is found."""
 _META = torch.device("meta")
 _CPU = torch.device("cpu")
@@ -35,7 +37,7 @@ Values = Tensor | None
 class Place:
     """A piece of memory: it lives as long as a shadow lies in it."""
 
-    __slots__ = ("freed", "index", "known")
+    __slots__ = ("freed", "index", "known", "stored")
 
     def __init__(self, index: int, freed: Callable[[int], None]) -> None:
         """Remember whom to tell when the last shadow is gone."""
@@ -43,6 +45,8 @@ class Place:
         self.freed = freed
         self.known = True
         """Whether values kept of tensors in it still hold; something unknown written into it ends that."""
+        self.stored: int | None = None
+        """Elements that a sparse tensor in it has."""
 
     def __del__(self) -> None:
         self.freed(self.index)
@@ -87,12 +91,16 @@ class Shadow(Tensor):
     def tolist(self) -> Any:
         """Give the numbers; unknown ones as they are assumed to be."""
         found = self.known()
-        return _stage().assumed(self).tolist() if found is None else found.tolist()
+        plain = _stage().assumed(self) if found is None else found
+        with _off():
+            return plain.tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
         """Give the numbers as an array."""
         found = self.known()
-        return (_stage().assumed(self) if found is None else found).numpy(force=force)
+        plain = _stage().assumed(self) if found is None else found
+        with _off():
+            return plain.numpy(force=force)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
@@ -181,6 +189,9 @@ class Witness(Protocol):
 class Stage(TorchDispatchMode):
     """Runs torch programs on shadows."""
 
+    supports_higher_order_operators = True
+    """They are told of here, to be refused by name."""
+
     def __init__(self, witness: Witness) -> None:
         """Tell the witness, which may be replaced between two courses, of what happens."""
         super().__init__()
@@ -189,6 +200,8 @@ class Stage(TorchDispatchMode):
         self.outside: dict[int, Shadow] = {}
         """Of plain tensors that come from elsewhere, by their id; weights are entered beforehand."""
         self._kept: list[Tensor] = []
+        self._forms: dict[Any, Any] = {}
+        """Call of an operator, by the forms of its arguments, to the forms of what it makes."""
         self._storages: dict[int, tuple[Place, UntypedStorage]] = {}
 
     def __enter__(self) -> Stage:  # type: ignore[override]  # noqa: PYI034 - the mode's own protocol
@@ -207,6 +220,11 @@ class Stage(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run an operator on shadows."""
+        if isinstance(func, torch._ops.HigherOrderOperator):  # noqa: SLF001 - no public name
+            raise RequestError(
+                f"The operator {func.name()}, which takes functions, cannot be analysed yet; analyse the model "
+                "with another implementation of it."
+            )
         return self.run(func, args, dict(kwargs or {}))
 
     # -- bringing tensors onto the stage -----------------------------------------------------------
@@ -234,7 +252,9 @@ class Stage(TorchDispatchMode):
             storage = plain.untyped_storage()
             key, size = storage._cdata, storage.nbytes()  # noqa: SLF001 - the storage's identity
         except (NotImplementedError, RuntimeError):  # sparse, quantised or otherwise without a plain storage
-            return self._cast(torch.empty(plain.shape, dtype=_plain_dtype(plain), device=_META), values)
+            made = self._cast(torch.empty(plain.shape, dtype=_plain_dtype(plain), device=_META), values)
+            made.place.stored = _stored(plain)
+            return made
         if key not in self._storages:
             memory = UntypedStorage(size, device=_META)
             self._storages[key] = self._place(size), memory
@@ -266,8 +286,26 @@ class Stage(TorchDispatchMode):
             if meta_kwargs.get("device") is not None:
                 meta_kwargs["device"] = _META
             real = self._values(func, found, args, kwargs, seen)
-            out = _on_meta(func, meta_args, meta_kwargs, real, seen)
+            out = self._shaped(func, meta_args, meta_kwargs, real, seen)
             return self._finish(func, found, args, kwargs, out, real, seen)
+
+    def _shaped(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], real: Any, seen: _Seen
+    ) -> Any:
+        """Find the shapes, or remember them: the layers of a network are much alike."""
+        key = (
+            None if trait(func).written else (func, *map(_signature, args), *map(_signature, kwargs.items()))
+        )
+        try:
+            forms = self._forms.get(key)
+        except TypeError:  # an argument that cannot be hashed
+            key, forms = None, None
+        if forms is not None:
+            return _formed(forms)
+        out = _on_meta(func, args, kwargs, real, seen)
+        if key is not None and not seen.by_value and (forms := _forms(out, seen)) is not None:
+            self._forms[key] = forms
+        return out
 
     def _values(
         self, func: Any, found: _Trait, args: tuple[Any, ...], kwargs: dict[str, Any], seen: _Seen
@@ -346,7 +384,7 @@ class _Seen:
     No function here refers to itself by closure: a cycle would keep shadows alive for too long.
     """
 
-    __slots__ = ("all_known", "fresh", "given", "made", "places", "shadows", "stage")
+    __slots__ = ("all_known", "by_value", "fresh", "given", "made", "places", "shadows", "stage")
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -355,6 +393,8 @@ class _Seen:
         """Plain tensors by the id of their shadow on the meta device: what is changed in place is given back."""
         self.places: dict[int, Place] = {}
         self.all_known = True
+        self.by_value = False
+        """Whether the shapes of what is made depend on values."""
         self.made: list[Shadow] = []
         self.fresh = False
         """Whether new memory was made."""
@@ -403,6 +443,33 @@ def _real(value: Any) -> Any:
     return value
 
 
+def _signature(value: Any) -> Any:
+    """Give what the shapes of an output depend on; numbers of unlike types differ in it."""
+    if isinstance(value, Tensor):
+        return (value.shape, value.stride(), value.dtype)
+    if isinstance(value, list | tuple):
+        return tuple(map(_signature, value))
+    return (type(value), value)
+
+
+def _forms(out: Any, seen: _Seen) -> Any:
+    """Note the forms of tensors that lie in memory of their own; None where any does not."""
+    if isinstance(out, Tensor):
+        shared = id(out) in seen.shadows or out.untyped_storage()._cdata in seen.places  # noqa: SLF001 - identity
+        plain = out.layout is torch.strided and not out.storage_offset()
+        return (out.shape, out.stride(), out.dtype) if plain and not shared else None
+    if isinstance(out, list | tuple):
+        forms = [_forms(each, seen) for each in out]
+        return None if None in forms else (type(out), forms)
+    return None
+
+
+def _formed(forms: Any) -> Any:
+    if isinstance(forms[0], type):
+        return forms[0](map(_formed, forms[1]))
+    return torch.empty_strided(forms[0], forms[1], dtype=forms[2], device=_META)
+
+
 def _on_meta(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], real: Any, seen: _Seen) -> Any:
     """Find the shapes: by torch, by a rule of ours, or by the values."""
     rule = _SHAPES.get(trait(func).name)
@@ -412,6 +479,7 @@ def _on_meta(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], real: Any
         return func(*args, **kwargs)
     except (NotImplementedError, RuntimeError) as error:
         if real is not None:
+            seen.by_value = True
             return _metas(real)
         try:
             out = func.decompose(*args, **kwargs)
@@ -424,7 +492,8 @@ def _on_meta(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], real: Any
 
 def _no_shapes(func: Any, error: Exception) -> Exception:
     """Give torch's own objection to wrong shapes as it is, and name an operator that has no shapes."""
-    if isinstance(error, NotImplementedError) or "meta" in str(error).lower():
+    known = ("meta", "no fake impl")  # words of torch's own complaints
+    if isinstance(error, NotImplementedError) or any(word in str(error).lower() for word in known):
         return RequestError(
             f"The operator {trait(func).name} cannot be analysed: torch knows no rule for its shapes; "
             "register one with torch.library.register_fake."
@@ -457,6 +526,12 @@ def _is_few(args: tuple[Any, ...]) -> bool:
     if shape is not None and all(isinstance(n, int) for n in shape):
         return prod(shape) <= _MOST_KNOWN
     return all(abs(n) <= _MOST_KNOWN for n in args if isinstance(n, int | float))
+
+
+def _stored(tensor: Tensor) -> int | None:
+    if tensor.layout is torch.sparse_coo:
+        return tensor._nnz()
+    return None if tensor.layout is torch.strided else tensor.values().numel()
 
 
 def _plain_dtype(tensor: Tensor) -> torch.dtype:
@@ -526,6 +601,34 @@ def _masked_select(stage: Stage, found: _Trait, args: tuple[Any, ...], kwargs: d
     source = stage._as_shadow(args[0])
     out = stage.shadow((chosen[0].shape[0],), source.dtype)
     stage.witness.watch(Call(found, args, {}, (out,), True))
+    return out
+
+
+def _whole(stage: Stage, found: _Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Settle whole numbers where they are made of unknown fractions: all that follows from them agrees."""
+    kind, source = kwargs.get("dtype"), args[0]
+    if kind not in {torch.int64, torch.int32} or not source.dtype.is_floating_point:
+        return NotImplemented
+    shadow = stage._as_shadow(source)
+    if shadow.known() is not None or not _small(shadow.shape_of):
+        return NotImplemented
+    stage.assume("whole numbers made of what is not computed are taken as 1")
+    meta = shadow.shape_of.to(kind)
+    out = stage._cast(meta, torch.ones(meta.shape, dtype=kind))
+    stage.witness.watch(Call(found, args, kwargs, (out,), True))
+    return out
+
+
+def _repeated(stage: Stage, found: _Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Give the places that repeated ones come from; where it is not known how often, it is once."""
+    repeats = stage._as_shadow(args[0])
+    if repeats.known() is not None:
+        return NotImplemented
+    size = kwargs.get("output_size") or repeats.numel()
+    stage.assume("how often elements are repeated is not computed; taken as once each")
+    places = torch.arange(size).clamp_(max=max(0, repeats.numel() - 1)) if size <= _MOST_KNOWN else None
+    out = stage.shadow((size,), repeats.dtype, places)
+    stage.witness.watch(Call(found, args, kwargs, (out,), True))
     return out
 
 
@@ -602,6 +705,8 @@ _SPECIAL: dict[str, Callable[[Stage, _Trait, tuple[Any, ...], dict[str, Any]], A
     "aten._fused_sdp_choice": _choice,
     "aten.nonzero": _count_of_true,
     "aten.masked_select": _masked_select,
+    "aten.repeat_interleave": _repeated,
+    "aten._to_copy": _whole,
     "aten.index": _index,
     "aten.index_put": _index,
     "aten.index_put_": _index,
@@ -645,8 +750,34 @@ def _grouped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: _Se
     return first.new_empty(outer, dtype=given.get("out_dtype") or first.dtype)
 
 
+def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: _Seen) -> Any:
+    """Give the shape of a linear layer whose quantised weight is packed."""
+    del kwargs, seen
+    source, packed = args[0], args[1]
+    width = packed.unpack()[0].shape[0]
+    dynamic = "dynamic" in trait(func).name
+    return source.new_empty((*source.shape[:-1], width), dtype=torch.float32 if dynamic else source.dtype)
+
+
+def _packed_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: _Seen) -> Any:
+    """Give what is left of padded sequences: their steps one after the other, and how many go on at each."""
+    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    source, lengths = given["input"], seen.shadows[id(given["lengths"])].known()
+    steps, batch = (1, 0) if given["batch_first"] else (0, 1)
+    if lengths is None:
+        seen.stage.assume("the lengths of sequences are not computed; taken as all full")
+        lengths = torch.full((source.shape[batch],), source.shape[steps])
+    going = [int((lengths > step).sum()) for step in range(int(lengths.max()))]
+    return source.new_empty((sum(going), *source.shape[2:])), lengths.new_empty(len(going), device=_META)
+
+
 _SHAPES: dict[str, Callable[[Any, tuple[Any, ...], dict[str, Any], _Seen], Any]] = {
     "aten._transformer_encoder_layer_fwd": _like_first,
     "aten._native_multi_head_attention": _attention_fast_path,
     "aten._grouped_mm": _grouped,
+    "aten._pack_padded_sequence": _packed_rows,
+    "quantized.linear_dynamic": _packed_linear,
+    "quantized.linear_relu_dynamic": _packed_linear,
+    "quantized.linear": _packed_linear,
+    "quantized.linear_relu": _packed_linear,
 }

@@ -14,12 +14,15 @@ from modeldyno.core.inputs import BATCH, DEFAULT_LENGTH, SEQUENCE, Dimension, In
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from torch.nn import Module
 
     from modeldyno.ports import Feed
+
+    Declare = Callable[[Any, Collection[str]], InputSpec]
+    """From a configuration, and the names of all inputs, to one of them."""
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model")
 _DULL_NAMES = {"model", "config", "checkpoint", "weights", "hf", "."}
@@ -190,48 +193,70 @@ def name_of(path: Path) -> str:
 
 
 def inputs(module: Module, config: Any) -> tuple[InputSpec, ...]:
-    """Declare the inputs by what the model says is its main input, and by what forward accepts."""
-    accepted = set(inspect.signature(module.forward).parameters)
-    main = str(getattr(module, "main_input_name", "input_ids"))
-    specs: list[InputSpec] = []
-    if "input_ids" in accepted and (main == "input_ids" or _is_two_towers(config)):
-        specs += _text_inputs(_part(config, "text_config"), accepted)
-    if "pixel_values" in accepted and (main == "pixel_values" or _is_two_towers(config)):
-        specs += [_image_input(_part(config, "vision_config"))]
-    if main == "input_values":
-        specs += [InputSpec(name=main, shape=(BATCH, _SECOND_OF_SOUND), dtype="float32", low=-1, high=1)]
-    if main == "input_features":
-        specs += [_sound_features(config)]
-    if "decoder_input_ids" in accepted and getattr(config, "is_encoder_decoder", False):
-        specs += [_token_input("decoder_input_ids", config, "decoder_seq")]
-    if specs:
-        return tuple(specs)
-    return tuple(spec for spec in (InputSpec(name=main),) if spec.name in accepted)
+    """Declare the inputs by what the model says is its main input, and by what forward asks for and accepts."""
+    parameters = inspect.signature(module.forward).parameters
+    main = getattr(module, "main_input_name", None) or "input_ids"
+    mains = [main] if isinstance(main, str) else list(main)
+    empty = inspect.Parameter.empty
+    needed = [p.name for p in parameters.values() if p.default is empty and p.kind in _NAMED]
+    wanted = dict.fromkeys(name for name in (*mains, *needed) if name in parameters)
+    if "input_ids" in wanted or _is_two_towers(config):
+        towers = [name for name, part in _TOWERS.items() if _is_two_towers(config, part)]
+        wanted |= dict.fromkeys(name for name in ("input_ids", *towers) if name in parameters)
+    for name, companions in _COMPANIONS.items():
+        if name in wanted:
+            wanted |= dict.fromkeys(companion for companion in companions if companion in parameters)
+    if "decoder_input_ids" in parameters and getattr(config, "is_encoder_decoder", False):
+        wanted |= {"decoder_input_ids": None}
+    specs = [_INPUTS[name](config, wanted) for name in (*_INPUTS,) if name in wanted]
+    others = (InputSpec(name=name) for name in mains if name in wanted and name not in _INPUTS)
+    return (*specs, *others)
 
 
+_NAMED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 _SECOND_OF_SOUND = 16_000
+_TOWERS = {"pixel_values": "vision_config", "input_features": "audio_config"}
+"""Input to the part of a configuration that says that the model takes it beside text."""
+_COMPANIONS: dict[str, tuple[str, ...]] = {
+    "input_ids": ("attention_mask", "bbox"),
+    "states": ("actions", "rewards", "returns_to_go", "timesteps", "attention_mask"),
+    "classes_input_ids": ("classes_attention_mask",),
+    "qformer_input_ids": ("qformer_attention_mask",),
+}
+"""Inputs that go with others."""
+_SIDE = 16
+"""Patches along each side of an image whose size is free, and frames of such a film."""
 
 
-def _is_two_towers(config: Any) -> bool:
-    return hasattr(config, "text_config") and hasattr(config, "vision_config")
+def _is_two_towers(config: Any, part: str = "vision_config") -> bool:
+    """Say whether text and something else go into towers of their own, not into one sequence of tokens."""
+    if not (hasattr(config, "text_config") and hasattr(config, part)):
+        return False
+    kind = {"vision_config": "image", "audio_config": "audio"}[part]
+    return not any(hasattr(config, f"{kind}_token_{end}") for end in ("id", "index"))
 
 
 def _part(config: Any, name: str) -> Any:
-    return getattr(config, name, None) or config
+    part = getattr(config, name, None)
+    return config if part is None or isinstance(part, dict) else part
 
 
-def _text_inputs(config: Any, accepted: set[str]) -> Iterator[InputSpec]:
-    tokens = _token_input("input_ids", config, SEQUENCE)
-    yield tokens
-    if "attention_mask" in accepted:
-        yield InputSpec(name="attention_mask", shape=tokens.shape, dtype="int64", low=1, high=1)
+def _text(config: Any) -> Any:
+    """Find the part of a configuration that tells of text."""
+    return next((p for n in ("text_config", "decoder") if (p := _part(config, n)) is not config), config)
+
+
+def _number(config: Any, *names: str, default: int) -> int:
+    """Give the first of these that is a positive whole number."""
+    values = (getattr(config, name, None) for name in names)
+    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), default)
 
 
 def _token_input(name: str, config: Any, dimension: str) -> InputSpec:
     """Declare tokens; the length is free unless the model takes fewer than we would give."""
     most = max_length(config)
     length: Dimension = most if most is not None and most < DEFAULT_LENGTH else dimension
-    vocabulary = int(getattr(config, "vocab_size", 0) or 0)
+    vocabulary = _number(config, "vocab_size", default=0) or _number(_text(config), "vocab_size", default=0)
     high = vocabulary - 1 if vocabulary else None
     return InputSpec(name=name, shape=(BATCH, length), dtype="int64", low=0, high=high)
 
@@ -252,19 +277,157 @@ def _padded_positions(config: Any) -> int:
     return int(getattr(config, "pad_token_id", 0) or 0) + 1 if "roberta" in kind else 0
 
 
-def _image_input(config: Any) -> InputSpec:
-    size = getattr(config, "image_size", None) or getattr(config, "input_size", None) or 224
-    height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-    channels = int(getattr(config, "num_channels", 3) or 3)
-    shape = (BATCH, channels, int(height), int(width))
+def _tokens(config: Any, wanted: Collection[str]) -> InputSpec:
+    del wanted
+    return _token_input("input_ids", _text(config), SEQUENCE)
+
+
+def _mask(config: Any, wanted: Collection[str]) -> InputSpec:
+    shape = (BATCH, SEQUENCE) if "states" in wanted else _tokens(config, wanted).shape
+    return InputSpec(name="attention_mask", shape=shape, dtype="int64", low=1, high=1)
+
+
+def _patches(config: Any) -> tuple[int, int]:
+    """Give how many patches there are, and how many numbers each has."""
+    config = _part(config, "vision_config")
+    side = _number(config, "patch_size", default=16)
+    depth = _number(config, "temporal_patch_size", default=1)
+    channels = _number(config, "in_channels", "in_chans", "num_channels", default=3)
+    return _SIDE**2, channels * depth * side**2
+
+
+def _image(config: Any, wanted: Collection[str]) -> InputSpec:
+    number, size = _patches(config)
+    if {"grid_thw", "image_grid_thw"} & set(wanted):
+        shape: tuple[Dimension, ...] = (_GRID**3, size)
+    elif "spatial_shapes" in wanted:
+        shape = (BATCH, number, size)
+    else:
+        shape = (BATCH, *_picture(config))
     return InputSpec(name="pixel_values", shape=shape, dtype="float32", low=-1, high=1)
 
 
-def _sound_features(config: Any) -> InputSpec:
-    bins = getattr(config, "num_mel_bins", None) or getattr(config, "feature_size", None) or 80
-    length = getattr(config, "max_source_positions", None)
-    frames: Dimension = 2 * int(length) if isinstance(length, int) else SEQUENCE  # Whisper halves them
-    return InputSpec(name="input_features", shape=(BATCH, int(bins), frames), dtype="float32", low=-1, high=1)
+_GRID = 4
+"""Frames, rows and columns of patches, where the model is told of them."""
+
+
+def _picture(config: Any) -> tuple[int, ...]:
+    """Give the channels, height and width that a model is made for, and the frames of a film before them."""
+    config = _part(config, "vision_config")
+    parts = (config, _part(config, "backbone_config"))
+    sizes = (getattr(p, n, None) for p in parts for n in ("image_size", "input_size", "crop_size"))
+    size = next((size for size in sizes if size), 224)
+    if isinstance(size, dict):
+        size = (size.get("height", 224), size.get("width", 224))
+    height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+    frames = _number(config, "num_frames", default=0)
+    channels = _number(config, "num_channels", "in_channels", "in_chans", default=3)
+    return (*((frames,) if frames else ()), channels, int(height), int(width))
+
+
+def _film(config: Any, wanted: Collection[str]) -> InputSpec:
+    del wanted
+    config = _part(config, "vision_config")
+    frames = _number(config, "num_frames", "frames_per_clip", default=_SIDE)
+    shape = (BATCH, frames, *_picture(config)[-3:])
+    return InputSpec(name="pixel_values_videos", shape=shape, dtype="float32", low=-1, high=1)
+
+
+def _sound(config: Any, wanted: Collection[str]) -> InputSpec:
+    """Declare a second of sound, or its spectrum where the model takes a fixed length of that."""
+    del wanted
+    bins, length = _number(config, "num_mel_bins", default=0), _number(config, "max_length", default=0)
+    shape = (BATCH, length, bins) if bins and length > DEFAULT_LENGTH else (BATCH, _SECOND_OF_SOUND)
+    return InputSpec(name="input_values", shape=shape, dtype="float32", low=-1, high=1)
+
+
+def _sound_features(config: Any, wanted: Collection[str]) -> InputSpec:
+    """Declare a spectrum: bins by frames as Whisper has it, or frames by bins."""
+    del wanted
+    config = _part(_part(config, "audio_config"), "encoder_config")
+    names = (
+        "num_mel_bins",
+        "input_feat_per_channel",
+        "feature_projection_input_dim",
+        "feature_size",
+        "input_dim",
+    )
+    bins = _number(config, *names, default=80)
+    length = _number(config, "max_source_positions", default=0)
+    shape: tuple[Dimension, ...] = (BATCH, SEQUENCE, bins)
+    if hasattr(config, "spec_size"):
+        shape = (BATCH, 1, 4 * int(config.spec_size), bins)
+    elif length and not hasattr(config, "input_feat_per_channel"):
+        shape = (BATCH, bins, 2 * length)  # Whisper halves them
+    return InputSpec(name="input_features", shape=shape, dtype="float32", low=-1, high=1)
+
+
+def _series(config: Any, wanted: Collection[str]) -> InputSpec:
+    del wanted
+    length = _number(config, "context_length", default=0) or SEQUENCE
+    channels = _number(config, "num_input_channels", default=0)
+    return InputSpec(
+        name="past_values", shape=(BATCH, length, *((channels,) if channels else ())), dtype="float32"
+    )
+
+
+def _same(
+    name: str, shape: Callable[[Any], tuple[Dimension, ...]], value: int, dtype: str = "int64"
+) -> Declare:
+    """Declare an input that is the same number everywhere."""
+    return lambda config, _wanted: InputSpec(
+        name=name, shape=(*shape(config),), dtype=dtype, low=value, high=value
+    )
+
+
+def _numbers(name: str, shape: Callable[[Any], tuple[Dimension, ...]]) -> Declare:
+    """Declare an input of fractions between 0 and 1, below it."""
+    return lambda config, _wanted: InputSpec(
+        name=name, shape=(*shape(config),), dtype="float32", low=0.0, high=0.99
+    )
+
+
+def _some_tokens(name: str, part: str, dimension: str = SEQUENCE) -> Declare:
+    return lambda config, _wanted: _token_input(name, _part(config, part), dimension)
+
+
+_INPUTS: dict[str, Declare] = {
+    "input_ids": _tokens,
+    "attention_mask": _mask,
+    "pixel_values": _image,
+    "pixel_values_videos": _film,
+    "input_values": _sound,
+    "input_features": _sound_features,
+    "hidden_states": lambda config, _wanted: InputSpec(
+        name="hidden_states", shape=(_GRID**3, _patches(config)[1]), dtype="float32", low=-1, high=1
+    ),
+    "grid_thw": _same("grid_thw", lambda _: (1, 3), _GRID),
+    "image_grid_thw": _same("image_grid_thw", lambda _: (1, 3), _GRID),
+    "merge_sizes": _same("merge_sizes", lambda _: (1,), 2),
+    "spatial_shapes": _same("spatial_shapes", lambda _: (BATCH, 2), _SIDE),
+    "pixel_attention_mask": _same("pixel_attention_mask", lambda _: (BATCH, _SIDE**2), 1),
+    "input_features_mask": _same("input_features_mask", lambda _: (BATCH, SEQUENCE), 1),
+    "flattened_patches": _numbers("flattened_patches", lambda c: (BATCH, _SIDE**2, 2 + _patches(c)[1])),
+    "past_values": _series,
+    "past_values_padding": _same("past_values_padding", lambda c: _series(c, ()).shape or (), 0),
+    "freq": _same("freq", lambda _: (BATCH, 1), 0),
+    "inputs": _numbers("inputs", lambda c: (BATCH, SEQUENCE, _number(c, "d_model", default=768))),
+    "inputs_embeds": _numbers(
+        "inputs_embeds", lambda c: (BATCH, SEQUENCE, _number(_text(c), "hidden_size", "d_model", default=768))
+    ),
+    "query_embeds": _numbers("query_embeds", lambda c: (BATCH, 32, _number(c, "hidden_size", default=768))),
+    "latents": _numbers("latents", lambda c: (BATCH, _number(c, "hidden_size", default=512), SEQUENCE)),
+    "states": _numbers("states", lambda c: (BATCH, SEQUENCE, _number(c, "state_dim", default=17))),
+    "actions": _numbers("actions", lambda c: (BATCH, SEQUENCE, _number(c, "act_dim", default=4))),
+    "rewards": _numbers("rewards", lambda _: (BATCH, SEQUENCE, 1)),
+    "returns_to_go": _numbers("returns_to_go", lambda _: (BATCH, SEQUENCE, 1)),
+    "timesteps": _same("timesteps", lambda _: (BATCH, SEQUENCE), 1),
+    "task_inputs": _same("task_inputs", lambda c: (BATCH, _number(c, "task_seq_len", default=77)), 1),
+    "qformer_input_ids": _some_tokens("qformer_input_ids", "qformer_config"),
+    "bbox": _same("bbox", lambda _: (BATCH, SEQUENCE, 4), 0),
+    "decoder_input_ids": lambda config, _wanted: _token_input("decoder_input_ids", config, "decoder_seq"),
+}
+"""How each input is declared, by its name, in the order in which they are listed."""
 
 
 # --- text ----------------------------------------------------------------------------------------

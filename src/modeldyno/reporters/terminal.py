@@ -143,7 +143,7 @@ _GAP, _SHRUNK = 2, 16
 
 def _table_lines(block: Table, width: int) -> Iterator[Line]:
     if block.title:
-        yield ((block.title, "title"),)
+        yield from (((line, "title"),) for line in wrap(block.title, width))
     titles = tuple(column.title for column in block.columns)
     header = (titles,) if any(titles) else ()
     natural = [max(map(cells, column)) for column in zip(*header, *block.rows, strict=True)]

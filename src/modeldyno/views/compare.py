@@ -21,7 +21,7 @@ _COMPARED = {
     "parameters": _FEWER, "weight_bytes": _SMALLER, "file_bytes": _SMALLER, "macs": _FEWER, "flops": _FEWER,
     "memory_peak": _SMALLER, "activation_peak": _SMALLER,
 }  # fmt: skip
-_NAME, _KINDS = 22, 300
+_NAME, _KINDS = 18, 300
 
 
 def comparison(first: Result, second: Result) -> tuple[Block, ...]:
@@ -53,8 +53,11 @@ def comparison(first: Result, second: Result) -> tuple[Block, ...]:
 
 
 def _names(first: Result, second: Result) -> tuple[str, str]:
+    """Name the two, short enough for columns; models of one name are numbered."""
     one, other = (shorten(clean(result.name), _NAME) or "the model" for result in (first, second))
-    return (one, other) if one != other else (f"{one} (1)", f"{other} (2)")
+    if one != other:
+        return one, other
+    return f"{shorten(one, _NAME - 4)} (1)", f"{shorten(other, _NAME - 4)} (2)"
 
 
 def _sentence(first: Result, second: Result, names: tuple[str, str]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.metric import METRICS
-from modeldyno.core.units import COUNT, format_quantity
+from modeldyno.core.units import format_quantity
 from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, amount, number, ordered
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 _WANTED = ("macs", "flops", "activation_peak", "memory_peak")
 _TITLES = {
     "macs": "MACs", "flops": "FLOPs", "activation_peak": "activations", "memory_peak": "memory",
-    "roofline_latency": "bound", "decode_latency": "token",
+    "roofline_latency": "bound",
 }  # fmt: skip
+_LATENCIES = ("roofline_latency", "eager_latency", "decode_latency")
 _COLUMNS = 7
 """That fit 80 columns of text."""
 _POINTS = 40
@@ -51,7 +52,7 @@ def grid(result: Result) -> Iterator[Block]:
 def _metrics(outline: Outline) -> list[str]:
     """Choose what is shown: totals first, then the bounds of each device."""
     known = dict.fromkeys(name for point in outline.points for name in point.values)
-    estimates = [name for name in known if name.partition("@")[0] in {"roofline_latency", "decode_latency"}]
+    estimates = [name for name in known if name.partition("@")[0] == "roofline_latency"]
     return [*(name for name in _WANTED if name in known), *estimates]
 
 
@@ -90,9 +91,9 @@ def devices(result: Result) -> Iterator[Table]:
     names = dict.fromkeys(m.scope for m in result.measurements if m.metric == "roofline_latency" and m.scope)
     rows = tuple(_device(result, name) for name in names)
     if rows:
-        titles = ("device", "one call >", "one token >", "bound by", "peaks of the device")
+        titles = ("device", "one call >", "op by op >", "one token >", "bound by", "its peaks")
         yield Table(
-            title="Estimates: lower bounds from published peaks, nothing was measured",
+            title="Estimates: lower bounds from the peaks of devices; nothing was run",
             columns=tuple(
                 Column(
                     title=title.removesuffix(" >"), align=Align.RIGHT if title.endswith(">") else Align.LEFT
@@ -104,10 +105,13 @@ def devices(result: Result) -> Iterator[Table]:
 
 
 def _device(result: Result, name: str) -> tuple[str, ...]:
-    call, token = (result.find(metric, name) for metric in ("roofline_latency", "decode_latency"))
+    call, eager, token = (result.find(metric, name) for metric in _LATENCIES)
     flops, bandwidth = (_number(result, metric, name) for metric in ("peak_flops", "peak_bandwidth"))
-    peaks = ", ".join(amount(value, noun) for value, noun in ((flops, "FLOP/s"), (bandwidth, "B/s")) if value)
-    return shorten(clean(name), 20), _bound(call), _bound(token), _bound_by(result, flops, bandwidth), peaks
+    nouns = ((flops, "FLOP/s"), (bandwidth, "B/s"))
+    peaks = ", ".join(amount(value, noun) for value, noun in nouns if value)
+    seconds = 0.0 if call is None else number(call)[0]
+    bounds = (_bound(call), _bound(eager), _bound(token))
+    return shorten(clean(name), 20), *bounds, _bound_by(result, flops, seconds), peaks
 
 
 def _bound(found: Measurement | None) -> str:
@@ -119,12 +123,12 @@ def _number(result: Result, metric: str, scope: str = "") -> float:
     return 0.0 if found is None else number(found)[0]
 
 
-def _bound_by(result: Result, flops: float, bandwidth: float) -> str:
-    """Compare the intensity of the whole with the point from which a device computes at its peak."""
-    intensity = _number(result, "arithmetic_intensity")
-    if not (flops and bandwidth and intensity):
+def _bound_by(result: Result, flops: float, seconds: float) -> str:
+    """Say which roof is the lower one: computing alone takes all of the time, or memory takes longer."""
+    macs = _number(result, "causal_macs") or _number(result, "macs")
+    if not flops or not seconds:
         return "—"
-    ridge = flops / bandwidth
-    limit, sign = ("memory", "<") if intensity < ridge else ("arithmetic", "≥")
-    shown = (format_quantity(value, COUNT, 3) for value in (intensity, ridge))
-    return f"{limit}: {f' {sign} '.join(shown)} FLOP/B"
+    return "arithmetic" if 2 * macs / flops > seconds * _ALL else "memory"
+
+
+_ALL = 0.999

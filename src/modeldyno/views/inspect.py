@@ -51,7 +51,8 @@ def reservations(result: Result, look: Look) -> Iterator[Block]:
     """Say what was not counted and what was taken for granted."""
     if result.outline is not None:
         yield from _uncounted(result.outline, look)
-        for text in result.outline.assumptions:
+        told = {doubt.seen for doubt in result.doubts}
+        for text in (text for text in result.outline.assumptions if text not in told):
             yield Notice(
                 severity=Severity.NOTE, code="assumed", text=shorten(clean(text), TEXT_LIMIT).rstrip(".")
             )
@@ -100,7 +101,8 @@ def _shown(node: Node, metric: str) -> str:
 
 
 def _tree(root: Node, look: Look) -> Iterator[Block]:
-    rows = walk(root, look.sort)
+    everything = walk(root, look.sort)
+    rows = everything if look.depth is not None else [row for row in everything if _weighs(row)]
     deepest = max(row.level for row in rows)
     depth = _readable(rows) if look.depth is None else min(look.depth, deepest)
     shown = [row for row in rows if row.level <= depth]
@@ -113,8 +115,15 @@ def _tree(root: Node, look: Look) -> Iterator[Block]:
     elif below:
         text = f"{count(below, 'more module')} below these; --depth {depth + 1} goes deeper"
         yield Notice(severity=Severity.NOTE, text=text)
+    if light := len(everything) - len(rows):
+        text = f"{count(light, 'module')} with neither parameters nor MACs left out; --depth shows all"
+        yield Notice(severity=Severity.NOTE, text=text)
     if any(row.node.count > 1 for row in shown):
         yield Notice(severity=Severity.NOTE, text="several alike are one row, which has their sum")
+
+
+def _weighs(row: Row) -> bool:
+    return not row.level or any(row.node.of(metric) for metric in ("parameters", "macs", "weight_bytes"))
 
 
 def _depth_title(depth: int, deepest: int) -> str:

@@ -13,7 +13,6 @@ from modeldyno.views.words import number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.outline import Module
     from modeldyno.core.result import Result
 
 NUMBERS = ("macs", "elementwise", "flops", "parameters", "weight_bytes", "bytes_read", "bytes_written")
@@ -226,8 +225,3 @@ def titled(node: Node) -> str:
     """Name the class of a module, and how many it stands for."""
     kind = clean(node.kind)
     return f"{node.count} x {kind}" if node.count > 1 else kind
-
-
-def paths(modules: Iterable[Module]) -> frozenset[str]:
-    """Give the scopes that are parts of the network."""
-    return frozenset(module.path for module in modules if module.path)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Column, Table, clean, shorten
+from modeldyno.core.graph import Phase
 from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Measurement
 from modeldyno.core.units import BYTES, format_quantity
 from modeldyno.views.words import NAME_LIMIT, count, joined, number, plain, sized, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from modeldyno.core.result import Result
 
@@ -19,7 +20,7 @@ _MEANINGS = {
     "parameters": "",
     "weight_bytes": "",
     "file_bytes": "of its files on disk",
-    "macs": "multiply-accumulates in matrix products; 1 MAC is 2 FLOPs",
+    "macs": "multiply-accumulates; 1 MAC is 2 FLOPs",
     "causal_macs": "where attention skips what is masked",
     "dense_macs": "if every expert took every token",
     "elementwise": "elementary operations beside them",
@@ -38,7 +39,7 @@ _MEANINGS = {
     "largest_batch": "",
 }
 """Metric to its meaning, in the order of the table; one without is told what this model says of it."""
-ESTIMATES = ("roofline_latency", "decode_latency", "peak_flops", "peak_bandwidth")
+ESTIMATES = ("roofline_latency", "eager_latency", "decode_latency", "peak_flops", "peak_bandwidth")
 """What holds for a device, its name being the scope."""
 STATIC = frozenset({*_MEANINGS, "trainable_parameters", "buffers", *ESTIMATES})
 """Everything that can be known of a model without running it."""
@@ -127,10 +128,18 @@ def _dtypes(result: Result, found: Measurement) -> str:
 def _open(result: Result, found: Measurement) -> str:
     bounds = found.interval
     if bounds is None or bounds.low == bounds.high:
-        return ""
+        return _phases(result) if found.metric == "macs" else ""
     without = sum(1 for op in result.outline.operators if not op.counted) if result.outline else 0
     why = f": {count(without, 'operator')} uncounted" if without else ""
     return f"between {span(bounds.low, bounds.high)}{why}".replace(" to ", " and ", 1)
+
+
+def _phases(result: Result) -> str:
+    """Say how a training step divides up."""
+    phases = ((phase, result.find("macs", f"phase {phase}")) for phase in Phase)
+    return ", ".join(
+        f"{phase} {plain(found)}" for phase, found in phases if found is not None and found.value
+    )
 
 
 def _memory(result: Result, _found: Measurement) -> str:
@@ -145,6 +154,7 @@ def _batch(result: Result, _found: Measurement) -> str:
 
 
 def scopes(result: Result) -> frozenset[str]:
-    """Give the scopes that are modules."""
-    modules: Sequence[str] = [module.path for module in result.outline.modules] if result.outline else []
-    return frozenset(filter(None, modules))
+    """Give the scopes that are modules or phases; a dtype or a device is none."""
+    modules = (module.path for module in result.outline.modules) if result.outline else ()
+    counted = (m.scope for m in result.measurements if m.metric in {"parameters", "macs", "flops"})
+    return frozenset(filter(None, (*modules, *counted)))

@@ -373,6 +373,8 @@ _WINDOWS: dict[str, Formula] = {
 }  # fmt: skip
 
 _OTHERS: dict[str, Formula] = {
+    **_all(("aten.mm:sparse", "aten.addmm:sparse", "aten._sparse_mm:sparse", "aten._sparse_addmm:sparse"),
+        products.sparse),
     **_all(
         ("mkldnn._linear_pointwise", "mkl._mkl_linear", "quantized.linear_dynamic", "quantized.linear",
          "quantized.linear_dynamic_fp16"),
@@ -395,6 +397,11 @@ _OTHERS: dict[str, Formula] = {
     ),
     "mkldnn._convolution_transpose_pointwise": partial(
         convolutions.convolved, data="X", weight="W", bias="B", transposed=True
+    ),
+    **_all(
+        ("torch_nn._linear_cross_entropy_batch_chunked",
+         "torch_nn._linear_cross_entropy_batch_chunked_no_reduction"),
+        products.scored,
     ),
     "torchvision.deform_conv2d": convolutions.convolved,
     **_all(

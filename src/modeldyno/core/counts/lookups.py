@@ -65,8 +65,8 @@ def _changed(op: Op, elements: int, operations: int) -> Count:
 
 
 def _found(table: Tensor, elements: int) -> int:
-    """Bytes of some elements of a table, at most all of them."""
-    return min(table.bytes, (elements * bits(table.dtype) + 7) // 8)
+    """Bytes of the elements that are looked up in a table; one that is looked up twice is read twice."""
+    return (elements * bits(table.dtype) + 7) // 8
 
 
 def _indexed(op: Op) -> int:

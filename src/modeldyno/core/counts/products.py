@@ -50,6 +50,17 @@ def projected(op: Op, *, data: str, operations: int = 0) -> Count:
     return Count(macs=op.tensor(data).size * output.shape[-1], elementwise=extras)
 
 
+def scored(op: Op) -> Count:
+    """Count a linear layer once and for each gradient found with it; 5 operations a score, 2 a gradient."""
+    weight, samples = op.tensor("linear_weight"), op.tensor("target").size
+    wanted = [bool(op.arguments.get(f"compute_{name}_grad")) for name in ("input", "linear_weight")]
+    operations = 5 + len(tensors(op, "linear_bias")) + 2 * any(wanted)
+    return Count(
+        macs=samples * weight.size * (1 + sum(wanted)),
+        elementwise=samples * (weight.shape[0] * operations + 2),
+    )
+
+
 def lists(op: Op) -> Count:
     """Count the matrix product of each pair of a list."""
     macs = sum(
@@ -119,21 +130,34 @@ def vecdot(op: Op) -> Count:
 
 
 def trilinear(op: Op) -> Count:
-    """Count for each triple of elements a product (element-wise) and a MAC."""
+    """Count the first two operands summed where the third has no part, and their result with the third."""
     shapes = []
     for name, at in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
         shape = list(op.tensor(name).shape)
         for dim in sorted(op.arguments[at]):
             shape.insert(dim, 1)
         shapes.append(tuple(shape))
-    points = prod(broadcast(*shapes))
-    return Count(macs=points, elementwise=points)
+    pair = broadcast(*shapes[:2])
+    summed = set(op.arguments["sumdim"]) & set(op.arguments["expand3"])
+    rest = tuple(1 if dim in summed else size for dim, size in enumerate(pair))
+    return Count(macs=prod(pair) + prod(broadcast(rest, shapes[2])))
 
 
 def bilinear(op: Op) -> Count:
-    """Count for each sample and weight a product (element-wise) and a MAC, and the sum with a bias."""
-    points = op.tensor("weight").size * prod(op.tensor("input1").shape[:-1])
-    return Count(macs=points, elementwise=points + _extras(op, "bias"))
+    """Count for each sample the weight with the first input, what comes of it with the second, and the bias."""
+    width, _, second = op.tensor("weight").shape
+    samples = prod(op.tensor("input1").shape[:-1])
+    macs = samples * (op.tensor("weight").size + width * second)
+    return Count(macs=macs, elementwise=_extras(op, "bias"))
+
+
+def sparse(op: Op) -> Count:
+    """Count each stored element of the sparse operand with the row or column of the other that it meets."""
+    *_, first, second = op.tensors()
+    macs = second.shape[-1] * first.stored if first.stored is not None else 0
+    if second.stored is not None:
+        macs = first.shape[0] * second.stored
+    return Count(macs=macs, elementwise=op.outputs[0].size if "mat1" in op.arguments else 0)
 
 
 def chain(op: Op) -> Count:

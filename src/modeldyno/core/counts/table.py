@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from modeldyno.core.counts.aten import ATEN
+from modeldyno.core.counts.onnx import ONNX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,8 +18,6 @@ _NONE: Mapping[str, Formula] = MappingProxyType({})
 
 def formulas(extra: Mapping[str, Formula] = _NONE) -> Mapping[str, Formula]:
     """Merge the formulas of all dialects with `extra`, which wins."""
-    from modeldyno.core.counts.onnx import ONNX  # noqa: PLC0415
-
     return MappingProxyType({**ATEN, **ONNX, **extra})
 
 

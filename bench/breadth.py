@@ -1,0 +1,392 @@
+"""How many architectures of transformers are analysed: every model class that itself runs, in small sizes.
+
+A class is eligible if it is made from its default configuration - shrunk where that is large - and its own
+forward call runs on random inputs. Each is tried in a process of its own, with limits on time and memory:
+first the real call with real weights, then our analysis on the same inputs, without weights.
+
+    python bench/breadth.py [--only bert] [--heads none|one|all] [--sample 200] [--peers 100] [--json out.jsonl]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import re
+import resource
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import peers
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+from modeldyno.core.analysis import Analysed, operators
+from modeldyno.core.counts.table import formulas
+from modeldyno.core.inputs import BATCH, InputSpec
+from modeldyno.core.inspection import Mode
+from modeldyno.errors import RequestError
+from modeldyno.feeds import randoms
+from modeldyno.feeds.forward import Forward
+from modeldyno.loaders import torch_graph, transformers_model
+from modeldyno.ports import Tracing
+
+MOST_SECONDS = 90
+"""For a class, its own call included."""
+MOST_MEMORY = 10 * 2**30
+MOST_PARAMETERS = 400_000_000
+"""Beyond which a configuration is too large to be called for real."""
+LENGTH = 32
+"""Of sequences."""
+BASE = "MODEL_MAPPING_NAMES"
+
+COUNTED_BY_TORCH = {str(operator) for operator in flop_registry}
+"""Operators that FlopCounterMode counts: of these, our MACs have to be its own."""
+
+Specs = tuple[InputSpec, ...]
+
+# -- which classes ---------------------------------------------------------------------------------------------
+
+
+def classes(heads: str) -> dict[str, str]:
+    """Name the model classes of transformers' own tables, each with its type of configuration.
+
+    Of the classes that put a head on a model there are none, the first of each type, or all.
+    """
+    from transformers.models.auto import modeling_auto as tables  # noqa: PLC0415 - heavy
+
+    found: dict[str, str] = {}
+    tasks = [BASE, *sorted(n for n in vars(tables) if n.startswith("MODEL_FOR") and n.endswith("_NAMES"))]
+    seen: set[str] = set()
+    for task in tasks if heads != "none" else tasks[:1]:
+        for kind, names in getattr(tables, task).items():
+            for name in (names,) if isinstance(names, str) else names:
+                new = name not in found
+                if new and (task == BASE or heads == "all" or kind not in seen):
+                    found[name] = kind
+                    if task != BASE:
+                        seen.add(kind)
+    return found
+
+
+# -- small configurations --------------------------------------------------------------------------------------
+
+_LAYERS = re.compile(r"(^|_)(n_?layers?|layers|num_\w*(layers|blocks|stages_blocks)|depths?|num_blocks)$")
+_WIDTHS = re.compile(
+    r"hidden|intermediate|d_model|d_inner|_ffn|ffn_|ffn|n_embd|n_inner|n_head|heads|embed_dim|_width|embedding_size|"
+    r"(^|_)(dim|width|channels)$|projection_dim|state_size|lora_rank"
+)
+_KEPT = re.compile(r"layers|head_dim|act|drop|num_channels|in_chans|eps|prob|rope|patch|image|kernel")
+_SIZES = ((8, 2), (8, 10), (4, 2), (2, 2), (1, 2))
+"""Divisors of widths, and layers, in the order in which they are tried."""
+_MOST = {
+    8: re.compile(r"^(num|n)_(local_|routed_)?experts$|^moe_num_experts$"),
+    2: re.compile(r"^num_experts_per_(tok|token)$|^(moe_)?top_?k$|^moe_k$|^num_selected_experts$"),
+    1: re.compile(r"^n_groups?$|^topk_groups?$|^num_expert_groups?$"),
+}
+"""The most experts, experts chosen, and groups of experts."""
+
+
+def shrunk(config: Any, factor: int, layers: int) -> Any:
+    """Give a configuration with few layers and experts, and widths and heads divided by a factor."""
+    return type(config).from_dict(_smaller(config.to_dict(), factor, layers))
+
+
+def _smaller(values: Mapping[str, Any], factor: int, layers: int) -> dict[str, Any]:
+    lengths = {v for k, v in values.items() if isinstance(v, int) and _LAYERS.search(k)}
+    few = _enough(values, layers)
+    made: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            made[name] = _smaller(value, factor, layers)
+        elif isinstance(value, bool | dict) or name in {"dtype", "torch_dtype"}:
+            made[name] = value
+        elif "shared_layers" in name:
+            made[name] = 0
+        elif _LAYERS.search(name):
+            made[name] = min(value, few) if isinstance(value, int) else _each(value, lambda n: min(n, 2))
+        elif (most := _most(name)) and isinstance(value, int):
+            made[name] = min(value, most)
+        elif isinstance(value, list) and len(value) in lengths and len(value) > few:
+            made[name] = value[:few]
+        elif _WIDTHS.search(name) and not _KEPT.search(name):
+            made[name] = _each(value, lambda n: n // factor if n % factor == 0 and n >= factor else n)
+        else:
+            made[name] = value
+    return made
+
+
+def _most(name: str) -> int:
+    return next((most for most, names in _MOST.items() if names.search(name)), 0)
+
+
+def _enough(values: Mapping[str, Any], layers: int) -> int:
+    """Say how many layers show every kind of layer."""
+    kinds = values.get("layer_types") or values.get("layers_block_type") or ()
+    seen = {kind: place for place, kind in reversed(list(enumerate(kinds))) if isinstance(kind, str)}
+    return min(max(8, layers), max((layers, *(place + 1 for place in seen.values()))))
+
+
+def _each(value: Any, change: Callable[[int], int]) -> Any:
+    if isinstance(value, list | tuple):
+        return [_each(item, change) for item in value]
+    return change(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def candidates(config: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Give ways to a configuration, the smallest first."""
+    for factor, layers in _SIZES:
+        yield f"1/{factor}, {layers} layers", lambda factor=factor, layers=layers: shrunk(config, factor, layers)
+    yield "default", lambda: config
+
+
+# -- inputs ----------------------------------------------------------------------------------------------------
+
+
+def fixed(specs: Specs) -> Specs:
+    """Put numbers for the names of dimensions: one sample, short sequences."""
+
+    def size(dimension: int | str) -> int:
+        if isinstance(dimension, int):
+            return dimension
+        return 1 if dimension == BATCH else LENGTH
+
+    return tuple(_with_shape(spec, tuple(map(size, spec.shape or (BATCH, LENGTH)))) for spec in specs)
+
+
+def _with_shape(spec: InputSpec, shape: tuple[int, ...]) -> InputSpec:
+    return InputSpec(name=spec.name, shape=shape, dtype=spec.dtype, low=spec.low, high=spec.high)
+
+
+def real(specs: Specs) -> dict[str, Tensor]:
+    """Draw the values that the analysis sees, too."""
+    return {spec.name: torch.from_numpy(randoms.draw(spec, (0,))) for spec in specs}
+
+
+# -- one class -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Own:
+    """A class that ran by itself."""
+
+    config: Any
+    specs: Specs
+    size: str
+    parameters: int
+    macs: float
+
+
+def own_call(kind: Any, config: Any) -> Own:
+    """Find a size at which a class runs by itself, and its inputs; the last objection is raised elsewhere."""
+    objections: list[Exception] = []
+    for size, make in candidates(config):
+        try:
+            small = make()
+            with torch.device("meta"):
+                held = sum(p.numel() for p in kind(_copied(small)).parameters())
+            if held > MOST_PARAMETERS:
+                objections.append(RuntimeError(f"{held:,} parameters"))
+                break  # those that come are larger
+            torch.manual_seed(0)
+            module = kind(_copied(small)).eval()
+            specs = fixed(transformers_model.inputs(module, module.config))
+            macs = call(module, real(specs))
+        except Exception as error:  # noqa: BLE001 - whatever a class has against a size
+            objections.append(error)
+            continue
+        return Own(small, specs, size, held, macs)
+    raise objections[0]
+
+
+def _copied(config: Any) -> Any:
+    return type(config).from_dict(config.to_dict())
+
+
+def call(module: nn.Module, feed: dict[str, Tensor]) -> float:
+    """Call; give the MACs by torch's own counter."""
+    args, kwargs = Forward.of(module).arguments(feed)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(*args, **kwargs)
+    return counter.get_total_flops() / 2
+
+
+def analysed(kind: Any, own: Own) -> dict[str, Any]:
+    """Analyse; give what is to be told."""
+    begin = time.process_time()
+    module, stage = torch_graph.build(lambda: kind(_copied(own.config)).eval())
+    tracing = Tracing(inputs=own.specs, mode=Mode.INFERENCE, optimizer="none")
+    graph = torch_graph.graph(module, stage, tracing)
+    found = Analysed.of(graph, formulas())
+    whole = found.totals()
+    return {
+        "macs": whole.macs,
+        "common": sum(
+            c.macs for op, c in zip(graph.ops, found.counts, strict=True) if op.kind in COUNTED_BY_TORCH
+        ),
+        "coverage": whole.coverage,
+        "seconds": time.process_time() - begin,
+        "assumptions": list(graph.assumptions),
+        "uncounted": [(o.kind, o.shapes, o.calls) for o in operators(found) if not o.counted],
+    }
+
+
+def tried(name: str, type_: str, tools: list[str], answer: Callable[[dict[str, Any]], None]) -> None:
+    """Try one class; answer as often as there is more to say."""
+    import transformers  # noqa: PLC0415 - heavy
+    from transformers import AutoConfig  # noqa: PLC0415 - heavy
+
+    with transformers_model.offline():
+        try:
+            kind = getattr(transformers, name)
+            config = kind.config_class() if kind.config_class else AutoConfig.for_model(type_)
+            own = own_call(kind, config)
+        except BaseException as error:  # noqa: BLE001 - any class may fail in any way
+            answer({"own": f"{type(error).__name__}: {transformers_model.first_line(error)[:200]}"})
+            return
+        answer({"eligible": True, "size": own.size, "parameters": own.parameters, "counter": own.macs})
+        answer({"inputs": {s.name: s.shape for s in own.specs}})
+        try:
+            answer(analysed(kind, own))
+        except RequestError as error:
+            cause = "".join(traceback.format_exception(error.__cause__)) if error.__cause__ else ""
+            answer({"error": str(error), "trace": cause[-2500:]})
+        except BaseException as error:  # noqa: BLE001 - what must not happen
+            answer({"error": f"{type(error).__name__}: {error}", "crash": True, "trace": traceback.format_exc()[-2500:]})
+        for tool in tools:
+            said = peers.ask(tool, kind(_copied(own.config)).eval(), (), real(own.specs))
+            answer({f"peer {tool}": [said.macs, said.error, said.seconds]})
+
+
+def alone(name: str, type_: str, tools: list[str]) -> dict[str, Any]:
+    """Try one class in a process of its own."""
+    context = multiprocessing.get_context("fork")
+    mine, its = context.Pipe(duplex=False)
+    found: dict[str, Any] = {"name": name, "type": type_}
+    process = context.Process(target=_answering, args=(name, type_, tools, its))
+    process.start()
+    its.close()
+    end = time.monotonic() + MOST_SECONDS * (1 + len(tools))
+    while mine.poll(max(0.0, end - time.monotonic())):
+        try:
+            found |= mine.recv()
+        except EOFError:
+            break
+    else:
+        process.kill()
+        found.setdefault("own" if "eligible" not in found else "error", f"more than {MOST_SECONDS} s")
+    process.join()
+    if process.exitcode and "macs" not in found:
+        found.setdefault("own" if "eligible" not in found else "error", f"ended with status {process.exitcode}")
+        found["crash"] = True
+    return found
+
+
+def warm() -> None:
+    """Import once what every process needs."""
+    import transformers.models.clip.modeling_clip  # noqa: PLC0415 - heavy
+    import transformers.models.llama.modeling_llama  # noqa: PLC0415 - heavy
+
+    del transformers
+    tried("LlamaModel", "llama", [], lambda _: None)
+
+
+def _answering(name: str, type_: str, tools: list[str], pipe: Connection) -> None:
+    torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the end of the process
+    tried(name, type_, tools, pipe.send)
+    pipe.close()
+
+
+# -- the report ------------------------------------------------------------------------------------------------
+
+
+def row(found: Mapping[str, Any]) -> str:
+    """Tell of a class in a line."""
+    head = f"{found['name']:<48}"
+    if "eligible" not in found:
+        return f"{head} not eligible: {found.get('own', '')[:100]}"
+    if "macs" not in found:
+        return f"{head} FAILED: {found.get('error', '')}"
+    counter, common = found["counter"], found["common"]
+    ratio = f"{'=' if counter == common else round(counter / max(1, common), 3):>8}"
+    text = f"{head}{found['macs']:>16,}{ratio}{found['coverage']:>8.3f}{found['seconds']:>7.2f}s"
+    said = (found[key] for key in found if key.startswith("peer "))
+    return text + "".join(f"{error[:12] or round(macs / max(1, found['macs']), 3):>14}" for macs, error, _ in said)
+
+
+def report(results: list[dict[str, Any]], tools: list[str]) -> bool:
+    """Print the figures; say whether the claim holds."""
+    eligible = [r for r in results if "eligible" in r]
+    good = [r for r in eligible if "macs" in r]
+    same = sum(r["counter"] == r["common"] for r in good)
+    slow = sorted(good, key=lambda r: -r["seconds"])[:3]
+    print(f"\n{len(results)} classes, eligible: {len(eligible)}, analysed: {len(good)}", end=" ")
+    share = len(good) / max(1, len(eligible))
+    print(f"({100 * share:.1f} %), of them fully counted: {sum(r['coverage'] == 1 for r in good)}")
+    print(f"same MACs as FlopCounterMode, of the operators that it counts: {same}")
+    print("slowest: " + ", ".join(f"{r['name']} {r['seconds']:.1f} s" for r in slow))
+    for found in eligible:
+        if "macs" not in found:
+            print(f"  {found['name']}: {'CRASH ' if found.get('crash') else ''}{found.get('error')}")
+    kinds: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    for found in good:
+        for kind, shapes, calls in found["uncounted"]:
+            kinds[kind] += calls
+            example.setdefault(kind, f"{shapes} in {found['name']}")
+    for kind, calls in kinds.most_common():
+        print(f"  uncounted {kind}: {calls} calls, as {example[kind]}")
+    for tool in tools:
+        said = [(r, r[f"peer {tool}"]) for r in eligible if f"peer {tool}" in r]
+        ran = [s for _, s in said if not s[1]]
+        print(f"  {tool}: {len(ran)} of {len(said)} without an error")
+    prompt = all(r["seconds"] < 10 for r in good)
+    return share >= 0.97 and prompt and not any(r.get("crash") for r in eligible)
+
+
+def main() -> int:
+    """Sweep."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--only", default="", help="part of the names of classes, or names with commas between")
+    parser.add_argument("--heads", default="one", choices=("none", "one", "all"))
+    parser.add_argument("--sample", type=int, default=0, help="so many classes, drawn with a fixed seed")
+    parser.add_argument("--peers", type=int, default=0, help="ask other tools about so many classes, too")
+    parser.add_argument("--json", type=Path, help="where to write a line for each class")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warm()
+    todo = classes("all" if options.only else options.heads)
+    if options.only:
+        wanted = options.only.split(",")
+        todo = {n: t for n, t in todo.items() if (n in wanted if len(wanted) > 1 else options.only in n)}
+    drawn = sorted(todo)
+    random.Random(0).shuffle(drawn)
+    names = sorted(drawn[: options.sample]) if options.sample else list(todo)
+    tools = [t for t in peers.installed() if t != "FlopCounter"] if options.peers else []
+    asked = set(drawn[: options.peers])
+    results = []
+    for name in names:
+        results.append(alone(name, todo[name], tools if name in asked else []))
+        print(row(results[-1]), flush=True)
+        if options.json:
+            with options.json.open("a") as file:
+                file.write(json.dumps(results[-1]) + "\n")
+    return 0 if report(results, tools) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
