@@ -4,7 +4,7 @@ A class is eligible if it is made from its default configuration - shrunk where 
 forward call runs on random inputs. Each is tried in a process of its own, with limits on time and memory:
 first the real call with real weights, then our analysis on the same inputs, without weights.
 
-    python bench/breadth.py [--only bert] [--heads none|one|all] [--sample 200] [--peers 100] [--json out.jsonl]
+    python bench/breadth.py [--only bert] [--heads none|one|all] [--sample 200] [--peers 100] [--json file]
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
@@ -43,10 +41,14 @@ from modeldyno.feeds.forward import Forward
 from modeldyno.loaders import torch_graph, transformers_model
 from modeldyno.ports import Tracing
 
-MOST_SECONDS = 90
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from multiprocessing.connection import Connection
+
+MOST_SECONDS = 45
 """For a class, its own call included."""
 MOST_MEMORY = 10 * 2**30
-MOST_PARAMETERS = 400_000_000
+MOST_PARAMETERS = 450_000_000
 """Beyond which a configuration is too large to be called for real."""
 LENGTH = 32
 """Of sequences."""
@@ -57,7 +59,7 @@ COUNTED_BY_TORCH = {str(operator) for operator in flop_registry}
 
 Specs = tuple[InputSpec, ...]
 
-# -- which classes ---------------------------------------------------------------------------------------------
+# -- which classes -----------------------------------------------------------------------------------------
 
 
 def classes(heads: str) -> dict[str, str]:
@@ -81,7 +83,7 @@ def classes(heads: str) -> dict[str, str]:
     return found
 
 
-# -- small configurations --------------------------------------------------------------------------------------
+# -- small configurations ----------------------------------------------------------------------------------
 
 _LAYERS = re.compile(r"(^|_)(n_?layers?|layers|num_\w*(layers|blocks|stages_blocks)|depths?|num_blocks)$")
 _WIDTHS = re.compile(
@@ -89,7 +91,7 @@ _WIDTHS = re.compile(
     r"(^|_)(dim|width|channels)$|projection_dim|state_size|lora_rank"
 )
 _KEPT = re.compile(r"layers|head_dim|act|drop|num_channels|in_chans|eps|prob|rope|patch|image|kernel")
-_SIZES = ((8, 2), (8, 10), (4, 2), (2, 2), (1, 2))
+_SIZES = ((8, 2), (8, 10), (2, 2), (1, 2))
 """Divisors of widths, and layers, in the order in which they are tried."""
 _MOST = {
     8: re.compile(r"^(num|n)_(local_|routed_)?experts$|^moe_num_experts$"),
@@ -121,6 +123,8 @@ def _smaller(values: Mapping[str, Any], factor: int, layers: int) -> dict[str, A
             made[name] = min(value, most)
         elif isinstance(value, list) and len(value) in lengths and len(value) > few:
             made[name] = value[:few]
+        elif "key_value_heads" in name and isinstance(value, int):
+            made[name] = max(1, value // factor)
         elif _WIDTHS.search(name) and not _KEPT.search(name):
             made[name] = _each(value, lambda n: n // factor if n % factor == 0 and n >= factor else n)
         else:
@@ -148,11 +152,14 @@ def _each(value: Any, change: Callable[[int], int]) -> Any:
 def candidates(config: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Give ways to a configuration, the smallest first."""
     for factor, layers in _SIZES:
-        yield f"1/{factor}, {layers} layers", lambda factor=factor, layers=layers: shrunk(config, factor, layers)
+        yield (
+            f"1/{factor}, {layers} layers",
+            lambda factor=factor, layers=layers: shrunk(config, factor, layers),
+        )
     yield "default", lambda: config
 
 
-# -- inputs ----------------------------------------------------------------------------------------------------
+# -- inputs ------------------------------------------------------------------------------------------------
 
 
 def fixed(specs: Specs) -> Specs:
@@ -175,7 +182,7 @@ def real(specs: Specs) -> dict[str, Tensor]:
     return {spec.name: torch.from_numpy(randoms.draw(spec, (0,))) for spec in specs}
 
 
-# -- one class -------------------------------------------------------------------------------------------------
+# -- one class ---------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -264,7 +271,13 @@ def tried(name: str, type_: str, tools: list[str], answer: Callable[[dict[str, A
             cause = "".join(traceback.format_exception(error.__cause__)) if error.__cause__ else ""
             answer({"error": str(error), "trace": cause[-2500:]})
         except BaseException as error:  # noqa: BLE001 - what must not happen
-            answer({"error": f"{type(error).__name__}: {error}", "crash": True, "trace": traceback.format_exc()[-2500:]})
+            answer(
+                {
+                    "error": f"{type(error).__name__}: {error}",
+                    "crash": True,
+                    "trace": traceback.format_exc()[-2500:],
+                }
+            )
         for tool in tools:
             said = peers.ask(tool, kind(_copied(own.config)).eval(), (), real(own.specs))
             answer({f"peer {tool}": [said.macs, said.error, said.seconds]})
@@ -289,7 +302,9 @@ def alone(name: str, type_: str, tools: list[str]) -> dict[str, Any]:
         found.setdefault("own" if "eligible" not in found else "error", f"more than {MOST_SECONDS} s")
     process.join()
     if process.exitcode and "macs" not in found:
-        found.setdefault("own" if "eligible" not in found else "error", f"ended with status {process.exitcode}")
+        found.setdefault(
+            "own" if "eligible" not in found else "error", f"ended with status {process.exitcode}"
+        )
         found["crash"] = True
     return found
 
@@ -311,7 +326,7 @@ def _answering(name: str, type_: str, tools: list[str], pipe: Connection) -> Non
     pipe.close()
 
 
-# -- the report ------------------------------------------------------------------------------------------------
+# -- the report --------------------------------------------------------------------------------------------
 
 
 def row(found: Mapping[str, Any]) -> str:
@@ -325,7 +340,9 @@ def row(found: Mapping[str, Any]) -> str:
     ratio = f"{'=' if counter == common else round(counter / max(1, common), 3):>8}"
     text = f"{head}{found['macs']:>16,}{ratio}{found['coverage']:>8.3f}{found['seconds']:>7.2f}s"
     said = (found[key] for key in found if key.startswith("peer "))
-    return text + "".join(f"{error[:12] or round(macs / max(1, found['macs']), 3):>14}" for macs, error, _ in said)
+    return text + "".join(
+        f"{error[:12] or round(macs / max(1, found['macs']), 3):>14}" for macs, error, _ in said
+    )
 
 
 def report(results: list[dict[str, Any]], tools: list[str]) -> bool:
@@ -350,18 +367,31 @@ def report(results: list[dict[str, Any]], tools: list[str]) -> bool:
             example.setdefault(kind, f"{shapes} in {found['name']}")
     for kind, calls in kinds.most_common():
         print(f"  uncounted {kind}: {calls} calls, as {example[kind]}")
-    for tool in tools:
-        said = [(r, r[f"peer {tool}"]) for r in eligible if f"peer {tool}" in r]
-        ran = [s for _, s in said if not s[1]]
-        print(f"  {tool}: {len(ran)} of {len(said)} without an error")
+    if tools:
+        beside(eligible, tools)
     prompt = all(r["seconds"] < 10 for r in good)
     return share >= 0.97 and prompt and not any(r.get("crash") for r in eligible)
+
+
+def beside(eligible: list[dict[str, Any]], tools: list[str]) -> None:
+    """Print how many classes each tool can take, and how near it comes to us."""
+    asked = [r for r in eligible if f"peer {tools[0]}" in r]
+    print(f"\nOf {len(asked)} classes: without an error, within 1 % and 10 % of ours, seconds in all")
+    good = [r for r in asked if "macs" in r]
+    print(f"  {'ModelDyno':<14}{len(good):>5}{'':>10}{sum(r['seconds'] for r in good):>10.1f}")
+    for tool in tools:
+        said = [(r.get("macs"), *r[f"peer {tool}"]) for r in asked if f"peer {tool}" in r]
+        ran = [(ours, macs) for ours, macs, error, _ in said if not error]
+        near = [sum(abs(macs - ours) <= part * ours for ours, macs in ran if ours) for part in (0.01, 0.1)]
+        print(f"  {tool:<14}{len(ran):>5}{near[0]:>5}{near[1]:>5}{sum(s for *_, s in said):>10.1f}")
 
 
 def main() -> int:
     """Sweep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--only", default="", help="part of the names of classes, or names with commas between")
+    parser.add_argument(
+        "--only", default="", help="part of the names of classes, or names with commas between"
+    )
     parser.add_argument("--heads", default="one", choices=("none", "one", "all"))
     parser.add_argument("--sample", type=int, default=0, help="so many classes, drawn with a fixed seed")
     parser.add_argument("--peers", type=int, default=0, help="ask other tools about so many classes, too")
@@ -375,9 +405,14 @@ def main() -> int:
         todo = {n: t for n, t in todo.items() if (n in wanted if len(wanted) > 1 else options.only in n)}
     drawn = sorted(todo)
     random.Random(0).shuffle(drawn)
-    names = sorted(drawn[: options.sample]) if options.sample else list(todo)
-    tools = [t for t in peers.installed() if t != "FlopCounter"] if options.peers else []
+    names = drawn[: options.sample] if options.sample else list(todo)
+    tools = peers.installed() if options.peers else []
     asked = set(drawn[: options.peers])
+    if tools:
+        print(
+            f"{'':<48}{'MACs':>16}{'torch':>8}{'counted':>8}{'':>8}"
+            + "".join(f"{tool:>14}" for tool in tools)
+        )
     results = []
     for name in names:
         results.append(alone(name, todo[name], tools if name in asked else []))

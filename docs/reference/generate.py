@@ -5,13 +5,21 @@ A test compares the pages with what this gives.
 
 from __future__ import annotations
 
+import inspect
+import textwrap
+from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from modeldyno.cli import COMMANDS, cli
+from modeldyno.core.counts.table import convention, formulas
 from modeldyno.core.doubt import CODES
 from modeldyno.core.metric import METRICS
+
+if TYPE_CHECKING:
+    from modeldyno.core.counts import Formula
 
 HERE = Path(__file__).parent
 _UNITS = {"": "count", "1": "fraction"}
@@ -50,7 +58,90 @@ def command_line() -> str:
     return "\n".join(["# Command line", "", lead, *blocks])
 
 
-PAGES = {"metrics.md": metrics, "doubts.md": doubts, "command-line.md": command_line}
+_DIALECTS = {
+    "aten": "PyTorch. Variants in place (`add_`) are listed only where they cost something else.",
+    "onnx": "ONNX.",
+    "com.microsoft": "ONNX Runtime.",
+}
+
+
+def operators() -> str:
+    """The table of formulas: for each dialect, what is counted in which way."""
+    table = formulas()
+    groups: defaultdict[str, defaultdict[tuple[str, int, str], list[str]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    sentences: dict[tuple[str, int, str], tuple[str, str]] = {}
+    for kind, formula in table.items():
+        dialect, _, name = kind.rpartition(".")
+        twin = kind.removesuffix("_")
+        if twin != kind and twin in table and convention(table[twin]) == convention(formula):
+            continue
+        sentence, given = _convention(formula)
+        key = (*_place(formula), given)
+        sentences[key] = sentence, given
+        groups[dialect][key].append(name)
+    lines = [
+        "# Operators",
+        "",
+        "What one call of an operator costs, by its name. 1 MAC is 2 FLOPs; everything else is element-wise",
+        "([how it counts](../explanation/counting.md)). Before a colon stand the values of the names in the",
+        "sentence, and what the operator calls its arguments. What is not listed has no formula, and is",
+        "reported as not counted ([give it one](../howto/count-your-operator.md)).",
+    ]
+    for dialect, found in groups.items():
+        lines += ["", f"## {dialect}", ""]
+        lines += [_DIALECTS[dialect], ""] if dialect in _DIALECTS else []
+        before = ""
+        for key in sorted(found, key=lambda key: (*key[:2], _numbers(key[2]))):
+            sentence, given = sentences[key]
+            if sentence != before:
+                lines += ["", sentence, ""] if before else [sentence, ""]
+            before = sentence
+            lines += _wrapped(given, sorted(found[key]))
+    return "\n".join([*lines, ""])
+
+
+def _place(formula: Formula) -> tuple[str, int]:
+    """Tell where a formula is defined: those that are alike stand together."""
+    function = getattr(formula, "func", formula)
+    return function.__module__, function.__code__.co_firstlineno
+
+
+def _convention(formula: Formula) -> tuple[str, str]:
+    """Give the sentence of a formula, and what the names in it are: as given, or by default."""
+    function = getattr(formula, "func", formula)
+    sentence = convention(function)
+    given = {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+        and (f"`{name}`" in sentence or (name == "operations" and name in sentence))
+    }
+    given |= getattr(formula, "keywords", {})
+    texts = (f"{name} = {', '.join(map(str, value)) if isinstance(value, tuple) else value}"
+             for name, value in given.items() if value != "")  # fmt: skip
+    return sentence, "; ".join(texts)
+
+
+def _numbers(text: str) -> list[tuple[int, str]]:
+    """Sort 9 before 13."""
+    return [(int(word), "") if word.isdigit() else (-1, word) for word in text.replace(";", " ").split()]
+
+
+def _wrapped(given: str, names: list[str]) -> list[str]:
+    text = (f"{given}: " if given else "") + ", ".join(f"`{name}`" for name in names)
+    return textwrap.wrap(
+        text, 118, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+PAGES = {
+    "metrics.md": metrics,
+    "doubts.md": doubts,
+    "command-line.md": command_line,
+    "operators.md": operators,
+}
 
 
 def main() -> None:

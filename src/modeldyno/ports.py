@@ -19,7 +19,6 @@ from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.knob import Knob, KnobValue
 from modeldyno.core.model import ModelIdentity, ModelRef
-from modeldyno.core.outline import Outline
 from modeldyno.core.result import Event, Result
 from modeldyno.core.weight import Weight
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from modeldyno.core.goal import Judgement
     from modeldyno.core.job import Job
     from modeldyno.core.measurement import Measurement
+    from modeldyno.core.outline import Outline
     from modeldyno.core.plan import Plan
 
 

@@ -193,11 +193,12 @@ def _measured(
         interrupted=interrupted,
         watch=stage.watch,
     )
-    yield from _probed(alone, tuple(Pass), looked, job, stage)
     if not called:
+        yield from _probed(alone, tuple(Pass), looked, job, stage)
         if interrupted():
             yield Doubted(doubt=INTERRUPTED)
         return
+    yield from _forgiven(_probed(alone, tuple(Pass), looked, job, stage))
     opened = _open(job, model, stage, stack, spent)
     yield Loaded(model=_identity(job, model), inputs=opened.payload.used)
     if device := getattr(opened.session, "device", None):
@@ -302,6 +303,20 @@ def _probed(
         if probe.pass_ in passes and not subject.interrupted():
             with stage(name):
                 yield from map(_event, probe.measure(subject, job.plan))
+
+
+def _forgiven(found: Iterator[Event]) -> Iterator[Event]:
+    """Look at a model as far as that goes: what can be measured is measured all the same."""
+    try:
+        yield from found
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is no reason not to run the model
+        yield Doubted(
+            doubt=Doubt(
+                code="not-analysed",
+                seen=str(error) or type(error).__name__,
+                advice="nothing, if only times and memory are wanted; else see `modeldyno inspect`",
+            )
+        )
 
 
 def _event(found: Measurement | Doubt | Outline) -> Event:

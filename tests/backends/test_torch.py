@@ -16,6 +16,7 @@ from modeldyno.core.knob import configure
 from modeldyno.core.model import ModelRef
 from modeldyno.core.weight import tally
 from modeldyno.errors import MissingExtra, RequestError
+from modeldyno.feeds.forward import Forward
 from modeldyno.loaders import object as objects
 from modeldyno.loaders import torch_module
 from modeldyno.ports import Feed, HasAllocator, Model
@@ -191,7 +192,7 @@ class TestDevices:
             synchronize = staticmethod(lambda: order.append("synchronize"))
 
         monkeypatch.setattr(torch.cpu, "Event", Event, raising=False)
-        forward = torch_inputs.Forward(positional=("x",))
+        forward = Forward(positional=("x",))
         placement = torch_inputs.Placement(place=torch.device("cpu"), kind=None)
         session = backend.DeviceSession(lambda _x: order.append("module"), forward, placement)
 

@@ -105,9 +105,7 @@ def shapes(
 ) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
     """Give the inputs with their symbolic dimensions, and bind those, without making values.
 
-    Args:
-        sizes: of dimensions by name.
-        model, requested, batch_size, base: as in `build`.
+    `sizes` are of dimensions by name; the rest is as in `build`.
 
     Raises:
         RequestError: as in `build`.

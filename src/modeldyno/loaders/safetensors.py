@@ -6,11 +6,12 @@ Only the header is read: a few kilobytes of a file of any size, and nothing in i
 from __future__ import annotations
 
 import json
-import math
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core.graph import bits
 from modeldyno.core.model import ModelIdentity
 from modeldyno.core.weight import Weight
 from modeldyno.errors import RequestError
@@ -35,6 +36,7 @@ _DTYPES = {
     "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
     "C64": "complex64", "F4": "float4", "F6_E2M3": "float6_e2m3", "F6_E3M2": "float6_e3m2",
 }  # fmt: skip
+_DTYPE = re.compile(r"[A-Z][A-Z0-9_]{0,30}")
 _PREFIX = 8
 
 
@@ -51,8 +53,8 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """
     del seed, trust
     raise RequestError(
-        f"'{ref.locator}' holds weights without an architecture; `modeldyno inspect` says what they weigh, and "
-        "a directory with its config.json, or a factory that loads them (torch:file.py:make), can be run."
+        f"'{ref.locator}' holds weights without an architecture; `modeldyno inspect` says what they weigh, "
+        "and a directory with its config.json, or a factory that loads them (torch:file.py:make), can be run."
     )
 
 
@@ -101,9 +103,12 @@ def header(path: Path) -> tuple[Weight, ...]:
     if not isinstance(content, dict):
         raise _damaged(path, "its header is no JSON object")
     data = size - _PREFIX - length
-    return tuple(
+    found = tuple(
         _weight(name, entry, data, path) for name, entry in content.items() if name != "__metadata__"
     )
+    if sum(weight.bytes for weight in found) > data:
+        raise _damaged(path, "its tensors lie in each other")
+    return found
 
 
 def commonest_dtype(files: Iterable[Path]) -> str | None:
@@ -121,16 +126,30 @@ def _weight(name: str, entry: Any, data: int, path: Path) -> Weight:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
         sound = all(type(n) is int and n >= 0 for n in (*shape, begin, end)) and begin <= end <= data
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"its entry for '{name[:80]}' lacks dtype, shape or data_offsets") from error
-    if not sound or not isinstance(dtype, str):
-        raise _damaged(path, f"its entry for '{name[:80]}' does not fit the file")
-    return Weight(
-        name=name,
-        shape=shape,
-        dtype=_DTYPES.get(dtype, dtype.lower()),
-        size=math.prod(shape),
-        bytes=end - begin,
-    )
+        raise _damaged(path, f"its entry for {_shown(name)} lacks dtype, shape or data_offsets") from error
+    if not sound or not isinstance(dtype, str) or _DTYPE.fullmatch(dtype) is None:
+        raise _damaged(path, f"its entry for {_shown(name)} does not fit the file")
+    kind = _DTYPES.get(dtype, dtype.lower())
+    size = _size(shape, 8 * (end - begin))
+    if size is None or (
+        dtype in _DTYPES and not dtype.startswith("F6") and (size * bits(kind) + 7) // 8 != end - begin
+    ):
+        raise _damaged(path, f"its entry for {_shown(name)} has another size than its data")
+    return Weight(name=name, shape=shape, dtype=kind, size=size, bytes=end - begin)
+
+
+def _size(shape: tuple[int, ...], most: int) -> int | None:
+    """Multiply, but not beyond the bits that there are: a damaged shape may be of any size."""
+    size = 0 if 0 in shape else 1
+    for dimension in shape:
+        size *= dimension
+        if size > most:
+            return None
+    return size
+
+
+def _shown(name: str) -> str:
+    return ascii(name[:80])
 
 
 def _damaged(path: Path, what: str) -> RequestError:

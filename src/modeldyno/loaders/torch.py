@@ -62,13 +62,14 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Call the factory where tensors take no memory; one that cannot be called so is loaded as it is."""
+    import torch  # noqa: PLC0415 - heavy
+
     from modeldyno.loaders import torch_graph  # noqa: PLC0415 - it imports torch
 
     try:
-        ((module, example), found), stage = torch_graph.build(lambda: _found(ref, seed))
-    except RequestError:
-        raise
-    except Exception:  # noqa: BLE001 - such as a factory that hands its tensors to another library
+        with torch.random.fork_rng(devices=[]):
+            ((module, example), found), stage = torch_graph.build(lambda: _found(ref, seed))
+    except Exception:  # noqa: BLE001 - such as a factory that reads weights; a wrong one is refused once more
         return load(ref, seed=seed, trust=trust)
     feed, inputs = described(module, example, str(ref))
     return Model(

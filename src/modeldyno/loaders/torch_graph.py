@@ -7,27 +7,30 @@ import gc
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import Module
 from torch.utils import _pytree as pytree
 
 from modeldyno.core import graph as neutral
 from modeldyno.core.graph import Graph, Op, Phase, Role, Routing, Storage
-from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Mode
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.feeds import randoms
 from modeldyno.feeds.forward import Forward
 from modeldyno.loaders.torch_scratch import scratch
-from modeldyno.loaders.torch_shadow import Call, Shadow, Stage
-from modeldyno.ports import Tracing
+from modeldyno.loaders.torch_shadow import Call, Place, Shadow, Stage
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from modeldyno.core.inputs import InputSpec
+    from modeldyno.ports import Tracing
 
 _MOST_DRAWN = 2**20
 """Elements of an input of whole numbers that get values."""
@@ -62,6 +65,8 @@ class Recorder:
     """The modules that are being called, the innermost last."""
     nodes: dict[int, str] = field(default_factory=dict)
     """Number of a node of autograd to the module in which it was made."""
+    adopted: dict[int, tuple[Place, int]] = field(default_factory=dict)
+    """Of memory that another course left behind, such as a table that a module keeps: where it is here."""
     objected: tuple[int, str] = (0, "")
     """The id of the last error that left a module, and the innermost module that it left."""
 
@@ -89,7 +94,8 @@ class Recorder:
         """Note a call, unless it only looks at memory in another way."""
         if not self.on:
             return
-        scope = self.scope
+        shadows = tuple(self._shadows(call))
+        scope = self._owner(shadows)
         if self.phase is Phase.FORWARD and torch.is_grad_enabled():
             self.nodes[torch._C._autograd._get_sequence_nr() - 1] = scope  # type: ignore[attr-defined]  # noqa: SLF001 - no public name
         if not call.fresh:
@@ -97,33 +103,82 @@ class Recorder:
         arguments = dict(zip(call.trait.arguments, map(self._argument, call.args), strict=False))
         for name, value in call.kwargs.items():
             arguments[name] = self._argument(value)
-        outputs = tuple(map(_tensor, call.outputs))
+        outputs = tuple(map(self.tensor, call.outputs))
         if call.trait.name == "aten.topk":
             self._routed(arguments, scope)
         if size := scratch(call.trait.name, arguments, outputs):
             self.memory.append(_Memory(size, len(self.ops), scope, died=len(self.ops) + 1))
-        sparse = any(
-            isinstance(a, Shadow) and a.place.stored is not None for a in map(self._shadow, call.args)
-        )
+        for made in call.outputs:
+            memory = self.memory[made.place.index]
+            memory.scope = scope if memory.born == len(self.ops) else memory.scope
+        sparse = any(shadow.place.stored is not None for shadow in shadows)
         kind = f"{call.trait.name}:sparse" if sparse else call.trait.name
         self.ops.append(Op(kind, arguments, outputs, scope, self.phase))
 
-    def _shadow(self, value: Any) -> Any:
-        return self.of(value) if isinstance(value, Tensor) and not isinstance(value, Shadow) else value
+    def _shadows(self, call: Call) -> Iterator[Shadow]:
+        for value in (*call.args, *call.kwargs.values()):
+            for one in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(one, Tensor):
+                    yield one if isinstance(one, Shadow) else self.of(one)
+
+    def _owner(self, shadows: tuple[Shadow, ...]) -> str:
+        """Give the module at work, or the module within it whose weight is used.
+
+        That is how the operators of a compiled or exported module, whose parts are not called, find theirs.
+        """
+        scope = self.scope
+        if self.phase is not Phase.FORWARD:
+            return scope
+        for shadow in shadows:
+            found = self.memory[shadow.place.index]
+            if found.role is Role.WEIGHT and found.scope.startswith(f"{scope}." if scope else ""):
+                return found.scope or scope
+        return scope
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Shadow):
-            return _tensor(value)
+            return self.tensor(value)
         if isinstance(value, Tensor):
-            return _tensor(self.of(value))
+            return self.tensor(self.of(value))
         if isinstance(value, list | tuple):
             return tuple(map(self._argument, value))
         if value is None or isinstance(value, bool | int | float | str):
             return value
         return str(value)
 
+    before: Recorder | None = None
+    """Who wrote down how the module was made: its memory is the first part of this."""
     of: Callable[[Tensor], Shadow] = field(default=lambda tensor: tensor)  # type: ignore[assignment,return-value]
     """How to find the shadow of a plain tensor; the stage's own."""
+
+    def tensor(self, shadow: Shadow) -> neutral.Tensor:
+        """Describe a shadow."""
+        shape = tuple(shadow.shape_of.shape)
+        stored = None
+        strides = shadow.shape_of.stride()
+        if 0 in strides:
+            stored = 1
+            for size, stride in zip(shape, strides, strict=True):
+                stored *= size if stride else 1
+            if 0 in shape:
+                stored = 0
+        return neutral.Tensor(shape, _dtype(shadow.shape_of.dtype), self.index(shadow.place), stored)
+
+    def index(self, place: Place) -> int:
+        """Number a piece of memory; what an earlier course left behind is there before this one."""
+        owner = getattr(place.freed, "__self__", self)
+        if owner is self or owner is self.before:
+            return place.index
+        if id(place) not in self.adopted:
+            self.memory.append(
+                replace(owner.memory[place.index], role=Role.WEIGHT, born=-1, died=None, output=False)
+            )
+            self.adopted[id(place)] = place, len(self.memory) - 1
+        return self.adopted[id(place)][1]
+
+    def held(self, shadow: Shadow) -> _Memory:
+        """Give the memory in which a shadow lies."""
+        return self.memory[self.index(shadow.place)]
 
     def _routed(self, arguments: Mapping[str, Any], scope: str) -> None:
         scores, chosen = arguments.get("self"), arguments.get("k")
@@ -132,22 +187,9 @@ class Recorder:
             self.routings[Routing(scope=scope, experts=scores.shape[int(dim)], chosen=chosen)] = None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _dtype(kind: torch.dtype) -> str:
     return str(kind).removeprefix("torch.")
-
-
-def _tensor(shadow: Shadow) -> neutral.Tensor:
-    shape = tuple(shadow.shape_of.shape)
-    stored = shadow.place.stored
-    strides = shadow.shape_of.stride()
-    if 0 in strides:
-        stored = 1
-        for size, stride in zip(shape, strides, strict=True):
-            stored *= size if stride else 1
-        if 0 in shape:
-            stored = 0
-    return neutral.Tensor(shape, _dtype(shadow.shape_of.dtype), shadow.place.index, stored)
 
 
 # -- the course ---------------------------------------------------------------------------------------
@@ -156,7 +198,7 @@ def _tensor(shadow: Shadow) -> neutral.Tensor:
 def build(make: Callable[[], Any]) -> tuple[Any, Stage]:
     """Make a module on a stage of its own, so that its weights take neither memory nor time."""
     stage = Stage(Recorder())
-    with _quiet(), stage:
+    with _quiet(), _unsaved(), stage:
         return make(), stage
 
 
@@ -184,16 +226,19 @@ def graph(module: Module, stage: Stage, tracing: Tracing) -> Graph:
     """
     made = stage.witness
     assert isinstance(made, Recorder)
-    recorder = Recorder(memory=[replace(m) for m in made.memory], of=stage.of)
+    stage.forget()
+    recorder = Recorder(memory=[replace(m) for m in made.memory], before=made, of=stage.of)
     stage.witness = recorder
     stage.assumptions.clear()
     try:
         with _quiet(), stage, _collected(), _in_mode(module, tracing.mode):
             weights = _weights(module, stage, recorder)
+            _keep(recorder.memory)
             kind = _own_dtype(module)
             feed = {spec.name: _input(stage, recorder, spec, kind) for spec in tracing.inputs}
             with _scopes(module, recorder):
                 _course(module, feed, tracing, recorder)
+            _keep(recorder.memory[recorder.index(place)] for place in stage.brought())
             return _picture(module, tracing, recorder, weights, tuple(stage.assumptions))
     finally:
         stage.witness = made
@@ -245,7 +290,7 @@ def _step(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Reco
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     for gradient in gradients:
         if isinstance(gradient, Shadow):
-            recorder.memory[gradient.place.index].role = Role.GRADIENT
+            recorder.held(gradient).role = Role.GRADIENT
     del loss
     recorder.phase = Phase.UPDATE
     recorder.path = [""]
@@ -275,8 +320,8 @@ def _update(parameters: list[Any], gradients: Any, name: str, recorder: Recorder
         optimizer.step()
     for state in optimizer.state.values():
         for value in state.values():
-            if isinstance(value, Shadow):
-                found = recorder.memory[value.place.index]
+            if isinstance(value, Tensor):
+                found = recorder.held(value if isinstance(value, Shadow) else recorder.of(value))
                 found.role, found.born = Role.STATE, -1
     recorder.on = True
     with torch.no_grad():
@@ -292,7 +337,7 @@ def _update(parameters: list[Any], gradients: Any, name: str, recorder: Recorder
 @contextmanager
 def _in_mode(module: Module, mode: Mode) -> Iterator[None]:
     """Set the mode of training, where it can be set, and put it back."""
-    before = [(part, part.training) for part in module.modules()]
+    before = [(part, part.training) for part in module.modules() if hasattr(part, "training")]
     for part, _ in before:
         part.training = mode is Mode.TRAIN
     try:
@@ -308,10 +353,10 @@ def _weights(module: Module, stage: Stage, recorder: Recorder) -> dict[str, int]
     named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
     for name, tensor in named:
         shadow = tensor if isinstance(tensor, Shadow) else stage.of(tensor)
-        memory = recorder.memory[shadow.place.index]
+        memory = recorder.held(shadow)
         memory.role, memory.born, memory.died = Role.WEIGHT, -1, None
         memory.scope = name.rpartition(".")[0]
-        found[name] = shadow.place.index
+        found[name] = recorder.index(shadow.place)
     return found
 
 
@@ -320,6 +365,13 @@ def _own_dtype(module: Module) -> torch.dtype | None:
     kinds = {p.dtype for p in module.parameters() if p.dtype.is_floating_point}
     kind = kinds.pop() if len(kinds) == 1 else None
     return kind if kind in {torch.float16, torch.bfloat16, torch.float64} else None
+
+
+def _keep(memory: Iterable[_Memory]) -> None:
+    """Enter as there before what is no weight by name, such as a tensor among a module's attributes."""
+    for found in memory:
+        if found.role is Role.ACTIVATION and found.died is None:
+            found.role, found.born = Role.WEIGHT, -1
 
 
 def _input(stage: Stage, recorder: Recorder, spec: InputSpec, own: torch.dtype | None) -> Any:
@@ -337,7 +389,7 @@ def _input(stage: Stage, recorder: Recorder, spec: InputSpec, own: torch.dtype |
             with torch.utils._python_dispatch._disable_current_modes():  # noqa: SLF001 - no public name
                 values = torch.from_numpy(drawn)
     shadow = stage.shadow(shape, kind, values)
-    memory = recorder.memory[shadow.place.index]
+    memory = recorder.held(shadow)
     memory.role, memory.born, memory.scope = Role.INPUT, -1, spec.name
     return shadow
 
@@ -357,10 +409,10 @@ def _mark_outputs(output: Any, recorder: Recorder) -> None:
     for layer in getattr(getattr(output, "past_key_values", None), "layers", None) or ():
         for tensor in (getattr(layer, "keys", None), getattr(layer, "values", None)):
             if isinstance(tensor, Shadow):
-                recorder.caches.append(tensor.place.index)
+                recorder.caches.append(recorder.index(tensor.place))
     for tensor in pytree.tree_leaves(_plain(output)):
         if isinstance(tensor, Shadow):
-            recorder.memory[tensor.place.index].output = True
+            recorder.held(tensor).output = True
 
 
 def _picture(
@@ -375,12 +427,17 @@ def _picture(
         ops=tuple(recorder.ops),
         storages=storages,
         sizes=dict(tracing.sizes),
-        modules={name: type(part).__name__ for name, part in module.named_modules()},
+        modules={name: _class(part) for name, part in module.named_modules()},
         weights=weights,
         routings=tuple(recorder.routings),
         caches=tuple(dict.fromkeys(recorder.caches)),
         assumptions=assumptions,
     )
+
+
+def _class(part: Module) -> str:
+    """Name the class of a module, or that which a compiled one was made from."""
+    return str(getattr(part, "original_name", type(part).__name__))
 
 
 def _refusal(module: Module, tracing: Tracing, error: Exception, recorder: Recorder) -> str:
@@ -433,6 +490,20 @@ def _collected() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def _unsaved() -> Iterator[None]:
+    """Refuse to save tensors before a file is opened, which would be left behind damaged."""
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise TypeError("Shadows cannot be saved.")
+
+    before, torch.save = torch.save, refuse
+    try:
+        yield
+    finally:
+        torch.save = before
 
 
 @contextmanager

@@ -37,7 +37,8 @@ def _convolution(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
         return _columns(source, weight, output)
     if prod(weight.shape[2:]) == 1 and prod(given.get("stride", (1,))) > 1:
         return _blocked(source) + weight.bytes + _thinned(source, output)
-    return max(_blocked(source) + weight.bytes, output.bytes)
+    held: int = max(_blocked(source) + weight.bytes, output.bytes)
+    return held
 
 
 def _convolution_backward(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
@@ -46,7 +47,8 @@ def _convolution_backward(given: Mapping[str, Any], outputs: tuple[Tensor, ...])
     gradient, source, weight = given["grad_output"], given["input"], given["weight"]
     if not _is_blocked(source, weight, given):
         return _columns(source, weight, gradient)
-    return max(_blocked(source) + gradient.bytes, weight.bytes)
+    held: int = max(_blocked(source) + gradient.bytes, weight.bytes)
+    return held
 
 
 def _product(*names: str) -> Callable[[Mapping[str, Any], tuple[Tensor, ...]], int]:

@@ -9,14 +9,15 @@ depends on what is not known, an assumption is made, and kept to be told.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from math import prod
 from typing import Any, Protocol
 
 import torch
-import torch._meta_registrations  # noqa: F401 - shapes of operators that have them in Python only
+import torch._meta_registrations
 from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -102,6 +103,26 @@ class Shadow(Tensor):
         with _off():
             return plain.numpy(force=force)
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """Hand the numbers to another library."""
+        found = self.known()
+        plain = _stage().assumed(self) if found is None else found
+        with _off():
+            return plain.__dlpack__(**options)
+
+    def share_memory_(self) -> Shadow:
+        """Stay as it is: there is no memory to share."""
+        return self
+
+    def apply_(self, *_: object) -> Any:
+        """Refuse what torch would do to memory that is not there."""
+        raise TypeError("A shadow has no numbers to change one by one.")
+
+    map_ = apply_  # type: ignore[assignment]
+
+    def __copy__(self) -> Any:
+        return self.detach().requires_grad_(self.requires_grad)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             with torch.no_grad():
@@ -120,6 +141,15 @@ class Shadow(Tensor):
     ) -> Any:
         """Go through the stage even where its mode is off, as in a thread of autograd."""
         return _stage().run(func, args, dict(kwargs or {}))
+
+
+def _numpy_of_plain(self: Tensor, *, force: bool = False) -> Any:
+    """Give the array of a plain tensor on a stage, where torch would give one of a shadow's memory."""
+    shadow = _stage().outside.get(id(self))
+    if shadow is not None and (shadow.values is not None or not shadow.place.known):
+        return shadow.numpy(force=force)
+    with _off():
+        return torch._C.TensorBase.numpy(self, force=force)  # noqa: SLF001 - what is stood in for
 
 
 _STAGES: list[Stage] = []
@@ -145,7 +175,7 @@ class _Trait:
     random: bool
 
 
-@lru_cache(maxsize=None)
+@cache
 def trait(func: Any) -> _Trait:
     """Read an operator's schema, once."""
     schema = func._schema  # noqa: SLF001 - the only place that has it
@@ -199,7 +229,8 @@ class Stage(TorchDispatchMode):
         self.assumptions: dict[str, None] = {}
         self.outside: dict[int, Shadow] = {}
         """Of plain tensors that come from elsewhere, by their id; weights are entered beforehand."""
-        self._kept: list[Tensor] = []
+        self._kept: list[tuple[Tensor, int | None]] = []
+        """Those plain tensors, each with the identity of its storage."""
         self._forms: dict[Any, Any] = {}
         """Call of an operator, by the forms of its arguments, to the forms of what it makes."""
         self._storages: dict[int, tuple[Place, UntypedStorage]] = {}
@@ -208,6 +239,7 @@ class Stage(TorchDispatchMode):
         _STAGES.append(self)
         self._swap = torch.__future__.get_swap_module_params_on_conversion()
         torch.__future__.set_swap_module_params_on_conversion(True)
+        Tensor.numpy = _numpy_of_plain  # type: ignore[method-assign,assignment]
         super().__enter__()
         return self
 
@@ -215,6 +247,8 @@ class Stage(TorchDispatchMode):
         super().__exit__(*error)  # type: ignore[arg-type]
         torch.__future__.set_swap_module_params_on_conversion(self._swap)
         _STAGES.pop()
+        if not _STAGES:
+            del Tensor.numpy
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -241,12 +275,12 @@ class Stage(TorchDispatchMode):
         if known is not None:
             return known
         with _off():
-            made = self._outside(plain)
+            made, key = self._outside(plain)
         self.outside[id(plain)] = made
-        self._kept.append(plain)
+        self._kept.append((plain, key))
         return made
 
-    def _outside(self, plain: Tensor) -> Shadow:
+    def _outside(self, plain: Tensor) -> tuple[Shadow, int | None]:
         values = plain.detach().clone() if _small(plain) and not plain.is_meta else None
         try:
             storage = plain.untyped_storage()
@@ -254,14 +288,27 @@ class Stage(TorchDispatchMode):
         except (NotImplementedError, RuntimeError):  # sparse, quantised or otherwise without a plain storage
             made = self._cast(torch.empty(plain.shape, dtype=_plain_dtype(plain), device=_META), values)
             made.place.stored = _stored(plain)
-            return made
+            return made, None
         if key not in self._storages:
             memory = UntypedStorage(size, device=_META)
             self._storages[key] = self._place(size), memory
         place, memory = self._storages[key]
         meta = torch.empty(0, dtype=plain.dtype, device=_META)
         meta.set_(memory, plain.storage_offset(), plain.shape, plain.stride())
-        return Shadow(meta, place, values)
+        return Shadow(meta, place, values), key
+
+    def forget(self) -> None:
+        """Let go of plain tensors that nobody else has any more, such as constants of a course."""
+        ours = 2  # the pair, and the question
+        kept = [pair for pair in self._kept if sys.getrefcount(pair[0]) > ours]
+        self._kept = kept
+        self.outside = {id(plain): self.outside[id(plain)] for plain, _ in kept}
+        keys = {key for _, key in kept}
+        self._storages = {key: found for key, found in self._storages.items() if key in keys}
+
+    def brought(self) -> list[Place]:
+        """List the places of tensors that came from elsewhere."""
+        return [place for place, _ in self._storages.values()]
 
     def _cast(self, meta: Tensor, values: Values = None) -> Shadow:
         return Shadow(meta, self._place(meta.untyped_storage().nbytes()), values)

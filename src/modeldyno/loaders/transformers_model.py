@@ -193,7 +193,7 @@ def name_of(path: Path) -> str:
 
 
 def inputs(module: Module, config: Any) -> tuple[InputSpec, ...]:
-    """Declare the inputs by what the model says is its main input, and by what forward asks for and accepts."""
+    """Declare the inputs by the main input that the model names, and what forward needs and accepts."""
     parameters = inspect.signature(module.forward).parameters
     main = getattr(module, "main_input_name", None) or "input_ids"
     mains = [main] if isinstance(main, str) else list(main)
@@ -219,6 +219,8 @@ _TOWERS = {"pixel_values": "vision_config", "input_features": "audio_config"}
 """Input to the part of a configuration that says that the model takes it beside text."""
 _COMPANIONS: dict[str, tuple[str, ...]] = {
     "input_ids": ("attention_mask", "bbox"),
+    "pixel_values": ("spatial_shapes",),
+    "spatial_shapes": ("pixel_attention_mask",),
     "states": ("actions", "rewards", "returns_to_go", "timesteps", "attention_mask"),
     "classes_input_ids": ("classes_attention_mask",),
     "qformer_input_ids": ("qformer_attention_mask",),
@@ -229,10 +231,11 @@ _SIDE = 16
 
 
 def _is_two_towers(config: Any, part: str = "vision_config") -> bool:
-    """Say whether text and something else go into towers of their own, not into one sequence of tokens."""
-    if not (hasattr(config, "text_config") and hasattr(config, part)):
-        return False
+    """Say whether something else goes in beside text, not in the place of tokens that stand for it."""
+    both = hasattr(config, "text_config") and hasattr(config, part)
     kind = {"vision_config": "image", "audio_config": "audio"}[part]
+    if not (both or (kind == "image" and hasattr(config, "patch_size") and hasattr(config, "vocab_size"))):
+        return False
     return not any(hasattr(config, f"{kind}_token_{end}") for end in ("id", "index"))
 
 
@@ -329,15 +332,19 @@ def _film(config: Any, wanted: Collection[str]) -> InputSpec:
     del wanted
     config = _part(config, "vision_config")
     frames = _number(config, "num_frames", "frames_per_clip", default=_SIDE)
-    shape = (BATCH, frames, *_picture(config)[-3:])
+    shape: tuple[Dimension, ...] = (BATCH, frames, *_picture(config)[-3:])
     return InputSpec(name="pixel_values_videos", shape=shape, dtype="float32", low=-1, high=1)
 
 
 def _sound(config: Any, wanted: Collection[str]) -> InputSpec:
-    """Declare a second of sound, or its spectrum where the model takes a fixed length of that."""
+    """Declare a second of sound, by channel for a codec; a spectrum where the model takes a fixed length."""
     del wanted
     bins, length = _number(config, "num_mel_bins", default=0), _number(config, "max_length", default=0)
-    shape = (BATCH, length, bins) if bins and length > DEFAULT_LENGTH else (BATCH, _SECOND_OF_SOUND)
+    shape: tuple[Dimension, ...] = (BATCH, _SECOND_OF_SOUND)
+    if bins and length > DEFAULT_LENGTH:
+        shape = (BATCH, length, bins)
+    elif hasattr(config, "codebook_size"):
+        shape = (BATCH, _number(config, "audio_channels", default=1), _SECOND_OF_SOUND)
     return InputSpec(name="input_values", shape=shape, dtype="float32", low=-1, high=1)
 
 

@@ -9,7 +9,7 @@ from modeldyno import feeds, peaks, plugins
 from modeldyno.core import roofline
 from modeldyno.core.analysis import Trace, analyse
 from modeldyno.core.counts.table import formulas
-from modeldyno.core.inputs import concrete
+from modeldyno.core.inputs import BATCH, concrete
 from modeldyno.core.measurement import Measurement
 from modeldyno.core.weight import by_module, tally
 from modeldyno.ports import Pass, Tracing
@@ -54,7 +54,7 @@ def _trace(subject: Subject) -> Trace:
     inputs, bound = feeds.shapes(
         subject.model,
         subject.inputs,
-        batch_size=None if "batch" in first else subject.batch_size,
+        batch_size=first.get(BATCH, subject.batch_size),
         sizes=first,
     )
 

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core import analysis
+from modeldyno.core.analysis import Analysed, Elsewhere, analyse
+from modeldyno.core.counts import Count, Formula
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.graph import Graph, Op, Phase, Role, Routing, Storage, Tensor
+from modeldyno.core.inspection import Inspection, Mode
+from modeldyno.core.measurement import Measurement
+from modeldyno.core.outline import Outline
+from modeldyno.core.roofline import DEVICES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FLOAT = 4
+
+
+def _product(op: Op) -> Count:
+    (rows, inner), (_, columns) = (tensor.shape for tensor in op.tensors())
+    masked = rows if op.arguments.get("causal") else 0
+    return Count(macs=rows * inner * columns, elementwise=rows, skippable=masked)
+
+
+FORMULAS: dict[str, Formula] = {"t.mm": _product, "t.relu": lambda op: Count(elementwise=op.outputs[0].size)}
+
+
+def network(sizes: Mapping[str, int], **changes: object) -> Graph:
+    """Two products with a function between, of 3 x 5 and 5 x 2 weights, for some samples."""
+    batch = sizes.get("batch", 4)
+    x, h, y = (Tensor((batch, width), "float32", at) for width, at in ((3, 2), (5, 3), (2, 5)))
+    g = Tensor((batch, 5), "float32", 4)
+    ops = (
+        Op("t.mm", {"a": x, "b": Tensor((3, 5), "float32", 0), "causal": True}, (h,), "a"),
+        Op("t.relu", {"x": h}, (g,), ""),
+        Op("t.mm", {"a": g, "b": Tensor((5, 2), "float32", 1)}, (y,), "b.c"),
+    )
+    graph = Graph(
+        ops=ops,
+        storages=(
+            Storage(15 * FLOAT, Role.WEIGHT, -1, None, "a"),
+            Storage(10 * FLOAT, Role.WEIGHT, -1, None, "b.c"),
+            Storage(batch * 3 * FLOAT, Role.INPUT, -1, None, "x"),
+            Storage(batch * 5 * FLOAT, Role.ACTIVATION, 0, 2, "a"),
+            Storage(batch * 5 * FLOAT, Role.ACTIVATION, 1, 3, ""),
+            Storage(batch * 2 * FLOAT, Role.ACTIVATION, 2, None, "b.c", True),
+        ),
+        sizes={"batch": batch},
+        modules={"": "Net", "a": "Linear", "b": "Block", "b.c": "Linear"},
+    )
+    return replace(graph, **changes)  # type: ignore[arg-type]
+
+
+def found(*parts: object) -> dict[str, Measurement]:
+    """Give what was measured by metric and scope."""
+    return {f"{m.metric}@{m.scope}".rstrip("@"): m for m in parts if isinstance(m, Measurement)}
+
+
+def outline(*parts: object) -> Outline:
+    """Give the one outline."""
+    (only,) = (part for part in parts if isinstance(part, Outline))
+    return only
+
+
+def test_totals_are_those_of_the_operators() -> None:
+    """MACs, operations and bytes add up over the operators."""
+    numbers = found(*analyse(network, Inspection(), FORMULAS))
+
+    assert numbers["macs"].value == 4 * 3 * 5 + 4 * 5 * 2
+    assert numbers["causal_macs"].value == 100 - 4
+    assert numbers["elementwise"].value == 4 + 20 + 4
+    assert numbers["flops"].value == 2 * 100 + 28
+    assert numbers["coverage"].value == 1
+    assert numbers["input_bytes"].value == 48
+    assert numbers["output_bytes"].value == 32
+    assert numbers["activation_peak"].value == 2 * 80
+    assert numbers["memory_peak"].value == 100 + 48 + 160
+    assert "dense_macs" not in numbers
+    assert "gradient_bytes" not in numbers
+    assert numbers["macs"].interval is None
+
+
+def test_modules_have_their_share_with_their_children() -> None:
+    """A module's numbers include those of its children; only what the peak holds has bytes there."""
+    numbers = found(*analyse(network, Inspection(modules=True), FORMULAS))
+
+    assert numbers["macs@a"].value == 60
+    assert numbers["macs@b"].value == numbers["macs@b.c"].value == 40
+    assert numbers["activation_peak@a"].value == 80
+    assert "activation_peak@b" not in numbers
+
+
+def test_an_operator_without_a_formula_is_bounded_listed_and_doubted() -> None:
+    """It is no zero: the MACs get an interval, the outline its shapes, and a doubt says so."""
+    parts = list(analyse(network, Inspection(), {"t.relu": FORMULAS["t.relu"]}))
+    numbers, rows = found(*parts), outline(*parts).operators
+    (doubt,) = (part for part in parts if isinstance(part, Doubt))
+
+    assert numbers["macs"].value == 0
+    assert numbers["macs"].interval is not None
+    assert numbers["macs"].interval.high == 60 + 40
+    assert numbers["flops"].interval is not None
+    assert numbers["flops"].interval.high == 20 + 2 * 100
+    assert [(row.kind, row.counted, row.shapes) for row in rows] == [
+        ("t.relu", True, ""),
+        ("t.mm", False, "(4, 3) x (3, 5) -> (4, 5)"),
+        ("t.mm", False, "(4, 5) x (5, 2) -> (4, 2)"),
+    ]
+    assert doubt.code == "uncounted"
+    assert "2 of 3 calls" in doubt.seen
+
+
+def test_assumptions_are_told() -> None:
+    """What was taken for granted is in the outline, and a doubt."""
+    parts = list(analyse(lambda _: network({}, assumptions=("a choice is even",)), Inspection(), FORMULAS))
+
+    assert outline(*parts).assumptions == ("a choice is even",)
+    assert [part.code for part in parts if isinstance(part, Doubt)] == ["assumed-course"]
+
+
+def test_the_outline_tells_what_is_at_the_peak() -> None:
+    """The peak has an operator, a module, and what lies in memory by module and role."""
+    top = outline(*analyse(network, Inspection(), FORMULAS))
+
+    assert (top.peak_operator, top.peak_scope) == ("t.relu", "")
+    assert {(part.scope, part.role): part.bytes for part in top.peak}["a", "activation"] == 80
+    assert [module.path for module in top.modules] == ["", "a", "b", "b.c"]
+    assert top.sizes == {"batch": 4}
+
+
+def test_a_graph_without_operators_has_no_peak_operator() -> None:
+    """A network that does nothing holds its weights."""
+    empty = Graph(ops=(), storages=(Storage(8, Role.WEIGHT, -1),), modules={"": "Net"})
+    parts = list(analyse(lambda _: empty, Inspection(), FORMULAS))
+    numbers, top = found(*parts), outline(*parts)
+
+    assert numbers["memory_peak"].value == 8
+    assert "arithmetic_intensity" not in numbers
+    assert (top.peak_operator, top.peak_scope) == ("", "")
+
+
+def test_training_has_phases_and_gradients() -> None:
+    """A graph with a backward course tells the MACs of each phase and the bytes of gradients and state."""
+
+    def step(_: Mapping[str, int]) -> Graph:
+        graph = network({})
+        back = replace(graph.ops[2], phase=Phase.BACKWARD)
+        held = (Storage(60, Role.GRADIENT, 2, None, "a"), Storage(120, Role.STATE, -1, None, "a"))
+        return replace(graph, ops=(*graph.ops[:2], back), storages=(*graph.storages, *held))
+
+    numbers = found(*analyse(step, Inspection(mode=Mode.TRAIN), FORMULAS))
+
+    assert numbers["gradient_bytes"].value == 60
+    assert numbers["optimizer_bytes"].value == 120
+    assert numbers["macs@phase forward"].value == 60
+    assert numbers["macs@phase backward"].value == 40
+    assert numbers["macs@phase update"].value == 0
+
+
+@pytest.mark.parametrize("router", ["", "gate"])
+def test_experts_have_a_dense_total(router: str) -> None:
+    """What 2 of 8 experts do would be done four times by all; the rest is done once."""
+    prefix = "" if router == "" else "gate"
+    graph = network({})
+    ops = (graph.ops[0], replace(graph.ops[2], scope="experts.3"))
+    modules = {"": "Net", "a": "Linear", "gate": "Router", "experts": "Experts"}
+    routed = replace(graph, ops=ops, modules=modules, routings=(Routing(scope=prefix, experts=8, chosen=2),))
+
+    assert analysis.dense_macs(Analysed.of(routed, FORMULAS)) == 60 + 4 * 40
+    assert found(*analyse(lambda _: routed, Inspection(), FORMULAS))["dense_macs"].value == 220
+
+
+def test_a_choice_without_experts_has_no_dense_total() -> None:
+    """A top-k that routes nothing, such as one of a decoder, changes nothing."""
+    graph = network({}, routings=(Routing(scope="a", experts=8, chosen=2),))
+
+    assert analysis.dense_macs(Analysed.of(graph, FORMULAS)) is None
+
+
+def test_sizes_that_vary_are_answered_by_formulas() -> None:
+    """A grid is answered by polynomials, which agree with a trace at each of its points."""
+    asked: list[dict[str, int]] = []
+
+    def trace(sizes: Mapping[str, int]) -> Graph:
+        asked.append(dict(sizes))
+        return network(sizes)
+
+    inspection = Inspection(vary={"batch": (2, 4, 8, 16, 32, 64, 128)}, devices=("h100",))
+    parts = list(analyse(trace, inspection, FORMULAS, lambda _dtype: (DEVICES["h100"],)))
+    top = outline(*parts)
+
+    assert top.formulas["macs"] == "25*batch"
+    assert not top.traced
+    assert len(asked) < 7
+    assert [point.sizes["batch"] for point in top.points] == [2, 4, 8, 16, 32, 64, 128]
+    for point in top.points:
+        whole = Analysed.of(network(point.sizes), FORMULAS).totals()
+        assert point.values["macs"] == whole.macs
+        assert point.values["memory_peak"] == whole.memory_peak
+        assert point.values["roofline_latency@h100"] > 0
+
+
+def _jumping(sizes: Mapping[str, int]) -> Graph:
+    """A network that goes another way from 8 samples on."""
+    graph = network(sizes)
+    return graph if sizes.get("batch", 4) < 8 else replace(graph, ops=graph.ops[:2])
+
+
+def test_sizes_at_which_the_course_changes_are_traced() -> None:
+    """Where no polynomial holds, every point is a trace, and the outline says so."""
+    top = outline(*analyse(_jumping, Inspection(vary={"batch": (1, 2, 4, 8, 16)}), FORMULAS))
+
+    assert top.traced
+    assert top.formulas == {}
+    assert [point.values["macs"] for point in top.points] == [25, 50, 100, 8 * 15, 16 * 15]
+
+
+def _alone(sizes: Mapping[str, int]) -> Graph:
+    """A network that goes another way for a single sample."""
+    graph = network(sizes)
+    return graph if sizes.get("batch", 4) > 1 else replace(graph, ops=graph.ops[:2])
+
+
+def test_one_sample_alone_may_be_an_exception() -> None:
+    """Polynomials that hold from 2 samples on are kept, and 1 is traced."""
+    base = {"batch": 1}
+    elsewhere = Elsewhere(_alone, FORMULAS, base, {"batch": (1, 2, 4, 8, 16, 32)})
+
+    assert elsewhere.family is not None
+    assert elsewhere.least == 2
+    assert elsewhere.at({"batch": 1})[0].macs == 15
+    assert elsewhere.at({"batch": 7})[0].macs == 7 * 25
+
+
+def test_only_one_sample_cannot_be_left_out() -> None:
+    """Where 1 is all that is asked for, it is traced."""
+
+    def odd(sizes: Mapping[str, int]) -> Graph:
+        batch = sizes["batch"]
+        return network(sizes) if batch % 2 else replace(network(sizes), ops=())
+
+    elsewhere = Elsewhere(odd, FORMULAS, {"batch": 1}, {"batch": (1,)})
+
+    assert elsewhere.at({"batch": 1})[0].macs == 25
+
+
+def test_the_largest_batch_fits_the_memory() -> None:
+    """The largest batch is the last whose peak is within the memory, whatever else varies."""
+    per_sample, fixed = 3 * FLOAT + 2 * 5 * FLOAT, 25 * FLOAT
+    grids: tuple[dict[str, tuple[int, ...]], ...] = ({}, {"batch": (1, 2, 4, 64)})
+    for vary in grids:
+        inspection = Inspection(memory=fixed + 10 * per_sample + 1, vary=vary)
+        assert found(*analyse(network, inspection, FORMULAS))["largest_batch"].value == 10
+
+
+def test_without_a_limit_in_reach_there_is_no_largest_batch() -> None:
+    """A memory that holds more than 2^20 samples gives no answer."""
+    assert "largest_batch" not in found(*analyse(network, Inspection(memory=2**60), FORMULAS))
+
+
+def test_a_network_without_a_batch_has_no_largest_one() -> None:
+    """Where no dimension is the batch, the memory is no question."""
+    fixed = replace(network({}), sizes={})
+
+    assert "largest_batch" not in found(*analyse(lambda _: fixed, Inspection(memory=100), FORMULAS))
+
+
+def test_devices_give_lower_bounds() -> None:
+    """A device gives the bounds of one call and its own peaks; operator by operator takes no less."""
+    numbers = found(*analyse(network, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],)))
+
+    assert 0 < numbers["roofline_latency@a100"].value <= numbers["eager_latency@a100"].value  # type: ignore[operator]
+    assert numbers["peak_flops@a100"].value == DEVICES["a100"].peak("float32")
+    assert "decode_latency@a100" not in numbers
+
+
+def test_keys_and_values_are_told_per_token() -> None:
+    """What a call returns for later tokens is divided by its tokens, and bounds a step of generation."""
+    graph = replace(network({}), sizes={"batch": 4, "seq": 2}, caches=(5,))
+    parts = analyse(lambda _: graph, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],))
+    numbers = found(*parts)
+
+    assert numbers["kv_cache_per_token"].value == 32 / 8
+    assert numbers["decode_latency@a100"].value > 0  # type: ignore[operator]
+
+
+def test_products_have_a_dtype() -> None:
+    """It is that of most MACs, and float32 where nothing is computed."""
+
+    def parts(dtype: str) -> Iterator[Op]:
+        for op in network({}).ops:
+            given = {name: replace(t, dtype=dtype) for name, t in op.arguments.items() if name != "causal"}
+            yield Op(op.kind, given, op.outputs, op.scope)
+
+    half = replace(network({}), ops=tuple(parts("bfloat16")))
+    whole = replace(network({}), ops=tuple(parts("int64")))
+
+    assert analysis.product_dtype(Analysed.of(half, FORMULAS)) == "bfloat16"
+    assert analysis.product_dtype(Analysed.of(whole, FORMULAS)) == "float32"

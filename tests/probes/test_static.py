@@ -1,0 +1,213 @@
+"""The probe ``static`` on a live module: its numbers, those of its parts, and those at other sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, nn
+
+from modeldyno.core.inputs import InputSpec
+from modeldyno.core.inspection import Inspection, Mode
+from modeldyno.core.measurement import Measurement
+from modeldyno.core.outline import Outline
+from modeldyno.core.plan import Plan
+from modeldyno.errors import RequestError
+from modeldyno.loaders import object as live
+from modeldyno.ports import Model, Subject
+from modeldyno.probes import static
+from modeldyno.testing.fakes import a_model
+from modeldyno.testing.probes import ProbeSuite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.doubt import Doubt
+
+
+class Net(nn.Module):
+    """A convolution, attention over its pixels, and two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.block = nn.ModuleDict({"query": nn.Linear(8, 8), "key": nn.Linear(8, 8)})
+        self.head = nn.Sequential(nn.ReLU(), nn.Linear(8, 5))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Compute."""
+        x = self.stem(pixels).flatten(2).mT
+        scores = self.block["query"](x) @ self.block["key"](x).mT
+        y: Tensor = self.head((scores.softmax(-1) @ x).mean(1))
+        return y
+
+
+STEM, LINEAR, PRODUCT, HEAD = 36 * 8 * 27, 36 * 8 * 8, 36 * 36 * 8, 8 * 5
+ONE = STEM + 2 * LINEAR + 2 * PRODUCT + HEAD
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    """Give a live module with an example of two images."""
+    ref = live.offer(Net(), example=torch.zeros(2, 3, 6, 6))
+    yield live.look(ref, seed=0, trust=False)
+    live.withdraw(ref)
+
+
+class TestLive(ProbeSuite):
+    name = "static"
+
+    @pytest.fixture
+    def subject(self, model: Model) -> Subject:
+        """Look at a live module."""
+        inspection = Inspection(modules=True, devices=("a100",), vary={"batch": (1, 4)}, memory=10**6)
+        return Subject(model=model, inspection=inspection)
+
+
+def measured(
+    model: Model, inspection: Inspection, inputs: tuple[InputSpec, ...] = (), batch_size: int | None = None
+) -> tuple[dict[tuple[str, str], float], Outline, list[Doubt]]:
+    """Give the numbers by metric and scope, the outline, and the doubts."""
+    numbers: dict[tuple[str, str], float] = {}
+    outlines: list[Outline] = []
+    doubts: list[Doubt] = []
+    subject = Subject(model=model, inspection=inspection, inputs=inputs, batch_size=batch_size)
+    for found in static.measure(subject, Plan()):
+        match found:
+            case Measurement():
+                assert isinstance(found.value, int | float)
+                numbers[found.metric, found.scope] = found.value
+            case Outline():
+                outlines.append(found)
+            case _:
+                doubts.append(found)
+    (outline,) = outlines
+    return numbers, outline, doubts
+
+
+def test_the_whole_has_its_numbers(model: Model) -> None:
+    """Weights, work, traffic and memory of a call at the sizes that were asked for, without a doubt."""
+    numbers, outline, doubts = measured(model, Inspection(), batch_size=3)
+
+    assert numbers["macs", ""] == 3 * ONE
+    assert numbers["coverage", ""] == 1.0
+    assert numbers["flops", ""] == 2 * numbers["macs", ""] + numbers["elementwise", ""]
+    assert numbers["parameters", ""] == 8 * 27 + 8 + 2 * 72 + 45
+    assert numbers["weight_bytes", ""] == 4 * numbers["parameters", ""]
+    assert numbers["input_bytes", ""] == 3 * 3 * 36 * 4
+    assert numbers["output_bytes", ""] == 3 * 5 * 4
+    assert numbers["memory_peak", ""] >= numbers["activation_peak", ""] > 3 * 36 * 36 * 4
+    assert numbers["memory_peak", ""] > numbers["weight_bytes", ""]
+    assert {"bytes_read", "bytes_written", "arithmetic_intensity"} <= {metric for metric, _ in numbers}
+    assert outline.sizes == {"batch": 3}
+    assert [m.kind for m in outline.modules][:2] == ["Net", "Conv2d"]
+    assert {o.kind for o in outline.operators} >= {"aten.convolution", "aten.bmm"}
+    assert all(o.counted for o in outline.operators)
+    assert (outline.points, doubts) == ((), [])
+
+
+def test_modules_have_their_numbers_if_they_are_asked_for(model: Model) -> None:
+    """Each module has its work and weights, which add up to the whole; without asking there are none."""
+    numbers, _, _ = measured(model, Inspection(modules=True), batch_size=2)
+    macs = {scope: value for (metric, scope), value in numbers.items() if metric == "macs"}
+
+    assert macs["stem"] == 2 * STEM
+    assert macs["block.query"] == macs["block.key"] == 2 * LINEAR
+    assert macs["block"] == 4 * LINEAR
+    assert macs["head"] == macs["head.1"] == 2 * HEAD
+    assert macs[""] - macs["stem"] - macs["block"] - macs["head"] == 4 * PRODUCT
+    assert numbers["parameters", "head.1"] == 45
+    assert not [s for _, s in measured(model, Inspection())[0] if s in {"stem", "block", "head"}]
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_grid_is_what_its_points_are(model: Model, mode: Mode) -> None:
+    """Numbers at other sizes, by polynomials, are those of a look at each size."""
+    sizes = (1, 2, 3, 7, 64, 1000)
+    _, outline, _ = measured(
+        model, Inspection(vary={"batch": sizes}, mode=mode, optimizer="sgd", devices=("a100",))
+    )
+
+    assert not outline.traced
+    assert "batch" in outline.formulas["macs"]
+    assert [point.sizes for point in outline.points] == [{"batch": size} for size in sizes]
+    for point in outline.points:
+        alone, _, _ = measured(
+            model, Inspection(mode=mode, optimizer="sgd", devices=("a100",)), batch_size=point.sizes["batch"]
+        )
+        for name, value in point.values.items():
+            metric, _, device = name.partition("@")
+            assert value == pytest.approx(alone[metric, device], rel=1e-9), name
+
+
+def test_a_dimension_that_no_input_has_is_refused(model: Model) -> None:
+    """A size is asked for of dimensions that there are."""
+    with pytest.raises(RequestError, match="no dimension 'seq'"):
+        measured(model, Inspection(vary={"seq": (1, 2)}))
+
+
+def test_training_has_phases(model: Model) -> None:
+    """A training step has its work by phase, its gradients and its optimiser's state."""
+    numbers, _, _ = measured(model, Inspection(mode=Mode.TRAIN), batch_size=2)
+    forward, backward, update = (
+        numbers["macs", f"phase {phase}"] for phase in ("forward", "backward", "update")
+    )
+
+    assert forward == 2 * ONE
+    assert backward == 2 * (2 * ONE - STEM)  # no gradient goes to the pixels
+    assert update == 0
+    assert numbers["macs", ""] == forward + backward
+    assert numbers["gradient_bytes", ""] == numbers["weight_bytes", ""]
+    assert numbers["optimizer_bytes", ""] == 2 * numbers["weight_bytes", ""] + 8 * 4
+
+
+def test_devices_give_estimates(model: Model) -> None:
+    """Each device that is asked for has its peaks and two bounds; one after the other takes longer."""
+    numbers, _, _ = measured(model, Inspection(devices=("a100", "h100")), batch_size=2)
+
+    for device in ("a100", "h100"):
+        assert 0 < numbers["roofline_latency", device] <= numbers["eager_latency", device] < 1
+        assert numbers["peak_flops", device] > 1e12
+        assert numbers["peak_bandwidth", device] > 1e11
+    assert not [m for m, s in measured(model, Inspection())[0] if m.endswith("_latency")]
+
+
+def test_memory_gives_the_largest_batch(model: Model) -> None:
+    """The batch that is found fits the memory, and the next one does not."""
+    memory = 50 * 10**6
+    numbers, _, _ = measured(model, Inspection(memory=memory))
+    found = int(numbers["largest_batch", ""])
+
+    fits, more = (
+        measured(model, Inspection(), batch_size=size)[0]["memory_peak", ""] for size in (found, found + 1)
+    )
+    assert fits <= memory < more
+
+
+def test_sizes_may_be_given_with_the_inputs(model: Model) -> None:
+    """An input whose shape is given has it, whatever the example was."""
+    numbers, outline, _ = measured(
+        model, Inspection(), inputs=(InputSpec(name="pixels", shape=(5, 3, 6, 6), dtype="float32"),)
+    )
+    assert numbers["macs", ""] == 5 * ONE
+    assert outline.sizes == {"batch": 5}
+
+
+def test_a_wrong_shape_is_refused(model: Model) -> None:
+    """A shape that the module cannot take is refused with the module and the shape."""
+    wrong = (InputSpec(name="pixels", shape=(5, 4, 6, 6), dtype="float32"),)
+    with pytest.raises(RequestError, match=r"pixels"):
+        measured(model, Inspection(), inputs=wrong)
+
+
+def test_a_model_without_a_graph_has_its_weights_only() -> None:
+    """Where no graph is known there is no work to tell, and no outline."""
+    found = list(static.measure(Subject(model=a_model(), inspection=Inspection(modules=True)), Plan()))
+
+    assert all(isinstance(each, Measurement) for each in found)
+    assert {m.metric for m in found if isinstance(m, Measurement)} >= {"parameters", "weight_bytes"}
+    assert not {m.metric for m in found if isinstance(m, Measurement)} & {"macs", "flops"}
