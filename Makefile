@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-engine test-gpu lint format bench truth clean
+.PHONY: help setup run test test-slow test-engine test-gpu lint format bench bench-static truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,20 @@ bench: setup         ## the ratios that the performance claims rest on
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/minilm.py
 	$(BIN)/python bench/architectures.py
+	$(BIN)/python bench/llama70b.py
+
+$(VENV)/.peers: $(VENV)/.dev
+	$(PYTHON) -m venv $(VENV)/peers
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
+	    > $$($(VENV)/peers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_base.pth
+	$(VENV)/peers/bin/python -m pip --disable-pip-version-check --quiet install --upgrade 'pip>=25.1'
+	DS_BUILD_OPS=0 $(VENV)/peers/bin/python -m pip --disable-pip-version-check --quiet install --group peers
+	@touch $@
+
+bench-static: $(VENV)/.peers  ## counts and memory beside fvcore, DeepSpeed, calflops, ptflops, thop, torchprofile
+	$(VENV)/peers/bin/python bench/operators.py
+	$(VENV)/peers/bin/python bench/static.py
+	$(VENV)/peers/bin/python bench/breadth.py
 
 truth: setup         ## coverage of the intervals in virtual time, in full
 	$(BIN)/python -m pytest -m slow tests/core/test_truth.py --timeout 3600 -s -v

@@ -224,7 +224,9 @@ def make():
 """
 
 AWKWARD = {
-    "numpy of a parameter": "m = L(4, 2); m.bias.data = torch.from_numpy(m.bias.detach().numpy() * 2); return m",
+    "numpy of a parameter": (
+        "m = L(4, 2); m.bias.data = torch.from_numpy(m.bias.detach().numpy() * 2); return m"
+    ),
     "an array": "m = L(4, 2); m.scale = float(np.asarray(m.weight.detach()).mean()); return m",
     "weights from a file": (
         "m = L(4, 2); torch.save(L(4, 2).state_dict(), FILE) if not FILE.exists() else None;"

@@ -965,7 +965,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
         (modules.Images(), (given("pixels", 1, 4, 8, 8),)),
         (modules.Images(), (given("pixels", 1, 3, 2, 2),)),
         (nn.Embedding(4, 2), (given("input", 3),)),
-        (Applying(lambda x: x["nothing"]), (given("x", 3),)),
+        (Applying(lambda x: x[0, 0, 0]), (given("x", 3),)),
     ],
 )
 def test_wrong_inputs_are_refused(module: nn.Module, inputs: tuple[InputSpec, ...]) -> None:
@@ -985,7 +985,7 @@ def test_the_child_that_objects_is_named() -> None:
 
 
 def test_after_a_refusal_all_is_as_before() -> None:
-    """A course that failed leaves no mode, hook or stage behind, and the next one is as if it had not been."""
+    """A course that failed leaves no mode, hook or stage behind, and the next one is a first one."""
     module = modules.mlp()
     shadowed, stage = torch_graph.shadowed(module)
     with pytest.raises(RequestError):

@@ -245,9 +245,9 @@ def _doubts(found: Analysed, whole: Totals) -> Iterator[Doubt]:
         yield Doubt(
             code="uncounted",
             seen=f"{missing:,} of {whole.calls:,} calls are of operators without a formula "
-            f"({', '.join(list(kinds)[:3])}{', ...' if len(kinds) > 3 else ''}): between 0 and "  # noqa: PLR2004
-            f"{whole.most:,} MACs are missing",
-            advice="give a formula for them; see `modeldyno inspect -v` for their shapes",
+            f"({', '.join(list(kinds)[:3])}{', ...' if len(kinds) > 3 else ''}), of which each "  # noqa: PLR2004
+            f"takes up to {whole.most:,} MACs in all if it is one product of its operands",
+            advice="give a formula for them; see docs/howto/count-your-operator.md",
         )
     for assumption in found.graph.assumptions:
         yield Doubt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ def members(path: Path) -> tuple[str, ...]:
     try:
         with zipfile.ZipFile(path) as archive:
             return tuple(_inner(name) for name in archive.namelist())
-    except (OSError, zipfile.BadZipFile, ValueError):
+    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError, EOFError, struct.error):
         return ()
 
 

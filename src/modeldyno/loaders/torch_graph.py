@@ -74,8 +74,8 @@ class Recorder:
     def scope(self) -> str:
         """The module at work; in the backward course the one that made the node of autograd."""
         if self.phase is Phase.BACKWARD:
-            node = torch._C._current_autograd_node()  # type: ignore[attr-defined]  # noqa: SLF001 - no public name
-            return "" if node is None else self.nodes.get(node._sequence_nr(), "")
+            node: Any = torch._C._current_autograd_node()  # noqa: SLF001 - no public name
+            return "" if node is None else self.nodes.get(node._sequence_nr(), "")  # noqa: SLF001 - the same
         return self.path[-1]
 
     def allocate(self, size: int) -> int:
@@ -97,7 +97,7 @@ class Recorder:
         shadows = tuple(self._shadows(call))
         scope = self._owner(shadows)
         if self.phase is Phase.FORWARD and torch.is_grad_enabled():
-            self.nodes[torch._C._autograd._get_sequence_nr() - 1] = scope  # type: ignore[attr-defined]  # noqa: SLF001 - no public name
+            self.nodes[torch._C._autograd._get_sequence_nr() - 1] = scope  # noqa: SLF001 - no public name
         if not call.fresh:
             return
         arguments = dict(zip(call.trait.arguments, map(self._argument, call.args), strict=False))
@@ -148,13 +148,13 @@ class Recorder:
 
     before: Recorder | None = None
     """Who wrote down how the module was made: its memory is the first part of this."""
-    of: Callable[[Tensor], Shadow] = field(default=lambda tensor: tensor)  # type: ignore[assignment,return-value]
+    of: Callable[[Tensor], Shadow] = field(default=lambda tensor: tensor)
     """How to find the shadow of a plain tensor; the stage's own."""
 
     def tensor(self, shadow: Shadow) -> neutral.Tensor:
         """Describe a shadow."""
         shape = tuple(shadow.shape_of.shape)
-        stored = None
+        stored = shadow.place.stored
         strides = shadow.shape_of.stride()
         if 0 in strides:
             stored = 1

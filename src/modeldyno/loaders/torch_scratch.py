@@ -36,7 +36,8 @@ def _convolution(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
     if not _is_blocked(source, weight, given):
         return _columns(source, weight, output)
     if prod(weight.shape[2:]) == 1 and prod(given.get("stride", (1,))) > 1:
-        return _blocked(source) + weight.bytes + _thinned(source, output)
+        strided: int = _blocked(source) + weight.bytes + _thinned(source, output)
+        return strided
     held: int = max(_blocked(source) + weight.bytes, output.bytes)
     return held
 

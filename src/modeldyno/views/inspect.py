@@ -40,7 +40,7 @@ def inspection(result: Result, look: Look) -> Iterator[Block]:
         yield from _matching(root, look) if look.filter else _tree(root, look)
     if result.outline is not None:
         yield from _peak(result.outline)
-        if look.verbose:
+        if look.verbose or root is None:
             yield from _operators(result.outline)
     yield from reservations(result, look)
     yield from grid(result)
