@@ -83,8 +83,9 @@ def dimensions(
 ) -> dict[str, int]:
     """Bind every symbolic dimension to a number.
 
-    `sizes` binds dimensions by name; an explicit shape binds the dimensions that stand in the same place of the declaration; the knob
-    `batch_size` binds ``batch``; a sequence length that nobody gave is DEFAULT_LENGTH.
+    `sizes` binds dimensions by name; an explicit shape binds the dimensions that stand in the same place
+    of the declaration; the knob `batch_size` binds ``batch``; a sequence length that nobody gave is
+    DEFAULT_LENGTH.
 
     Raises:
         RequestError: two of these disagree, or a dimension stays free.

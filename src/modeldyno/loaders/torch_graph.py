@@ -361,7 +361,7 @@ def _weights(module: Module, stage: Stage, recorder: Recorder) -> dict[str, int]
 
 
 def _own_dtype(module: Module) -> torch.dtype | None:
-    """Give the dtype of a module whose floating-point weights have one, and few bits: its inputs have it, too."""
+    """Give the dtype of all floating-point weights, if it is not the usual one: inputs have it, too."""
     kinds = {p.dtype for p in module.parameters() if p.dtype.is_floating_point}
     kind = kinds.pop() if len(kinds) == 1 else None
     return kind if kind in {torch.float16, torch.bfloat16, torch.float64} else None

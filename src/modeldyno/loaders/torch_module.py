@@ -132,8 +132,9 @@ def grapher(module: Module) -> Callable[[Tracing], Graph]:
         from modeldyno.loaders import torch_graph  # noqa: PLC0415 - it imports torch
 
         if not made:
-            made.append(torch_graph.shadowed(module))
-        return torch_graph.graph(*made[0], tracing)
+            made.extend(torch_graph.shadowed(module))
+        copied, stage = made
+        return torch_graph.graph(copied, stage, tracing)
 
     return graph
 
@@ -275,8 +276,8 @@ def _array(value: Any, what: str) -> Any:
             return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
         except (TypeError, RuntimeError):
             raise RequestError(
-                f"The example input {what} is {dtype_name(value.dtype)}, which no array of NumPy holds; make it "
-                "inside the model from one that does."
+                f"The example input {what} is {dtype_name(value.dtype)}, which no array of NumPy holds; make "
+                "it inside the model from one that does."
             ) from None
     if isinstance(value, np.ndarray):
         return value

@@ -144,7 +144,7 @@ def trilinear(op: Op) -> Count:
 
 
 def bilinear(op: Op) -> Count:
-    """Count for each sample the weight with the first input, what comes of it with the second, and the bias."""
+    """Count for each sample the weight with the first input, its result with the second, and the bias."""
     width, _, second = op.tensor("weight").shape
     samples = prod(op.tensor("input1").shape[:-1])
     macs = samples * (op.tensor("weight").size + width * second)

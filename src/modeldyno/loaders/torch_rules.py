@@ -1,0 +1,254 @@
+"""Rules for torch's operators that shapes do not decide, and for those whose shapes torch does not know.
+
+Two tables: `SPECIAL` answers a call in place of the stage, or gives NotImplemented; `SHAPES` gives outputs on
+torch's meta device. Whatever is taken for granted is told to the stage by `assume`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from modeldyno.loaders.torch_traits import META, MOST_KNOWN, Trait, is_small, trait
+
+if TYPE_CHECKING:
+    from modeldyno.loaders.torch_shadow import Seen, Shadow, Stage
+
+# -- operators whose course depends on values --------------------------------------------------------
+
+
+def _item(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    del found, kwargs
+    shadow = stage.as_shadow(args[0])
+    values = shadow.known()
+    return (stage.assumed(shadow) if values is None else values).item()
+
+
+def _equal(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    del found, kwargs
+    first, second = (stage.as_shadow(a).known() for a in args[:2])
+    if first is not None and second is not None:
+        return torch.equal(first, second)
+    stage.assume("two tensors that are not computed are compared; taken as different")
+    return False
+
+
+def _choice(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Ask torch which attention it takes on the CPU, with tensors of these shapes that take no memory."""
+    del stage, found
+
+    def thin(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        strides = (0,) * (value.dim() - 1) + (1,)
+        made = torch.empty(value.shape[-1] if value.dim() else 1, dtype=value.dtype)
+        return made.as_strided(value.shape, strides).requires_grad_(value.requires_grad)
+
+    return torch._fused_sdp_choice(*map(thin, args), **{k: thin(v) for k, v in kwargs.items()})  # noqa: SLF001
+
+
+def _count_of_true(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Find what is non-zero; where it is not known, all is."""
+    del found
+    shadow = stage.as_shadow(args[0])
+    if shadow.known() is not None:
+        return NotImplemented
+    stage.assume("which elements are chosen is not computed; taken as all of them")
+    ones = torch.ones(shadow.shape, dtype=torch.bool)
+    indices = torch.nonzero(ones)
+    del kwargs
+    return stage.shadow(tuple(indices.shape), torch.int64, indices if is_small(indices) else None)
+
+
+def _masked_select(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    del kwargs
+    chosen = _index_of(stage, args[1])
+    source = stage.as_shadow(args[0])
+    out = stage.shadow((chosen[0].shape[0],), source.dtype)
+    stage.tell(found, args, {}, (out,))
+    return out
+
+
+def _whole(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Settle whole numbers where they are made of unknown fractions: all that follows from them agrees."""
+    kind, source = kwargs.get("dtype"), args[0]
+    if kind not in {torch.int64, torch.int32} or not source.dtype.is_floating_point:
+        return NotImplemented
+    shadow = stage.as_shadow(source)
+    if shadow.known() is not None or not is_small(shadow.shape_of):
+        return NotImplemented
+    stage.assume("whole numbers made of what is not computed are taken as 1")
+    meta = shadow.shape_of.to(kind)
+    out = stage.cast(meta, torch.ones(meta.shape, dtype=kind))
+    stage.tell(found, args, kwargs, (out,))
+    return out
+
+
+def _repeated(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Give the places that repeated ones come from; where it is not known how often, it is once."""
+    repeats = stage.as_shadow(args[0])
+    if repeats.known() is not None:
+        return NotImplemented
+    size = kwargs.get("output_size") or repeats.numel()
+    stage.assume("how often elements are repeated is not computed; taken as once each")
+    places = torch.arange(size).clamp_(max=max(0, repeats.numel() - 1)) if size <= MOST_KNOWN else None
+    out = stage.shadow((size,), repeats.dtype, places)
+    stage.tell(found, args, kwargs, (out,))
+    return out
+
+
+def _index_of(stage: Stage, mask: Tensor) -> tuple[Tensor, ...]:
+    shadow = stage.as_shadow(mask)
+    values = shadow.known()
+    if values is None:
+        stage.assume("which elements are chosen is not computed; taken as all of them")
+        values = torch.ones(shadow.shape, dtype=torch.bool)
+    return torch.nonzero(values, as_tuple=True)
+
+
+def _index(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Turn masks among the indices into the positions that they choose."""
+    indices = args[1]
+    if not any(isinstance(i, Tensor) and i.dtype in {torch.bool, torch.uint8} for i in indices):
+        return NotImplemented
+    whole: list[Any] = []
+    for index in indices:
+        if isinstance(index, Tensor) and index.dtype in {torch.bool, torch.uint8}:
+            chosen = _index_of(stage, index)
+            whole += [stage.shadow(tuple(i.shape), i.dtype, i if is_small(i) else None) for i in chosen]
+        else:
+            whole.append(index)
+    func = getattr(torch.ops.aten, found.name.removeprefix("aten."))
+    overload = func.Tensor if hasattr(func, "Tensor") else func.default
+    return stage.run(overload, (args[0], whole, *args[2:]), kwargs)
+
+
+def _chosen(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Spread a choice by unknown scores evenly: every expert, every class gets its turn."""
+    shadow = stage.as_shadow(args[0])
+    if shadow.known() is not None:
+        return NotImplemented
+    given = dict(zip(found.arguments, args, strict=False)) | kwargs
+    axis = given.get("dim", -1)
+    if not isinstance(axis, int) or not shadow.dim():
+        return NotImplemented
+    size = shadow.shape[axis]
+    out = stage.on_meta(_overload(found, given), args, kwargs)
+    outs = out if isinstance(out, list | tuple) else (out,)
+    wrapped: list[Shadow] = []
+    for meta in outs:
+        values = None
+        if meta.dtype is torch.int64 and size and meta.numel() <= MOST_KNOWN:
+            values = torch.arange(meta.numel()).remainder_(size).reshape(meta.shape)
+            if axis % max(1, shadow.dim()) != shadow.dim() - 1 and meta.dim():
+                place = axis % meta.dim()
+                turned = meta.transpose(place, -1).shape
+                values = torch.arange(meta.numel()).remainder_(size).reshape(turned).transpose(place, -1)
+            stage.assume("a choice by scores that are not computed is spread evenly, as by a balanced router")
+        wrapped.append(stage.cast(meta, values))
+    stage.tell(found, args, kwargs, tuple(wrapped))
+    return (
+        type(out)(wrapped) if isinstance(out, list) else (tuple(wrapped) if len(wrapped) > 1 else wrapped[0])
+    )
+
+
+def _overload(found: Trait, given: Mapping[str, Any]) -> Any:
+    packet = getattr(torch.ops.aten, found.name.removeprefix("aten."))
+    for name in packet.overloads():
+        overload = getattr(packet, name)
+        of_it = trait(overload)
+        fits = of_it.arguments == found.arguments or set(given) <= set(of_it.arguments)
+        if fits and not of_it.written and "out" not in of_it.arguments:
+            return overload
+    return packet
+
+
+Special = Callable[["Stage", Trait, tuple[Any, ...], dict[str, Any]], Any]
+SPECIAL: dict[str, Special] = {
+    "aten._local_scalar_dense": _item,
+    "aten.equal": _equal,
+    "aten._fused_sdp_choice": _choice,
+    "aten.nonzero": _count_of_true,
+    "aten.masked_select": _masked_select,
+    "aten.repeat_interleave": _repeated,
+    "aten._to_copy": _whole,
+    "aten.index": _index,
+    "aten.index_put": _index,
+    "aten.index_put_": _index,
+    "aten.topk": _chosen,
+    "aten.sort": _chosen,
+    "aten.argmax": _chosen,
+    "aten.argmin": _chosen,
+    "aten.argsort": _chosen,
+}
+
+
+# -- shapes that torch does not know -----------------------------------------------------------------
+
+
+def _like_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    del func, kwargs, seen
+    return torch.empty_like(args[0])
+
+
+def _attention_fast_path(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    del seen
+    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    query, key, heads = given["query"], given["key"], given["num_head"]
+    batch, length, _ = query.shape
+    weights = torch.empty(0, device=META)
+    if given.get("need_weights", True):
+        average = given.get("average_attn_weights", True)
+        shape = (batch, length, key.shape[1]) if average else (batch, heads, length, key.shape[1])
+        weights = query.new_empty(shape)
+    return torch.empty_like(query), weights
+
+
+def _grouped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give the shape of a grouped product in any dtype; torch's own rule knows bfloat16 alone."""
+    del seen
+    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    first, second, ends = given["self"], given["mat2"], given.get("offs")
+    groups: tuple[int, ...] = ()
+    if first.dim() == second.dim():
+        groups = ((ends if ends is not None and first.dim() < 3 else first).shape[0],)  # noqa: PLR2004 - matrices
+    return first.new_empty(
+        (*groups, first.shape[-2], second.shape[-1]), dtype=given.get("out_dtype") or first.dtype
+    )
+
+
+def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give the shape of a linear layer whose quantised weight is packed."""
+    del kwargs, seen
+    source, packed = args[0], args[1]
+    width = packed.unpack()[0].shape[0]
+    dynamic = "dynamic" in trait(func).name
+    return source.new_empty((*source.shape[:-1], width), dtype=torch.float32 if dynamic else source.dtype)
+
+
+def _packed_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give what is left of padded sequences: their steps one after the other, and how many go on at each."""
+    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    source, lengths = given["input"], seen.shadows[id(given["lengths"])].known()
+    steps, batch = (1, 0) if given["batch_first"] else (0, 1)
+    if lengths is None:
+        seen.stage.assume("the lengths of sequences are not computed; taken as all full")
+        lengths = torch.full((source.shape[batch],), source.shape[steps])
+    going = [int((lengths > step).sum()) for step in range(int(lengths.max()))]
+    return source.new_empty((sum(going), *source.shape[2:])), lengths.new_empty(len(going), device=META)
+
+
+Shapes = Callable[[Any, tuple[Any, ...], dict[str, Any], "Seen"], Any]
+SHAPES: dict[str, Shapes] = {
+    "aten._transformer_encoder_layer_fwd": _like_first,
+    "aten._native_multi_head_attention": _attention_fast_path,
+    "aten._grouped_mm": _grouped,
+    "aten._pack_padded_sequence": _packed_rows,
+    "quantized.linear_dynamic": _packed_linear,
+    "quantized.linear_relu_dynamic": _packed_linear,
+    "quantized.linear": _packed_linear,
+    "quantized.linear_relu": _packed_linear,
+}
