@@ -17,8 +17,9 @@ from modeldyno.core.inputs import BATCH, InputSpec
 from modeldyno.core.model import ModelIdentity
 from modeldyno.core.weight import Weight
 from modeldyno.errors import RequestError
-from modeldyno.loaders import digest, onnx_graph, tokenizer
+from modeldyno.loaders import digest, tokenizer
 from modeldyno.loaders.onnx_data import (
+    KNOWN_WHOLE,
     check_text,
     element,
     entries,
@@ -27,7 +28,6 @@ from modeldyno.loaders.onnx_data import (
     quoted,
     tensors,
 )
-from modeldyno.loaders.onnx_nodes import KNOWN_WHOLE
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -195,6 +195,8 @@ def _skeleton(model: Proto) -> bytes:
 
 def _graph(skeleton: bytes, tracing: Tracing, path: Path) -> Graph:
     import onnx  # noqa: PLC0415 - optional, and heavy
+
+    from modeldyno.loaders import onnx_graph  # noqa: PLC0415 - it imports numpy
 
     try:
         return onnx_graph.graph(onnx.ModelProto.FromString(skeleton), tracing)

@@ -29,6 +29,9 @@ DTYPES: dict[int, tuple[str, int]] = {
 }  # fmt: skip
 """TensorProto.DataType to name and bits of an element; several small elements share a byte."""
 
+KNOWN_WHOLE, KNOWN_FLOATS = 1024, 16
+"""Elements up to which constants are looked at: whole numbers and flags; other numbers."""
+
 _SHOWN = 80
 """Characters of a name in an error."""
 

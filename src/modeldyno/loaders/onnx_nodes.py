@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 from numpy import ndarray
 
 from modeldyno.core.graph import bits
-from modeldyno.loaders.onnx_data import DTYPES, Proto, entries
+from modeldyno.loaders.onnx_data import DTYPES, KNOWN_FLOATS, KNOWN_WHOLE, Proto, entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-KNOWN_WHOLE, KNOWN_FLOATS = 1024, 16
-"""Elements up to which constants are looked at: whole numbers and flags; other numbers."""
 _ATTRIBUTE_ELEMENTS = 16
 _DEPTH = 64
 _LONGEST = 4096
