@@ -230,6 +230,22 @@ def test_what_is_unknown_is_assumed(stage: Stage) -> None:
 # --- places ------------------------------------------------------------------------------------
 
 
+def test_sequences_of_single_numbers_are_numbers(stage: Stage) -> None:
+    """Numbers that are not computed are read in an index, in new data and in a text as they are assumed."""
+    with stage:
+        unknown = stage.shadow((4, 4), torch.int64)
+        rows = tuple(unknown[0])
+        assert seen(unknown[rows, rows]) is None
+        assert unknown[rows, rows].shape == (4,)
+        assert unknown[list(rows)].shape == (4, 4)
+        unknown[rows, rows] = 0
+        for make in (torch.tensor, torch.as_tensor):
+            assert make([rows, list(rows)]).tolist() == [[1] * 4] * 2
+        assert f"expert_{rows[0]}" == "expert_1"
+        assert f"{unknown}" == "Shadow((4, 4), torch.int64)"
+    assert "taken as 1" in " ".join(stage.assumptions)
+
+
 def test_views_lie_where_their_base_lies(stage: Stage, notes: Notes) -> None:
     """Views take no memory and are no work; a copy lies elsewhere."""
     with stage:

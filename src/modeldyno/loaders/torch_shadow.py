@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import wraps
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -87,6 +88,10 @@ class Shadow(Tensor):
     def __repr__(self, **_: object) -> str:  # type: ignore[override]
         return f"Shadow({tuple(self.shape)}, {self.dtype})"
 
+    def __format__(self, form: str) -> str:
+        """Write a single number as the number, as a plain tensor does: names of experts are made so."""
+        return repr(self) if self.dim() else format(self.item(), form)
+
     def known(self) -> Values:
         """Give its numbers if they are known and still hold."""
         return self.numbers if self.place.known else None
@@ -111,6 +116,12 @@ class Shadow(Tensor):
         plain = _stage().assumed(self) if found is None else found
         with _off():
             return plain.__dlpack__(**options)
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(_indexed(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(_indexed(index), value)
 
     def share_memory_(self) -> Shadow:
         """Stay as it is: there is no memory to share."""
@@ -153,6 +164,32 @@ def _numpy_of_plain(self: Tensor, *, force: bool = False) -> Any:
     with _off():
         return torch._C.TensorBase.numpy(self, force=force)  # noqa: SLF001 - what is stood in for
 
+
+def _indexed(index: Any) -> Any:
+    """Give an index whose sequences hold plain numbers."""
+    if isinstance(index, tuple):
+        return tuple(_numbers(each) if isinstance(each, list | tuple) else each for each in index)
+    return _numbers(index) if isinstance(index, list) else index
+
+
+def _numbers(value: Any) -> Any:
+    """Give plain numbers for single ones within sequences, which torch would read beneath the stage."""
+    if isinstance(value, list | tuple):
+        return [_numbers(each) for each in value]
+    return value.item() if isinstance(value, Shadow) and not value.dim() else value
+
+
+def _made(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Give torch's way to make a tensor of data, with plain numbers for data."""
+
+    @wraps(make)
+    def made(data: Any, *args: Any, **kwargs: Any) -> Tensor:
+        return make(_numbers(data) if isinstance(data, list | tuple) else data, *args, **kwargs)
+
+    return made
+
+
+_TENSOR, _AS_TENSOR = torch.tensor, torch.as_tensor
 
 _STAGES: list[Stage] = []
 
@@ -213,6 +250,7 @@ class Stage(TorchDispatchMode):
         self._swap = torch.__future__.get_swap_module_params_on_conversion()
         torch.__future__.set_swap_module_params_on_conversion(True)
         Tensor.numpy = _numpy_of_plain  # type: ignore[method-assign,assignment]
+        torch.tensor, torch.as_tensor = _made(_TENSOR), _made(_AS_TENSOR)
         super().__enter__()
         return self
 
@@ -222,6 +260,7 @@ class Stage(TorchDispatchMode):
         _STAGES.pop()
         if not _STAGES:
             del Tensor.numpy
+            torch.tensor, torch.as_tensor = _TENSOR, _AS_TENSOR
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
