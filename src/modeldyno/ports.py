@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from modeldyno.core.activity import Activity, Span
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.graph import Graph
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.knob import Knob, KnobValue
+from modeldyno.core.measurement import Measurement
 from modeldyno.core.model import ModelIdentity, ModelRef
-from modeldyno.core.result import Event, Result
+from modeldyno.core.observation import Observation
+from modeldyno.core.outline import Outline
+from modeldyno.core.result import Artifact, Event, Result
 from modeldyno.core.weight import Weight
 
 if TYPE_CHECKING:
@@ -32,8 +36,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.goal import Judgement
     from modeldyno.core.job import Job
-    from modeldyno.core.measurement import Measurement
-    from modeldyno.core.outline import Outline
     from modeldyno.core.plan import Plan
 
 
@@ -148,6 +150,18 @@ class CanCall(Protocol):
 
 
 @runtime_checkable
+class HasLayers(Protocol):
+    """A session that can time the modules within a call."""
+
+    def layers(self, feed: Feed) -> AbstractContextManager[Callable[[], Sequence[Span]]]:
+        """While entered, give a callable that makes one watched call, and gives the spans of it.
+
+        The call does what those of `prepare` do; the spans are in the order of their beginning, the first
+        that of the whole. On leaving, the model is as it was.
+        """
+
+
+@runtime_checkable
 class HasAllocator(Protocol):
     """A session that can tell the peak that its allocator held on a device."""
 
@@ -186,15 +200,22 @@ class Subject:
     """Open only if a probe of the Job needs one."""
     calls: tuple[Callable[[], Any], ...] = ()
     """Prepared calls, one for each distinct payload; to be cycled through."""
+    feeds: tuple[Feed, ...] = ()
+    """The payloads of `calls`, for a session that prepares calls of another kind."""
     samples: int = 1
     """Samples (items of the batch) in one call."""
     inputs: tuple[InputSpec, ...] = ()
     """As requested: shapes that bind the symbolic dimensions of the model's inputs."""
     batch_size: int | None = None
     inspection: Inspection = field(default_factory=Inspection)
+    observation: Observation = field(default_factory=Observation)
     interrupted: Callable[[], bool] = field(default=lambda: False)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     """Told of progress and of provisional measurements while measuring."""
+
+
+Seen = Measurement | Doubt | Outline | Activity | Artifact
+"""What a probe may give."""
 
 
 class Probe(Protocol):
@@ -204,7 +225,7 @@ class Probe(Protocol):
     """The capability that the session must have, or None when the model alone is enough."""
     pass_: Pass
 
-    def measure(self, subject: Subject, plan: Plan) -> Iterable[Measurement | Doubt | Outline]:
+    def measure(self, subject: Subject, plan: Plan) -> Iterable[Seen]:
         """Measure."""
 
 

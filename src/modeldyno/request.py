@@ -15,6 +15,7 @@ from modeldyno.core.job import DEFAULT_PROBES, Job
 from modeldyno.core.knob import KnobValue, configure
 from modeldyno.core.metric import canonical_statistic, fraction_of
 from modeldyno.core.model import ModelRef
+from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 from modeldyno.core.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
@@ -36,6 +37,7 @@ class Request:
     percentiles: tuple[str, ...] = ()
     plan: Plan
     inspection: Inspection = field(default_factory=Inspection)
+    observation: Observation = field(default_factory=Observation)
     name: str | None = None
     trust: bool = False
 
@@ -69,6 +71,7 @@ class Request:
             probes=self.probes,
             plan=self._careful(),
             inspection=self.inspection.checked(),
+            observation=self.observation,
             name=self.name,
             trust=self.trust,
         )
@@ -144,6 +147,7 @@ def inspection(
     vary: str | Iterable[str] | Mapping[str, int | Iterable[int]] | None = None,
     devices: Iterable[str] = (),
     memory: str | int | None = None,
+    modules: bool = True,
 ) -> Inspection:
     """Read how a model is to be looked at.
 
@@ -158,7 +162,7 @@ def inspection(
         vary=parse_vary(_vary(vary)),
         devices=tuple(dict.fromkeys((devices,) if isinstance(devices, str) else devices)),
         memory=int(parse_quantity(memory, BYTES)) if isinstance(memory, str) else memory,
-        modules=True,
+        modules=modules,
     ).checked()
 
 

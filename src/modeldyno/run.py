@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import feeds, machine, outputs, plugins
 from modeldyno.core import doubt
+from modeldyno.core.activity import Activity
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Measurement, observed
 from modeldyno.core.outline import Outline
 from modeldyno.core.result import (
+    Artifact,
     Doubted,
     Ended,
     Event,
@@ -33,16 +35,18 @@ from modeldyno.core.result import (
     Failure,
     FailureKind,
     Found,
+    Kept,
     Loaded,
     Located,
     Outlined,
     Progressed,
     Result,
+    Watched,
     fold,
 )
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.feeds import Payload
-from modeldyno.ports import CanCall, HasAllocator, Pass, Subject
+from modeldyno.ports import CanCall, HasAllocator, Pass, Seen, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -190,6 +194,7 @@ def _measured(
         inputs=job.inputs,
         batch_size=_batch_size(job),
         inspection=job.inspection,
+        observation=job.observation,
         interrupted=interrupted,
         watch=stage.watch,
     )
@@ -285,7 +290,10 @@ def _batch_size(job: Job) -> int | None:
 
 
 def _subject(looked: Subject, opened: _Opened) -> Subject:
-    return replace(looked, session=opened.session, calls=opened.calls, samples=opened.payload.samples)
+    payload = opened.payload
+    return replace(
+        looked, session=opened.session, calls=opened.calls, feeds=payload.feeds, samples=payload.samples
+    )
 
 
 def _check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
@@ -319,7 +327,7 @@ def _forgiven(found: Iterator[Event]) -> Iterator[Event]:
         )
 
 
-def _event(found: Measurement | Doubt | Outline) -> Event:
+def _event(found: Seen) -> Event:
     match found:
         case Measurement():
             return Found(measurement=found)
@@ -327,6 +335,10 @@ def _event(found: Measurement | Doubt | Outline) -> Event:
             return Doubted(doubt=found)
         case Outline():
             return Outlined(outline=found)
+        case Activity():
+            return Watched(activity=found)
+        case Artifact():
+            return Kept(artifact=found)
 
 
 def _checked(opened: _Opened, where: str, stage: _Stage) -> Iterator[Event]:

@@ -12,8 +12,10 @@ from modeldyno.cli import quantity
 from modeldyno.cli.keeping import Places, keeping_options, limit_options, verdict
 from modeldyno.cli.output import listened
 from modeldyno.cli.progress import Progress
-from modeldyno.core.job import DEFAULT_PROBES
+from modeldyno.core.inspection import OPTIMIZERS, Mode
+from modeldyno.core.job import default_probes
 from modeldyno.core.metric import canonical_statistic
+from modeldyno.core.observation import Observation, tokens
 from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError
 from modeldyno.measure import Outcome, measure
@@ -64,6 +66,11 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _probes(given: tuple[str, ...], mode: Mode) -> tuple[str, ...]:
+    named = [name.strip() for each in given for name in each.split(",")]
+    return tuple(dict.fromkeys(named)) or default_probes(mode)
+
+
 @click.command(name="profile")
 @click.argument("model")
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
@@ -78,8 +85,23 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="name=8x128:int64:0..30521, or a file: .npz .jsonl .txt",
 )
 @click.option(
-    "--probe", "probes", multiple=True, default=DEFAULT_PROBES, show_default=True, help="What to measure."
+    "--probe",
+    "probes",
+    multiple=True,
+    metavar="PROBE,...",
+    help="What to measure; by default static,latency,throughput.",
 )
+@click.option(
+    "--mode", default="inference", show_default=True, type=click.Choice([str(mode) for mode in Mode]),
+    help="Calls, or training steps.",
+)  # fmt: skip
+@click.option(
+    "--optimizer", default="adamw", show_default=True, type=click.Choice(OPTIMIZERS), help="For --mode train."
+)
+@click.option("--layers", help="Only modules with these parts in their path or class: attention,mlp.")
+@click.option("--prompt", default="128", show_default=True, help="Tokens to generate from: 32,128,512.")
+@click.option("--generate", default="32", show_default=True, help="Tokens to generate: 32,128.")
+@click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
 @click.option(
     "--require", "--sla", "--threshold", "--subject-to", "require", multiple=True, metavar="BOUND",
     help="Such as 'latency.p99 <= 50ms'; exit 1 when broken, 5 when undecided.",
@@ -117,10 +139,17 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         backend=options["backend"],
         settings=request.settings(options["settings"]),
         inputs=options["inputs"],
-        probes=tuple(dict.fromkeys(options["probes"])),
+        probes=_probes(options["probes"], Mode(options["mode"])),
         require=options["require"],
         percentiles=options["percentiles"],
         plan=plan,
+        inspection=request.inspection(mode=options["mode"], optimizer=options["optimizer"], modules=False),
+        observation=Observation(
+            layers=tuple(part.strip() for part in (options["layers"] or "").split(",") if part.strip()),
+            prompts=tokens(options["prompt"], "--prompt"),
+            generated=tokens(options["generate"], "--generate"),
+            trace=options["trace"],
+        ),
         name=options["name"],
         trust=options["trust"],
     )

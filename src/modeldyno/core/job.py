@@ -6,15 +6,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.inputs import InputSpec
-from modeldyno.core.inspection import Inspection
+from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.knob import KnobValue
 from modeldyno.core.model import ModelRef
+from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_PROBES = ("static", "latency", "throughput")
+TRAINING_PROBES = ("static", "training")
+
+
+def default_probes(mode: Mode) -> tuple[str, ...]:
+    """Name what is measured where nobody says what."""
+    return TRAINING_PROBES if mode is Mode.TRAIN else DEFAULT_PROBES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +36,7 @@ class Job:
     probes: tuple[str, ...] = DEFAULT_PROBES
     plan: Plan = field(default_factory=Plan)
     inspection: Inspection = field(default_factory=Inspection)
+    observation: Observation = field(default_factory=Observation)
     name: str | None = None
     """What to call the model; its locator says otherwise."""
     trust: bool = False

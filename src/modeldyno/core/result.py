@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from modeldyno.core import doubt
+from modeldyno.core import activity, doubt
+from modeldyno.core.activity import Activity
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.goal import Answer, Constraint, Judgement
 from modeldyno.core.inputs import InputSpec
@@ -90,6 +91,8 @@ class Result:
     measurements: tuple[Measurement, ...] = ()
     outline: Outline | None = None
     """What was analysed, where the model was looked at statically."""
+    activity: Activity | None = None
+    """What went on inside the calls, where a second pass watched them."""
     doubts: tuple[Doubt, ...] = ()
     failures: tuple[Failure, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
@@ -170,6 +173,20 @@ class Outlined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What a probe of the second pass saw."""
+
+    activity: Activity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A file was written that belongs to the Result."""
+
+    artifact: Artifact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Doubted:
     """A reason not to trust what was measured."""
 
@@ -212,7 +229,7 @@ class Ended:
     """The run came to its own end; without it, what ran it was ended from outside."""
 
 
-Event = Loaded | Located | Found | Outlined | Doubted | Failed | Progressed | Refused | Ended
+Event = Loaded | Located | Found | Outlined | Watched | Kept | Doubted | Failed | Progressed | Refused | Ended
 
 
 def fold(empty: Result, events: Iterable[Event]) -> Result:
@@ -220,6 +237,8 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
     found: dict[tuple[str, str], Measurement] = {}
     doubts: dict[Doubt, None] = {}
     failures: list[Failure] = []
+    watched: list[Activity] = []
+    artifacts: list[Artifact] = []
     result = empty
     for event in events:
         match event:
@@ -231,13 +250,24 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
                 found[measurement.metric, measurement.scope] = measurement
             case Outlined(outline=outline):
                 result = replace(result, outline=outline)
+            case Watched(activity=seen):
+                watched.append(seen)
+            case Kept(artifact=artifact):
+                artifacts.append(artifact)
             case Doubted(doubt=found_doubt):
                 doubts[found_doubt] = None
             case Failed(failure=failure):
                 failures.append(failure)
             case _:  # Progressed, Refused and Ended leave no trace
                 continue
-    return replace(result, measurements=tuple(found.values()), doubts=tuple(doubts), failures=tuple(failures))
+    return replace(
+        result,
+        measurements=tuple(found.values()),
+        activity=activity.joined(watched),
+        doubts=tuple(doubts),
+        failures=tuple(failures),
+        artifacts=tuple(artifacts),
+    )
 
 
 def merge(results: Sequence[Result]) -> Result:
