@@ -20,6 +20,7 @@ from modeldyno.core.doubt import Doubt
 from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution, Interval, Measurement
+from modeldyno.core.observation import Observation
 from modeldyno.core.outline import Point
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import (
@@ -32,12 +33,14 @@ from modeldyno.core.result import (
     Failure,
     FailureKind,
     Found,
+    Kept,
     Loaded,
     Located,
     Outlined,
     Progressed,
     Refused,
     Result,
+    Watched,
 )
 from modeldyno.errors import UnreadableDocument
 from modeldyno.testing.results import (
@@ -45,6 +48,7 @@ from modeldyno.testing.results import (
     a_job,
     a_result,
     a_small_result,
+    an_activity,
     an_artifact,
     an_inspection,
     an_outline,
@@ -66,10 +70,12 @@ def a_full_result() -> Result:
         memory=24 * 2**30,
         modules=True,
     )
+    observation = Observation(layers=("mlp",), prompts=(32, 128), generated=(8,), trace="trace.json")
     return a_result(
-        job=replace(a_job(), inspection=inspection),
+        job=replace(a_job(), inspection=inspection, observation=observation),
         measurements=(*a_result().measurements, UNBOUNDED),
         outline=an_outline(),
+        activity=an_activity(),
         failures=(failure,),
         artifacts=artifacts,
     )
@@ -341,6 +347,8 @@ EVENTS: tuple[Event, ...] = (
     Located(environment=FULL.environment),
     Outlined(outline=an_outline()),
     *(Found(measurement=measurement) for measurement in FULL.measurements),
+    Watched(activity=an_activity()),
+    Kept(artifact=an_artifact("trace.json")),
     Doubted(doubt=Doubt(code="noise", seen="steal 12 %\nand more", advice="Try again.")),
     Failed(failure=FULL.failures[0]),
     Progressed(stage="latency: steady", runs=3, left=1.5, value=0.001, precision=0.1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -148,7 +149,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
             layers=tuple(part.strip() for part in (options["layers"] or "").split(",") if part.strip()),
             prompts=tokens(options["prompt"], "--prompt"),
             generated=tokens(options["generate"], "--generate"),
-            trace=options["trace"],
+            trace=options["trace"] and str(Path(options["trace"]).absolute()),
         ),
         name=options["name"],
         trust=options["trust"],

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core.activity import Activity, Course, Executed, Happening, Layer, Waste, WasteKind
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Inspection
 from modeldyno.core.job import Job
-from modeldyno.core.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.measurement import Distribution, Interval, Measurement, observed, pack
 from modeldyno.core.model import ModelIdentity, ModelRef
 from modeldyno.core.outline import Held, Module, Operator, Outline, Point
 from modeldyno.core.result import Artifact, Environment, Failure, FailureKind, Result
@@ -121,6 +122,37 @@ def an_inspection(**changes: Any) -> Result:
         "doubts": (),
     }
     return a_result(**(made | changes))
+
+
+def an_activity() -> Activity:
+    """Make an Activity in which no part is left out: a small network, watched."""
+    shape = "1x128x384 float32"
+    return Activity(
+        layers=tuple(
+            Layer(path=path, kind=kind, calls=1.0, output=shape) for path, (kind, _, _) in _MODULES.items()
+        ),
+        executed=(
+            Executed(
+                name="aten::addmm", scope="encoder.layer.0.output", shapes="[384], [128, 1536], [1536, 384]",
+                calls=1.0, self_time=2.1e-3, total_time=2.2e-3, device_time=0.0, allocated=196_608.0,
+            ),
+            Executed(
+                name="block", kind=Happening.RANGE, calls=1.0, self_time=1e-4, total_time=4e-3,
+            ),
+        ),
+        wastes=(
+            Waste(
+                kind=WasteKind.COPY, name="aten::clone", scope="encoder.layer.1", calls=1.0, time=1.2e-4,
+                bytes=393_216.0, reason="the copy is read and never changed; use the tensor itself",
+            ),
+        ),
+        course=Course(
+            times=pack((0.0, 0.001, 0.002)),
+            levels={"weights": pack((90e6, 90e6, 90e6)), "activations": pack((0.0, 786_432.0, 393_216.0))},
+        ),
+        held=(Held(scope="encoder.layer.3.output", role="activations", bytes=786_432),),
+        held_in="encoder.layer.3.output",
+    )  # fmt: skip
 
 
 def an_outline() -> Outline:
