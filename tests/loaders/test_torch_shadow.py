@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.utils.dlpack import from_dlpack
 
 from modeldyno.errors import RequestError
-from modeldyno.loaders.torch_shadow import Call, Shadow, Stage
+from modeldyno.loaders.torch_shadow import Call, Place, Shadow, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +44,10 @@ class Notes:
         """Note the size."""
         self.sizes.append(size)
         return len(self.sizes) - 1
+
+    def grow(self, place: Place, size: int) -> None:
+        """Note the new size."""
+        self.sizes[place.index] = size
 
     def free(self, index: int) -> None:
         """Note the end."""

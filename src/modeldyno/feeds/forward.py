@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -41,13 +42,16 @@ class Forward:
 
     def arguments(self, tensors: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Give by position what comes first, and the rest by keyword; unknown names go by order."""
-        if not (self.any_name or self.named.union(self.positional).issuperset(tensors)):
+        unknown = set(tensors) - self.named.union(self.positional)
+        if unknown and (not self.any_name or any(map(NUMBERED.fullmatch, unknown))):
             return list(tensors.values()), {}
         first = list(takewhile(tensors.__contains__, self.positional))
         rest = {name: tensor for name, tensor in tensors.items() if name not in first}
         return [tensors[name] for name in first], rest
 
 
+NUMBERED = re.compile(r"input_\d+")
+"""Names of inputs that have none: those of an example that was given by position."""
 _POSITIONAL = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 
 

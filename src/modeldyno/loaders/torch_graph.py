@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import copy
-import gc
-import logging
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from modeldyno.core import graph as neutral
-from modeldyno.core.graph import Graph, Op, Phase, Role, Routing, Storage
+from modeldyno.core.graph import Graph, Phase, Role, Storage
 from modeldyno.core.inspection import Mode
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.feeds import randoms
 from modeldyno.feeds.forward import Forward
-from modeldyno.loaders.torch_scratch import scratch
-from modeldyno.loaders.torch_shadow import Call, Place, Shadow, Stage
+from modeldyno.loaders.torch_recorder import Memory, Recorder
+from modeldyno.loaders.torch_setting import alone, attributes, collected, copied, in_mode, unwritten
+from modeldyno.loaders.torch_shadow import Shadow, Stage
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -36,186 +31,29 @@ _MOST_DRAWN = 2**20
 """Elements of an input of whole numbers that get values."""
 
 
-@dataclass(slots=True)
-class _Memory:
-    """A storage in the making."""
-
-    bytes: int
-    born: int
-    scope: str
-    role: Role = Role.ACTIVATION
-    died: int | None = None
-    output: bool = False
-
-
-@dataclass(slots=True)
-class Recorder:
-    """Writes down what happens on a stage."""
-
-    ops: list[Op] = field(default_factory=list)
-    memory: list[_Memory] = field(default_factory=list)
-    routings: dict[Routing, None] = field(default_factory=dict)
-    phase: Phase = Phase.FORWARD
-    caches: list[int] = field(default_factory=list)
-    on: bool = False
-    """Whether operators are written down."""
-    begun: bool = False
-    """Whether memory is of the call, not from before."""
-    path: list[str] = field(default_factory=lambda: [""])
-    """The modules that are being called, the innermost last."""
-    nodes: dict[int, str] = field(default_factory=dict)
-    """Number of a node of autograd to the module in which it was made."""
-    adopted: dict[int, tuple[Place, int]] = field(default_factory=dict)
-    """Of memory that another course left behind, such as a table that a module keeps: where it is here."""
-    objected: tuple[int, str] = (0, "")
-    """The id of the last error that left a module, and the innermost module that it left."""
-
-    @property
-    def scope(self) -> str:
-        """The module at work; in the backward course the one that made the node of autograd."""
-        if self.phase is Phase.BACKWARD:
-            node: Any = torch._C._current_autograd_node()  # noqa: SLF001 - no public name
-            return "" if node is None else self.nodes.get(node._sequence_nr(), "")  # noqa: SLF001 - the same
-        return self.path[-1]
-
-    def allocate(self, size: int) -> int:
-        """Note a new piece of memory."""
-        born = len(self.ops) if self.begun else -1
-        self.memory.append(_Memory(size, born, self.scope))
-        return len(self.memory) - 1
-
-    def free(self, index: int) -> None:
-        """Note its end."""
-        found = self.memory[index]
-        if found.role in {Role.ACTIVATION, Role.GRADIENT}:
-            found.died = len(self.ops)
-
-    def watch(self, call: Call) -> None:
-        """Note a call, unless it only looks at memory in another way."""
-        if not self.on:
-            return
-        shadows = tuple(self._shadows(call))
-        scope = self._owner(shadows)
-        if self.phase is Phase.FORWARD and torch.is_grad_enabled():
-            self.nodes[torch._C._autograd._get_sequence_nr() - 1] = scope  # noqa: SLF001 - no public name
-        if not call.fresh:
-            return
-        arguments = dict(zip(call.trait.arguments, map(self._argument, call.args), strict=False))
-        for name, value in call.kwargs.items():
-            arguments[name] = self._argument(value)
-        outputs = tuple(map(self.tensor, call.outputs))
-        if call.trait.name == "aten.topk":
-            self._routed(arguments, scope)
-        if size := scratch(call.trait.name, arguments, outputs):
-            self.memory.append(_Memory(size, len(self.ops), scope, died=len(self.ops) + 1))
-        for made in call.outputs:
-            memory = self.memory[made.place.index]
-            memory.scope = scope if memory.born == len(self.ops) else memory.scope
-        sparse = any(shadow.place.stored is not None for shadow in shadows)
-        kind = f"{call.trait.name}:sparse" if sparse else call.trait.name
-        self.ops.append(Op(kind, arguments, outputs, scope, self.phase))
-
-    def _shadows(self, call: Call) -> Iterator[Shadow]:
-        for value in (*call.args, *call.kwargs.values()):
-            for one in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(one, Tensor):
-                    yield one if isinstance(one, Shadow) else self.of(one)
-
-    def _owner(self, shadows: tuple[Shadow, ...]) -> str:
-        """Give the module at work, or the module within it whose weight is used.
-
-        That is how the operators of a compiled or exported module, whose parts are not called, find theirs.
-        """
-        scope = self.scope
-        if self.phase is not Phase.FORWARD:
-            return scope
-        for shadow in shadows:
-            found = self.memory[shadow.place.index]
-            if found.role is Role.WEIGHT and found.scope.startswith(f"{scope}." if scope else ""):
-                return found.scope or scope
-        return scope
-
-    def _argument(self, value: Any) -> Any:
-        if isinstance(value, Shadow):
-            return self.tensor(value)
-        if isinstance(value, Tensor):
-            return self.tensor(self.of(value))
-        if isinstance(value, list | tuple):
-            return tuple(map(self._argument, value))
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        return str(value)
-
-    before: Recorder | None = None
-    """Who wrote down how the module was made: its memory is the first part of this."""
-    of: Callable[[Tensor], Shadow] = field(default=lambda tensor: tensor)
-    """How to find the shadow of a plain tensor; the stage's own."""
-
-    def tensor(self, shadow: Shadow) -> neutral.Tensor:
-        """Describe a shadow."""
-        shape = tuple(shadow.shape_of.shape)
-        stored = shadow.place.stored
-        strides = shadow.shape_of.stride()
-        if 0 in strides:
-            stored = 1
-            for size, stride in zip(shape, strides, strict=True):
-                stored *= size if stride else 1
-            if 0 in shape:
-                stored = 0
-        return neutral.Tensor(shape, _dtype(shadow.shape_of.dtype), self.index(shadow.place), stored)
-
-    def index(self, place: Place) -> int:
-        """Number a piece of memory; what an earlier course left behind is there before this one."""
-        owner = getattr(place.freed, "__self__", self)
-        if owner is self or owner is self.before:
-            return place.index
-        if id(place) not in self.adopted:
-            self.memory.append(
-                replace(owner.memory[place.index], role=Role.WEIGHT, born=-1, died=None, output=False)
-            )
-            self.adopted[id(place)] = place, len(self.memory) - 1
-        return self.adopted[id(place)][1]
-
-    def held(self, shadow: Shadow) -> _Memory:
-        """Give the memory in which a shadow lies."""
-        return self.memory[self.index(shadow.place)]
-
-    def _routed(self, arguments: Mapping[str, Any], scope: str) -> None:
-        scores, chosen = arguments.get("self"), arguments.get("k")
-        if isinstance(scores, neutral.Tensor) and isinstance(chosen, int) and scores.shape:
-            dim = arguments.get("dim", -1)
-            self.routings[Routing(scope=scope, experts=scores.shape[int(dim)], chosen=chosen)] = None
-
-
-@cache
-def _dtype(kind: torch.dtype) -> str:
-    return str(kind).removeprefix("torch.")
-
-
 # -- the course ---------------------------------------------------------------------------------------
 
 
 def build(make: Callable[[], Any]) -> tuple[Any, Stage]:
     """Make a module on a stage of its own, so that its weights take neither memory nor time."""
-    stage = Stage(Recorder())
-    with _quiet(), _unsaved(), stage:
-        return make(), stage
+    stage = Stage(Recorder(), assumes=False)
+    with alone(), unwritten(), stage:
+        made = make()
+    stage.assumes = True
+    return made, stage
 
 
 def shadowed(module: Module) -> tuple[Module, Stage]:
     """Copy a module's structure onto a stage; its weights stay where they are."""
     stage = Stage(Recorder())
-    with _quiet(), stage:
+    with alone(), stage:
         memo: dict[int, Any] = {}
-        for tensor in (*module.parameters(), *module.buffers()):
+        for tensor in (*module.parameters(), *module.buffers(), *attributes(module)):
             shadow = stage.of(tensor)
             if isinstance(tensor, torch.nn.Parameter):
                 shadow = torch.nn.Parameter(shadow, requires_grad=tensor.requires_grad)  # type: ignore[assignment]
             memo[id(tensor)] = shadow
-        try:
-            return copy.deepcopy(module, memo), stage
-        except Exception:  # noqa: BLE001 - whatever a user's class has against being copied
-            return module, stage  # its own weights serve; they are looked up as they come
+        return copied(module, memo), stage
 
 
 def graph(module: Module, stage: Stage, tracing: Tracing) -> Graph:
@@ -231,23 +69,24 @@ def graph(module: Module, stage: Stage, tracing: Tracing) -> Graph:
     stage.witness = recorder
     stage.assumptions.clear()
     try:
-        with _quiet(), stage, _collected(), _in_mode(module, tracing.mode):
+        with alone(), stage, collected(), in_mode(module, tracing.mode):
+            recorder.flat = _flat(module)
             weights = _weights(module, stage, recorder)
             _keep(recorder.memory)
             kind = _own_dtype(module)
             feed = {spec.name: _input(stage, recorder, spec, kind) for spec in tracing.inputs}
             with _scopes(module, recorder):
-                _course(module, feed, tracing, recorder)
+                _course(module, feed, tracing, recorder, stage)
             _keep(recorder.memory[recorder.index(place)] for place in stage.brought())
             return _picture(module, tracing, recorder, weights, tuple(stage.assumptions))
     finally:
         stage.witness = made
 
 
-def _course(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder) -> None:
+def _course(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, stage: Stage) -> None:
     recorder.on = recorder.begun = True
     try:
-        _walk(module, feed, tracing, recorder)
+        _walk(module, feed, tracing, recorder, stage)
     except ModelDynoError:
         raise
     except Exception as error:
@@ -256,14 +95,14 @@ def _course(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Re
         recorder.on = False
 
 
-def _walk(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder) -> None:
+def _walk(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, stage: Stage) -> None:
     if tracing.mode is Mode.INFERENCE:
         with torch.no_grad():
             output = _called(module, feed)
         _mark_outputs(output, recorder)
         return
     with torch.enable_grad():
-        _step(module, feed, tracing, recorder)
+        _step(module, feed, tracing, recorder, stage)
 
 
 def _called(module: Module, feed: Mapping[str, Any]) -> Any:
@@ -272,7 +111,7 @@ def _called(module: Module, feed: Mapping[str, Any]) -> Any:
     return module(*args, **kwargs)
 
 
-def _step(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder) -> None:
+def _step(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Recorder, stage: Stage) -> None:
     output = _called(module, feed)
     _mark_outputs(output, recorder)
     floats = [t for t in pytree.tree_leaves(_plain(output)) if isinstance(t, Tensor) and t.requires_grad]
@@ -281,13 +120,14 @@ def _step(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Reco
             f"{type(module).__name__} gives nothing that depends on a trainable parameter, so it cannot be "
             "trained; inspect it with --mode inference."
         )
-    loss = floats[0].square().sum()  # a stand-in for a loss: its gradient is as large as the outputs
-    for more in floats[1:]:
-        loss = loss + more.square().sum()
+    loss = _loss(floats, stage)
     parameters = [p for p in module.parameters() if p.requires_grad]
     recorder.phase = Phase.BACKWARD
     del output, floats
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    for parameter in parameters:
+        parameter.grad = None
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = [p.grad for p in parameters]
     for gradient in gradients:
         if isinstance(gradient, Shadow):
             recorder.held(gradient).role = Role.GRADIENT
@@ -295,6 +135,17 @@ def _step(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Reco
     recorder.phase = Phase.UPDATE
     recorder.path = [""]
     _update(parameters, gradients, tracing.optimizer, recorder)
+
+
+def _loss(floats: list[Tensor], stage: Stage) -> Tensor:
+    """Take a single number for the loss that it is; else sum up squares, whose gradient is as large."""
+    if len(floats) == 1 and floats[0].numel() == 1:
+        return floats[0].sum()
+    stage.assume("the loss is taken as the sum of the squares of all that the model gives")
+    loss = floats[0].square().sum()
+    for more in floats[1:]:
+        loss = loss + more.square().sum()
+    return loss
 
 
 # -- the optimiser ------------------------------------------------------------------------------------
@@ -331,20 +182,7 @@ def _update(parameters: list[Any], gradients: Any, name: str, recorder: Recorder
         parameter.grad = None
 
 
-# -- before and after ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def _in_mode(module: Module, mode: Mode) -> Iterator[None]:
-    """Set the mode of training, where it can be set, and put it back."""
-    before = [(part, part.training) for part in module.modules() if hasattr(part, "training")]
-    for part, _ in before:
-        part.training = mode is Mode.TRAIN
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training
+# -- what is there before -----------------------------------------------------------------------------
 
 
 def _weights(module: Module, stage: Stage, recorder: Recorder) -> dict[str, int]:
@@ -360,6 +198,16 @@ def _weights(module: Module, stage: Stage, recorder: Recorder) -> dict[str, int]
     return found
 
 
+def _flat(module: Module) -> frozenset[str]:
+    """Name modules that were exported, compiled or scripted, and their parts: these are not called."""
+    kinds = (torch.fx.GraphModule, torch.jit.ScriptModule)
+    named = dict(module.named_modules())
+    flat = [name for name, part in named.items() if isinstance(part, kinds)]
+    return frozenset(
+        name for name in named if any(not f or name == f or name.startswith(f"{f}.") for f in flat)
+    )
+
+
 def _own_dtype(module: Module) -> torch.dtype | None:
     """Give the dtype of all floating-point weights, if it is not the usual one: inputs have it, too."""
     kinds = {p.dtype for p in module.parameters() if p.dtype.is_floating_point}
@@ -367,7 +215,7 @@ def _own_dtype(module: Module) -> torch.dtype | None:
     return kind if kind in {torch.float16, torch.bfloat16, torch.float64} else None
 
 
-def _keep(memory: Iterable[_Memory]) -> None:
+def _keep(memory: Iterable[Memory]) -> None:
     """Enter as there before what is no weight by name, such as a tensor among a module's attributes."""
     for found in memory:
         if found.role is Role.ACTIVATION and found.died is None:
@@ -449,8 +297,14 @@ def _refusal(module: Module, tracing: Tracing, error: Exception, recorder: Recor
     where = f" in {name}" if name and left == id(error) else ""
     return (
         f"{type(module).__name__} cannot be analysed with {shapes or 'no inputs'}: "
-        f"{type(error).__name__}{where}: {lines[0][:300]}; give other shapes by --input."
+        f"{type(error).__name__}{where}: {lines[0][:300]}{_advice(error)}."
     )
+
+
+def _advice(error: Exception) -> str:
+    """Say what to do where torch or the model objects to the inputs."""
+    about_inputs = isinstance(error, RuntimeError | ValueError | TypeError | IndexError | AssertionError)
+    return "; give other shapes by --input" if about_inputs else ""
 
 
 @contextmanager
@@ -478,41 +332,3 @@ def _scopes(module: Module, recorder: Recorder) -> Iterator[None]:
     finally:
         before.remove()
         after.remove()
-
-
-@contextmanager
-def _collected() -> Iterator[None]:
-    """Collect no garbage meanwhile: what lives how long is told by references alone."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
-def _unsaved() -> Iterator[None]:
-    """Refuse to save tensors before a file is opened, which would be left behind damaged."""
-
-    def refuse(*_args: object, **_options: object) -> None:
-        raise TypeError("Shadows cannot be saved.")
-
-    before, torch.save = torch.save, refuse
-    try:
-        yield
-    finally:
-        torch.save = before
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
-            logging.disable(before)

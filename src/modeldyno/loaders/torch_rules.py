@@ -233,6 +233,7 @@ def _packed_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen:
     """Give what is left of padded sequences: their steps one after the other, and how many go on at each."""
     given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
     source, lengths = given["input"], seen.shadows[id(given["lengths"])].known()
+    seen.by_value = True
     steps, batch = (1, 0) if given["batch_first"] else (0, 1)
     if lengths is None:
         seen.stage.assume("the lengths of sequences are not computed; taken as all full")

@@ -25,7 +25,7 @@ from modeldyno.loaders.torch_rules import SHAPES, SPECIAL
 from modeldyno.loaders.torch_traits import META, MOST_KNOWN, Trait, is_small, trait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _UNSET = frozenset(
     {"aten.empty", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided", "aten.empty_like"}
@@ -96,26 +96,31 @@ class Shadow(Tensor):
         """Give its numbers if they are known and still hold."""
         return self.numbers if self.place.known else None
 
+    def _plain(self) -> Tensor:
+        """Give its numbers as a whole, made up where that is allowed.
+
+        Raises:
+            TypeError: they are not known, and nothing is to be made up, as it may be kept.
+        """
+        found = self.known()
+        if found is None and not _stage().assumes:
+            raise TypeError("The numbers of a shadow are not known.")
+        return _stage().assumed(self) if found is None else found
+
     def tolist(self) -> Any:
         """Give the numbers; unknown ones as they are assumed to be."""
-        found = self.known()
-        plain = _stage().assumed(self) if found is None else found
         with _off():
-            return plain.tolist()
+            return self._plain().tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
         """Give the numbers as an array."""
-        found = self.known()
-        plain = _stage().assumed(self) if found is None else found
         with _off():
-            return plain.numpy(force=force)
+            return self._plain().numpy(force=force)
 
     def __dlpack__(self, **options: Any) -> Any:
         """Hand the numbers to another library."""
-        found = self.known()
-        plain = _stage().assumed(self) if found is None else found
         with _off():
-            return plain.__dlpack__(**options)
+            return self._plain().__dlpack__(**options)
 
     def __getitem__(self, index: Any) -> Any:
         return super().__getitem__(_indexed(index))
@@ -222,6 +227,9 @@ class Witness(Protocol):
     def allocate(self, size: int) -> int:
         """Learn of new memory, of so many bytes; give its index."""
 
+    def grow(self, place: Place, size: int) -> None:
+        """Learn that memory has so many bytes from now on."""
+
     def free(self, index: int) -> None:
         """Learn that nothing lies there any more."""
 
@@ -232,10 +240,12 @@ class Stage(TorchDispatchMode):
     supports_higher_order_operators = True
     """They are told of here, to be refused by name."""
 
-    def __init__(self, witness: Witness) -> None:
+    def __init__(self, witness: Witness, *, assumes: bool = True) -> None:
         """Tell the witness, which may be replaced between two courses, of what happens."""
         super().__init__()
         self.witness = witness
+        self.assumes = assumes
+        """Whether arrays of what is not computed are made up; else whoever asks for one is refused."""
         self.assumptions: dict[str, None] = {}
         self.outside: dict[int, Shadow] = {}
         """Of plain tensors that come from elsewhere, by their id; weights are entered beforehand."""
@@ -357,7 +367,9 @@ class Stage(TorchDispatchMode):
     def _shaped(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
         """Find the shapes, or remember them: the layers of a network are much alike."""
         key = (
-            None if trait(func).written else (func, *map(_signature, args), *map(_signature, kwargs.items()))
+            None
+            if trait(func).written
+            else (func, torch.get_default_dtype(), *map(_signature, args), *map(_signature, kwargs.items()))
         )
         try:
             forms = self._forms.get(key)
@@ -386,13 +398,10 @@ class Stage(TorchDispatchMode):
             return None
 
     def _taint(self, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        written = [args[i] for i in found.written if i < len(args)]
-        written += [kwargs[name] for name in found.written_names if name in kwargs]
-        for value in written:
-            for one in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(one, Tensor):
-                    shadow = self.as_shadow(one)
-                    shadow.place.known, shadow.numbers = False, None
+        for one in _written(found, args, kwargs):
+            if isinstance(one, Tensor):
+                shadow = self.as_shadow(one)
+                shadow.place.known, shadow.numbers = False, None
 
     def _finish(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, seen: Seen) -> Any:
         """Cast the shadows of what came out, and tell of the call."""
@@ -400,10 +409,25 @@ class Stage(TorchDispatchMode):
         result = seen.wrap(out, seen.real)
         if found.reshapes_in_place:
             _reshape(func, args, kwargs)
-        if found.written and not seen.made:
+        written = [one for one in _written(found, args, kwargs) if isinstance(one, Tensor)]
+        for shadow in map(self.as_shadow, written):
+            self._resized(shadow)
+        if written and not seen.made:
             seen.made += [self.as_shadow(args[i]) for i in found.written if isinstance(args[i], Tensor)]
         self.tell(found, args, kwargs, tuple(seen.made), fresh=seen.fresh or bool(found.written))
         return result
+
+    def _resized(self, shadow: Shadow) -> None:
+        """Follow an operator that gave what it wrote into another size, as it may with ``out=``."""
+        meta = shadow.shape_of
+        if meta.shape == shadow.shape:
+            return
+        from torch.utils._mode_utils import no_dispatch  # noqa: PLC0415 - rarely needed
+
+        with no_dispatch():
+            shadow.data = Shadow(meta, shadow.place)
+        shadow.place.known = False
+        self.witness.grow(shadow.place, meta.untyped_storage().nbytes())
 
     def tell(
         self,
@@ -433,6 +457,14 @@ class Stage(TorchDispatchMode):
             if tensor.dtype is torch.bool:
                 return torch.zeros(tensor.shape, dtype=torch.bool)
             return torch.ones(tensor.shape, dtype=tensor.dtype)
+
+
+def _written(found: Trait, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """Give the arguments that a call writes into, those in lists one by one."""
+    written = [args[i] for i in found.written if i < len(args)]
+    written += [kwargs[name] for name in found.written_names if name in kwargs]
+    for value in written:
+        yield from value if isinstance(value, list | tuple) else (value,)
 
 
 def _taken(dtype: torch.dtype) -> str:
