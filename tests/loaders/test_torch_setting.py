@@ -25,6 +25,7 @@ from modeldyno.core.counts.table import formulas
 from modeldyno.core.graph import Graph, Role
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Mode
+from modeldyno.errors import RequestError
 from modeldyno.feeds.forward import Forward
 from modeldyno.loaders import torch_graph
 from modeldyno.loaders.torch_setting import unwritten
@@ -99,7 +100,7 @@ def test_a_profile_of_a_module_with_a_lock_runs() -> None:
     [
         lambda: weight_norm(nn.Linear(8, 8)),
         lambda: spectral_norm(nn.Linear(8, 8)),
-        lambda: prune.l1_unstructured(nn.Linear(8, 8), "weight", amount=0.5),
+        lambda: prune.l1_unstructured(nn.Linear(8, 8), "weight", amount=0.5),  # type: ignore[no-untyped-call]
         lambda: parametrizations.weight_norm(nn.Linear(8, 8)),
     ],
     ids=["weight_norm", "spectral_norm", "prune", "parametrized"],
@@ -108,11 +109,12 @@ def test_a_weight_that_is_made_of_others_is_as_it_was(made: Callable[[], nn.Modu
     """A weight that is computed before each call is analysed, and is a plain tensor afterwards."""
     module = made()
     module(torch.randn(3, 8))
-    kind, before = type(module.weight), module.weight.detach().clone()
+    weight = torch.as_tensor(module.weight)
+    kind, before = type(module.weight), weight.detach().clone()
 
     assert macs(traced(module, INPUT)) >= 3 * 64
     assert type(module.weight) is kind
-    assert torch.equal(module.weight.detach(), before)
+    assert torch.equal(torch.as_tensor(module.weight).detach(), before)
 
 
 class Remembering(nn.Module):
@@ -362,8 +364,29 @@ def test_the_usual_dtype_is_part_of_a_call() -> None:
         (lambda: nn.ConvTranspose2d(16, 16, 3), (1, 16, 8, 8), 0.001),
         (lambda: nn.LSTM(64, 128, batch_first=True), (4, 16, 64), 0.05),
         (lambda: nn.LSTM(64, 128, num_layers=2, bidirectional=True, batch_first=True), (4, 16, 64), 0.05),
+        (lambda: nn.Conv2d(3, 8, 3), (2, 3, 16, 16), 0.005),
+        (lambda: nn.Conv2d(20, 20, 3), (2, 20, 16, 16), 0.005),
+        (lambda: nn.Conv2d(24, 24, 3, groups=24), (2, 24, 16, 16), 0.005),
+        (lambda: nn.Conv2d(32, 32, 3, groups=2), (2, 32, 16, 16), 0.005),
+        (lambda: nn.Conv2d(32, 64, 1), (2, 32, 16, 16), 0.005),
+        (lambda: nn.Conv2d(256, 512, 1, stride=2), (2, 256, 28, 28), 0.001),
+        (lambda: nn.TransformerEncoderLayer(64, 4, batch_first=True), (2, 100, 64), 0.001),
+        (lambda: nn.TransformerEncoderLayer(64, 4, 64, batch_first=True), (2, 256, 64), 0.001),
     ],
-    ids=["transposed in blocks", "transposed in columns", "lstm", "lstm of two layers"],
+    ids=[
+        "transposed in blocks",
+        "transposed in columns",
+        "lstm",
+        "lstm of two layers",
+        "few channels",
+        "odd channels",
+        "depth-wise",
+        "grouped",
+        "pointwise",
+        "pointwise strided",
+        "encoder layer",
+        "encoder layer of long sequences",
+    ],
 )
 def test_the_scratch_of_a_kernel_is_foreseen(
     made: Callable[[], nn.Module], shape: tuple[int, ...], within: float
@@ -380,3 +403,85 @@ def test_the_scratch_of_a_kernel_is_foreseen(
     foreseen = Analysed.of(traced(module, spec), formulas()).totals().activation_peak
     torch.set_num_threads(threads)
     assert foreseen == pytest.approx(witness, rel=within)
+
+
+# --- tensors and modules of other kinds ----------------------------------------------------------------
+
+
+def test_quantised_weights_that_wrap_others_are_analysed() -> None:
+    """A weight of torchao costs the product that it stands for, and weighs what it holds; it lives on."""
+    torchao = pytest.importorskip("torchao.quantization")
+    module = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 2))
+    torchao.quantize_(module, torchao.Int8WeightOnlyConfig())
+    spec = InputSpec(name="input", shape=(2, 64), dtype="float32")
+
+    graph = traced(module, spec)
+
+    assert macs(graph) == 2 * 64 * 128 + 2 * 128 * 2
+    held = sum(storage.bytes for storage in graph.storages if storage.role is Role.WEIGHT)
+    assert 64 * 128 + 128 * 2 < held < 4 * 64 * 128
+    assert module(torch.randn(2, 64)).shape == (2, 2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_packed_weights_are_held() -> None:
+    """Weights that a quantised module keeps packed are in memory at the peak."""
+    plain = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 2))
+    module = torch.ao.quantization.quantize_dynamic(plain, {nn.Linear}, dtype=torch.qint8)  # type: ignore[no-untyped-call]
+    graph = traced(module, InputSpec(name="input", shape=(2, 64), dtype="float32"))
+    held = sum(storage.bytes for storage in graph.storages if storage.role is Role.WEIGHT)
+    assert held >= 64 * 128 + 128 * 2
+
+
+LAZY = """
+import torch
+from torch import nn
+
+def with_example():
+    return nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(2)), torch.randn(2, 4)
+
+def without():
+    return nn.LazyLinear(8)
+"""
+
+
+def test_lazy_parts_get_their_shapes_by_a_call(tmp_path: Path) -> None:
+    """A factory's lazy module is called once with its example; without one it is refused, as alive."""
+    path = tmp_path / "lazy.py"
+    path.write_text(LAZY)
+    result = modeldyno.inspect(f"torch:{path}:with_example")
+    assert result["parameters"] == 4 * 8 + 8 + 8 * 2 + 2
+    assert result["macs"] == 2 * (4 * 8 + 8 * 2)
+    with pytest.raises(RequestError, match="return example inputs beside the module"):
+        modeldyno.inspect(f"torch:{path}:without")
+    with pytest.raises(RequestError, match="call it once before"):
+        modeldyno.inspect(nn.LazyLinear(8), example=torch.randn(2, 4))
+
+
+def test_a_choice_on_which_nothing_depends_is_no_assumption() -> None:
+    """The best class that a model gives is not assumed; a part that runs for that class alone is."""
+
+    class Choosing(nn.Module):
+        def __init__(self, *, depends: bool) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+            self.depends = depends
+
+        def forward(self, x: Tensor) -> Tensor:
+            best = self.linear(x).argmax(-1)
+            return x[best == 1] if self.depends else best
+
+    assert traced(Choosing(depends=False), X).assumptions == ()
+    (told,) = traced(Choosing(depends=True), X).assumptions
+    assert "spread evenly" in told
+
+
+def test_the_line_that_raises_is_named() -> None:
+    """A refusal names the innermost line of the model's own code."""
+
+    class Failing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.reshape(7, -1)
+
+    with pytest.raises(RequestError, match=r"\(test_torch_setting.py:\d+\)"):
+        traced(nn.Sequential(Failing()), INPUT)

@@ -107,6 +107,11 @@ look = load
 
 def _of_module(found: Offer) -> Model:
     module = found.value
+    if lazy := torch_module.lazy_parts(module):
+        raise RequestError(
+            f"'{found.name}' has lazy parts, such as {lazy[0]}, which get their shapes by a first call; "
+            "call it once before."
+        )
     feed, inputs = torch_loader.described(module, found.example, f"object '{found.name}'")
     return Model(
         identity=ModelIdentity(name=found.name, digest=torch_module.module_digest(module), framework="torch"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.model import ModelIdentity
 from modeldyno.errors import RequestError
+from modeldyno.feeds.forward import Forward
 from modeldyno.loaders import source, torch_module
 from modeldyno.ports import Executes, Form, Model
 
@@ -45,6 +46,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         found = source.find(ref.scheme, ref.locator)
         module, example = _made(found, ref)
     feed, inputs = described(module, example, str(ref))
+    _settle(module, feed, ref)
     return Model(
         identity=ModelIdentity(
             name=found.label,
@@ -92,7 +94,30 @@ def _found(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], source.Source]
 
     torch.manual_seed(seed)
     found = source.find(ref.scheme, ref.locator)
-    return _made(found, ref), found
+    module, example = _made(found, ref)
+    if torch_module.lazy_parts(module):
+        raise RequestError("It gets its shapes by a call, which is for `load` to make.")
+    return (module, example), found
+
+
+def _settle(module: Module, feed: Feed | None, ref: ModelRef) -> None:
+    """Call a module once whose parts get their shapes by their first call.
+
+    Raises:
+        RequestError: there are no inputs to call it with.
+    """
+    if not (lazy := torch_module.lazy_parts(module)):
+        return
+    if feed is None:
+        raise RequestError(
+            f"'{ref}' has lazy parts, such as {lazy[0]}, which get their shapes by a first call; "
+            "return example inputs beside the module."
+        )
+    import torch  # noqa: PLC0415 - heavy
+
+    args, kwargs = Forward.of(module).arguments({name: torch.as_tensor(a) for name, a in feed.items()})
+    with torch.no_grad():
+        module.eval()(*args, **kwargs)
 
 
 def described(module: Module, example: Any, where: str) -> tuple[Feed | None, tuple[InputSpec, ...]]:

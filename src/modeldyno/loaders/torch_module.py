@@ -35,13 +35,13 @@ def weights(module: Module) -> list[Weight]:
     return [
         *(weight(name, tensor, parameter=True) for name, tensor in parameters),
         *(weight(name, tensor, parameter=False) for name, tensor in buffers),
-        *_packed_weights(module),
+        *packed_weights(module),
     ]
 
 
 def weight(name: str, tensor: Tensor, *, parameter: bool) -> Weight:
     """Describe one tensor, as it is stored."""
-    parts = _plain_parts(tensor)
+    parts = plain_parts(tensor)
     largest = max(parts, key=_stored_bytes)
     return Weight(
         name=name,
@@ -55,7 +55,7 @@ def weight(name: str, tensor: Tensor, *, parameter: bool) -> Weight:
     )
 
 
-def _packed_weights(module: Module) -> Iterator[Weight]:
+def packed_weights(module: Module) -> Iterator[Weight]:
     """Weights that quantised modules keep packed, and show only when they are asked."""
     for scope, part in module.named_modules():
         if not type(part).__module__.startswith("torch.ao.nn.quantized"):
@@ -67,15 +67,15 @@ def _packed_weights(module: Module) -> Iterator[Weight]:
                 yield weight(f"{scope}.{name}".lstrip("."), tensor, parameter=True)
 
 
-def _plain_parts(tensor: Tensor) -> list[Tensor]:
+def plain_parts(tensor: Tensor) -> list[Tensor]:
     """Give the ordinary tensors that a tensor is made of; a quantised or sparse one has several."""
     import torch  # noqa: PLC0415 - this module is imported where torch may be missing
 
-    if _is_lazy(tensor):
+    if is_lazy(tensor):
         return [tensor]
     if hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
-        return list(chain.from_iterable(_plain_parts(getattr(tensor, name)) for name in names))
+        return list(chain.from_iterable(plain_parts(getattr(tensor, name)) for name in names))
     if tensor.layout is torch.sparse_coo:
         sparse = tensor.detach().coalesce()
         return [sparse.values(), sparse.indices()]
@@ -84,7 +84,7 @@ def _plain_parts(tensor: Tensor) -> list[Tensor]:
 
 def _stored_bytes(tensor: Tensor) -> int:
     size = _numel(tensor) * tensor.dtype.itemsize
-    if tensor.is_meta or _is_lazy(tensor) or _is_shadow(tensor):
+    if tensor.is_meta or is_lazy(tensor) or _is_shadow(tensor):
         return size
     return min(size, tensor.untyped_storage().nbytes())  # an expanded tensor is stored once
 
@@ -94,14 +94,21 @@ def _storage(tensor: Tensor, largest: Tensor) -> str:
     if _is_shadow(largest):
         part = largest.shape_of  # type: ignore[attr-defined]  # a shadow's
         return f"place {largest.place.index}+{part.storage_offset()}x{part.numel()}"  # type: ignore[attr-defined]
-    address = 0 if largest.is_meta or _is_lazy(largest) else largest.untyped_storage().data_ptr()
+    address = 0 if largest.is_meta or is_lazy(largest) else largest.untyped_storage().data_ptr()
     if address == 0:
         return f"tensor {id(tensor)}"
     return f"{largest.device}:{address:x}+{largest.storage_offset()}x{largest.numel()}"
 
 
-def _is_lazy(tensor: Tensor) -> bool:
+def is_lazy(tensor: Tensor) -> bool:
+    """Say whether a tensor gets its shape by the first call only."""
     return hasattr(tensor, "materialize")
+
+
+def lazy_parts(module: Module) -> list[str]:
+    """Name the tensors that get their shape by the first call only."""
+    named = chain(module.named_parameters(), module.named_buffers())
+    return [name for name, tensor in named if is_lazy(tensor)]
 
 
 def _is_shadow(tensor: Tensor) -> bool:
@@ -109,11 +116,11 @@ def _is_shadow(tensor: Tensor) -> bool:
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
-    return () if _is_lazy(tensor) else tuple(tensor.shape)
+    return () if is_lazy(tensor) else tuple(tensor.shape)
 
 
 def _numel(tensor: Tensor) -> int:
-    return 0 if _is_lazy(tensor) else tensor.numel()
+    return 0 if is_lazy(tensor) else tensor.numel()
 
 
 def dtype_name(kind: dtype) -> str:
@@ -157,7 +164,7 @@ def content(module: Module) -> Iterator[bytes | memoryview | str]:
     )
     for name, tensor in named:
         yield f"{name}:{dtype_name(tensor.dtype)}:{_shape(tensor)}"
-        for part in _plain_parts(tensor):
+        for part in plain_parts(tensor):
             yield from _tensor_bytes(part)
 
 
@@ -189,7 +196,7 @@ _PLAIN = (bool, int, float, str, tuple)
 def _tensor_bytes(tensor: Tensor) -> Iterator[bytes | memoryview]:
     import torch  # noqa: PLC0415 - see above
 
-    if tensor.is_meta or _is_lazy(tensor):
+    if tensor.is_meta or is_lazy(tensor):
         return
     if tensor.is_quantized:
         tensor = tensor.int_repr()

@@ -80,9 +80,9 @@ def _whole(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, 
     shadow = stage.as_shadow(source)
     if shadow.known() is not None or not is_small(shadow.shape_of):
         return NotImplemented
-    stage.assume("whole numbers made of what is not computed are taken as 1")
     meta = shadow.shape_of.to(kind)
-    out = stage.cast(meta, torch.ones(meta.shape, dtype=kind))
+    guess = "whole numbers made of what is not computed are taken as 1"
+    out = stage.cast(meta, torch.ones(meta.shape, dtype=kind), guess)
     stage.tell(found, args, kwargs, (out,))
     return out
 
@@ -138,6 +138,7 @@ def _chosen(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str,
     size = shadow.shape[axis]
     out = stage.on_meta(_overload(found, given), args, kwargs)
     outs = out if isinstance(out, list | tuple) else (out,)
+    guess = "a choice by scores that are not computed is spread evenly, as by a balanced router"
     wrapped: list[Shadow] = []
     for meta in outs:
         values = None
@@ -147,8 +148,7 @@ def _chosen(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str,
                 place = axis % meta.dim()
                 turned = meta.transpose(place, -1).shape
                 values = torch.arange(meta.numel()).remainder_(size).reshape(turned).transpose(place, -1)
-            stage.assume("a choice by scores that are not computed is spread evenly, as by a balanced router")
-        wrapped.append(stage.cast(meta, values))
+        wrapped.append(stage.cast(meta, values, None if values is None else guess))
     stage.tell(found, args, kwargs, tuple(wrapped))
     return (
         type(out)(wrapped) if isinstance(out, list) else (tuple(wrapped) if len(wrapped) > 1 else wrapped[0])

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _IMAGE = 4
 """Channels up to which oneDNN reads an image as it is."""
+_SMALL = 8
+"""Channels up to which its blocks of input have no more than these."""
 _FEW = 20480
 """Elements up to which a single image goes another way than oneDNN (ConvParams::use_mkldnn)."""
 
@@ -31,18 +33,40 @@ def scratch(name: str, given: Mapping[str, Any], outputs: tuple[Tensor, ...]) ->
 
 
 def _convolution(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
-    """Copy input and weight into blocks, and the output out of them."""
+    """Copy input and weight into blocks of channels, and the output out of them."""
     source, weight, output = given["input"], given["weight"], outputs[0]
     if given.get("transposed", False):
         blocks: int = 2 * output.bytes
         return blocks if _is_blocked(source, weight, given) else _spread(source, weight)
     if not _is_blocked(source, weight, given):
         return _columns(source, weight, output)
-    if prod(weight.shape[2:]) == 1 and prod(given.get("stride", (1,))) > 1:
-        strided: int = _blocked(source) + weight.bytes + _thinned(source, output)
-        return strided
-    held: int = max(_blocked(source) + weight.bytes, output.bytes)
-    return held
+    if prod(weight.shape[2:]) == 1:
+        strided = prod(given.get("stride", (1,))) > 1
+        return _blocked(source) + weight.bytes + _thinned(source, output) if strided else 0
+    within, filters, out = _in_blocks(source, weight, output, given.get("groups", 1))
+    return max(within + filters, output.bytes) + out - output.bytes
+
+
+def _in_blocks(source: Tensor, weight: Tensor, output: Tensor, groups: int) -> tuple[int, int, int]:
+    """Give the bytes of input, weight and output in blocks, the last of which may not be full."""
+    depthwise = groups > 1 and weight.shape[1] == 1
+    if groups > 1 and not depthwise:
+        return source.bytes, weight.bytes, output.bytes
+    read, made = source.shape[1], output.shape[1]
+    if read <= _IMAGE and not depthwise:
+        return 0, _padded(weight.bytes, made), _padded(output.bytes, made)
+    small = read <= _SMALL and not depthwise
+    within = _padded(source.bytes, read, _SMALL) if small else _padded(source.bytes, read)
+    filters = _padded(weight.bytes, made)
+    if not depthwise:
+        filters = _padded(filters, read, _SMALL) if small else _padded(filters, read)
+    return within, filters, _padded(output.bytes, made)
+
+
+def _padded(size: int, channels: int, block: int = 0) -> int:
+    """Fill up the last block of channels."""
+    block = block or (16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8)
+    return size * (-(-channels // block) * block) // channels
 
 
 def _convolution_backward(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
@@ -77,7 +101,7 @@ def _blocked(source: Tensor) -> int:
 def _thinned(source: Tensor, output: Tensor) -> int:
     """Each thread thins an image out to the steps of the stride first (rtus_prepare_space_info of oneDNN)."""
     channels = source.shape[1] if len(source.shape) > 1 else 1
-    image = channels * prod(output.shape[2:]) * (source.bytes // max(1, source.size))
+    image = channels * prod(output.shape[2:]) * _width(source)
     return torch.get_num_threads() * image
 
 
@@ -86,12 +110,12 @@ def _columns(source: Tensor, weight: Tensor, output: Tensor) -> int:
     window = prod(weight.shape[1:])
     if prod(weight.shape[2:]) == 1 or not source.shape:
         return 0
-    return output.shape[0] * window * prod(output.shape[2:]) * (source.bytes // max(1, source.size))
+    return output.shape[0] * window * prod(output.shape[2:]) * _width(source)
 
 
 def _spread(source: Tensor, weight: Tensor) -> int:
     """Spread each element of an image over its window, before the windows are added up."""
-    return prod(weight.shape[1:]) * prod(source.shape[2:]) * (source.bytes // max(1, source.size))
+    return prod(weight.shape[1:]) * prod(source.shape[2:]) * _width(source)
 
 
 def _recurrent(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
@@ -102,9 +126,36 @@ def _recurrent(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
     return copied + int(gates)
 
 
+def _encoder_layer(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
+    """Hold the attention of torch's fast path, or the inner layer of the network that follows it."""
+    output = outputs[0]
+    batch, length, _ = output.shape
+    inner = given["ffn_weight_1"].shape[0] * batch * length * _width(output)
+    scores = given["num_heads"] * batch * length**2 * _width(output)
+    held: int = max(6 * output.bytes, scores + 3 * output.bytes, inner + 2 * output.bytes)
+    return held - output.bytes
+
+
+def _attention_layer(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
+    """Hold queries, keys and values twice, or with the scores of all heads."""
+    output = outputs[0]
+    batch, length, _ = output.shape
+    scores = given["num_head"] * batch * length**2 * _width(output)
+    weighed = output.bytes if given.get("need_weights", True) else 0
+    held: int = max(6 * output.bytes, scores + 3 * output.bytes + weighed)
+    return held - output.bytes
+
+
+def _width(tensor: Tensor) -> int:
+    """Give the bytes of one element."""
+    return tensor.bytes // max(1, tensor.size)
+
+
 _RULES: dict[str, Callable[[Mapping[str, Any], tuple[Tensor, ...]], int]] = {
     "aten.convolution": _convolution,
     "aten.convolution_backward": _convolution_backward,
+    "aten._transformer_encoder_layer_fwd": _encoder_layer,
+    "aten._native_multi_head_attention": _attention_layer,
     "aten.mkldnn_rnn_layer": _recurrent,
     "aten.mm": _product("self", "mat2"),
     "aten.addmm": _product("mat1", "mat2"),

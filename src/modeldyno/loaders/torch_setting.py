@@ -50,7 +50,7 @@ def unwritten() -> Iterator[None]:
 
     def reading(make: Callable[..., Any]) -> Callable[..., Any]:
         def opened(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
-            if set(mode) & set("wax+") and file != os.devnull:
+            if set(mode) & set("wax+") and str(file) != os.devnull:
                 raise TypeError("A factory that is called on shadows writes no files.")
             return make(file, mode, *args, **options)
 

@@ -62,12 +62,18 @@ class Shadow(Tensor):
     place: Place
     numbers: Values
     """Its numbers, where they are known."""
+    guess: str | None
+    """What was assumed to know them; told once a course depends on them."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001 - as a plain tensor has none
 
     @staticmethod
     def __new__(  # noqa: PYI034 - a tensor's own protocol
-        cls: type[Shadow], shape_of: Tensor, place: Place, values: Values = None
+        cls: type[Shadow],
+        shape_of: Tensor,
+        place: Place,
+        values: Values = None,
+        guess: str | None = None,
     ) -> Shadow:
         """Cast a shadow."""
         made: Shadow = Tensor._make_wrapper_subclass(  # noqa: SLF001 - the documented way
@@ -79,7 +85,7 @@ class Shadow(Tensor):
             layout=shape_of.layout,
             device=_CPU,
         )
-        made.shape_of, made.place, made.numbers = shape_of, place, values
+        made.shape_of, made.place, made.numbers, made.guess = shape_of, place, values, guess
         return made
 
     def __init__(self, *_: object) -> None:
@@ -93,8 +99,12 @@ class Shadow(Tensor):
         return repr(self) if self.dim() else format(self.item(), form)
 
     def known(self) -> Values:
-        """Give its numbers if they are known and still hold."""
-        return self.numbers if self.place.known else None
+        """Give its numbers, for a course to depend on, if they are known and still hold."""
+        if self.numbers is None or not self.place.known:
+            return None
+        if self.guess is not None:
+            _stage().assume(self.guess)
+        return self.numbers
 
     def _plain(self) -> Tensor:
         """Give its numbers as a whole, made up where that is allowed.
@@ -275,7 +285,9 @@ class Stage(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run an operator on shadows."""
+        """Run an operator on shadows; a tensor that wraps others is asked first what it makes of it."""
+        if any(kind is not Shadow and hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented
         if isinstance(func, torch._ops.HigherOrderOperator):  # noqa: SLF001 - no public name
             raise RequestError(
                 f"The operator {func.name()}, which takes functions, cannot be analysed; analyse the model "
@@ -290,6 +302,16 @@ class Stage(TorchDispatchMode):
         with _off():
             meta = torch.empty(shape, dtype=dtype, device=META)
         return self.cast(meta, values)
+
+    def like(self, tensor: Tensor) -> Tensor:
+        """Cast the shadow of any tensor; one that wraps others, such as a quantised weight, wraps theirs."""
+        if not hasattr(tensor, "__tensor_flatten__"):
+            return self.of(tensor)
+        names, how = tensor.__tensor_flatten__()
+        inner = {name: self.like(getattr(tensor, name)) for name in names}
+        kind: Any = type(tensor)
+        made: Tensor = kind.__tensor_unflatten__(inner, how, tensor.shape, tensor.stride())
+        return made
 
     def of(self, plain: Tensor) -> Shadow:
         """Cast the shadow of a plain tensor, once; tensors that share memory share a place."""
@@ -337,9 +359,9 @@ class Stage(TorchDispatchMode):
         seen = Seen(self)
         return func(*map(seen.unwrap, args), **{name: seen.unwrap(value) for name, value in kwargs.items()})
 
-    def cast(self, meta: Tensor, values: Values = None) -> Shadow:
+    def cast(self, meta: Tensor, values: Values = None, guess: str | None = None) -> Shadow:
         """Cast the shadow of a tensor of the meta device that lies in memory of its own."""
-        return Shadow(meta, self._place(meta.untyped_storage().nbytes()), values)
+        return Shadow(meta, self._place(meta.untyped_storage().nbytes()), values, guess)
 
     def _place(self, size: int) -> Place:
         return Place(self.witness.allocate(size), self.witness.free)
@@ -373,7 +395,7 @@ class Stage(TorchDispatchMode):
         )
         try:
             forms = self._forms.get(key)
-        except TypeError:  # an argument that cannot be hashed
+        except (TypeError, NotImplementedError):  # an argument that cannot be hashed or compared
             key, forms = None, None
         if forms is not None:
             return _formed(forms)
@@ -485,7 +507,18 @@ class Seen:
     No function here refers to itself by closure: a cycle would keep shadows alive for too long.
     """
 
-    __slots__ = ("all_known", "by_value", "fresh", "given", "made", "places", "real", "shadows", "stage")
+    __slots__ = (
+        "all_known",
+        "by_value",
+        "fresh",
+        "given",
+        "guess",
+        "made",
+        "places",
+        "real",
+        "shadows",
+        "stage",
+    )
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -496,6 +529,8 @@ class Seen:
         self.all_known = True
         self.real: Any = None
         """What came out as numbers, where all that went in was known."""
+        self.guess: str | None = None
+        """What was assumed to know the numbers that go in."""
         self.by_value = False
         """Whether the shapes of what is made depend on values."""
         self.made: list[Shadow] = []
@@ -513,6 +548,7 @@ class Seen:
             self.places[meta.untyped_storage()._cdata] = shadow.place  # noqa: SLF001 - identity
             if shadow.numbers is None or not shadow.place.known:
                 self.all_known = False
+            self.guess = self.guess or shadow.guess
             return meta
         if isinstance(value, list | tuple):
             return type(value)(map(self.unwrap, value))
@@ -528,7 +564,10 @@ class Seen:
             place = self.places.get(meta.untyped_storage()._cdata)  # noqa: SLF001 - identity
             values = value if isinstance(value, Tensor) and is_small(value) else None
             self.fresh |= place is None
-            made = self.stage.cast(meta, values) if place is None else Shadow(meta, place, values)
+            guess = None if values is None else self.guess
+            made = (
+                self.stage.cast(meta, values, guess) if place is None else Shadow(meta, place, values, guess)
+            )
             self.made.append(made)
             return made
         if isinstance(meta, list | tuple):
@@ -584,6 +623,8 @@ def _on_meta(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: See
     except (NotImplementedError, RuntimeError) as error:
         if seen.real is not None:
             seen.by_value = True
+            if seen.guess is not None:
+                seen.stage.assume(seen.guess)
             return _metas(seen.real)
         try:
             out = func.decompose(*args, **kwargs)
