@@ -63,6 +63,7 @@ bench: setup         ## the ratios that the performance claims rest on
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/minilm.py
 	$(BIN)/python bench/architectures.py
+	$(BIN)/python bench/layers.py
 	$(BIN)/python bench/llama70b.py
 
 $(VENV)/.peers: $(VENV)/.dev

@@ -19,8 +19,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from modeldyno.core.analysis import Analysed, Elsewhere
+from modeldyno.core.analysis import Analysed
 from modeldyno.core.counts.table import formulas
+from modeldyno.core.elsewhere import Elsewhere, Traces
 from modeldyno.core.inputs import concrete
 from modeldyno.core.model import ModelRef
 from modeldyno.core.totals import by_scope
@@ -53,7 +54,8 @@ def main() -> None:
     graph: Graph = found.graph
     print(f"ours: {found.totals().macs:,} MACs, {len(graph.modules):,} modules, {len(graph.ops):,} operators")
     print(f"ours: {seconds:.2f} s of CPU, {(_held() - held) / 2**20:.0f} MiB above the imports")
-    elsewhere, seconds = _timed(lambda: Elsewhere(lambda s: _at(model, {**SIZES, **s}), table, SIZES, GRID))
+    traces = Traces(lambda sizes: _at(model, {**SIZES, **sizes}), table, SIZES)
+    elsewhere, seconds = _timed(lambda: Elsewhere(traces, GRID))
     print(
         f"ours: formulas in batch and seq from 8 traces, {seconds:.2f} s; {elsewhere.family.text()['macs']}"
     )

@@ -105,11 +105,19 @@ class TestHere:
         peaks.here(measure=measure, directory=tmp_path)
         assert len(measure.asked) == len(list(tmp_path.iterdir())) == 3
 
-    def test_a_dtype_that_cannot_be_measured_is_answered_by_float32(self, tmp_path: Path) -> None:
-        """Without torch there is no fast product of 16 bits, and float32 stands for it."""
+    def test_a_dtype_that_cannot_be_measured_has_no_peak(self, tmp_path: Path) -> None:
+        """The processor may be faster in it than in float32: only its memory bounds it from below."""
         measure = Counting()
-        assert peaks.here("bfloat16", measure=measure, directory=tmp_path).peak("bfloat16") == 1e11
-        peaks.here("float64", measure=measure, directory=tmp_path)
+        for dtype in ("bfloat16", "int8", "uint8", "float8_e4m3fn"):
+            found = peaks.here(dtype, measure=measure, directory=tmp_path)
+            assert (found.flops, found.bandwidth, found.peak(dtype)) == ({}, 2e10, math.inf)
+        assert measure.asked == ["float32"]
+
+    def test_complex_products_are_those_of_their_parts(self, tmp_path: Path) -> None:
+        """A complex number has the peak of its two halves."""
+        measure = Counting()
+        assert peaks.here("complex64", measure=measure, directory=tmp_path).peak("complex64") == 1e11
+        peaks.here("complex128", measure=measure, directory=tmp_path)
         assert measure.asked == ["float32", "float64"]
 
     def test_a_directory_that_cannot_be_written_is_no_error(self, tmp_path: Path) -> None:
@@ -123,17 +131,28 @@ class TestHere:
     def test_a_busy_machine_is_measured_again_when_it_is_quiet(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Peaks found beside other work say so, and stand until there is none."""
+        """Peaks found beside other work say so, and are measured each time until there is none."""
         measure = Counting()
         with monkeypatch.context() as busy:
             busy.setattr(os, "getloadavg", lambda: (1e3, 0.0, 0.0))
             for _ in range(2):
                 found = peaks.here(measure=measure, directory=tmp_path)
-                assert found.source == "measured here with numpy, beside other work"
-        assert len(measure.asked) == 1
-        for _ in range(2):
-            assert peaks.here(measure=measure, directory=tmp_path).source == "measured here with numpy"
+                assert (found.busy, found.source) == (True, "measured here with numpy, beside other work")
         assert len(measure.asked) == 2
+        for _ in range(2):
+            found = peaks.here(measure=measure, directory=tmp_path)
+            assert (found.busy, found.source) == (False, "measured here with numpy")
+        assert len(measure.asked) == 3
+
+    def test_what_was_reached_once_can_be_reached(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of several measurements the best operations and the best bytes count."""
+        found = iter([(5e11, 1e10), (4e11, 3e10), (2e11, 2e10)])
+        monkeypatch.setattr(os, "getloadavg", lambda: (1e3, 0.0, 0.0))
+        for _ in range(3):
+            device = peaks.here(measure=lambda _dtype: next(found), directory=tmp_path)
+        assert (device.flops, device.bandwidth) == ({"float32": 5e11}, 3e10)
 
     def test_without_a_home_every_call_measures(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where there is no cache directory, nothing is kept."""

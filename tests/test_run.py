@@ -4,6 +4,7 @@ import ast
 import datetime as dt
 import itertools
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,8 +32,9 @@ from modeldyno.testing.fakes import a_model
 from modeldyno.testing.results import an_outline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from modeldyno.core.knob import KnobValue
     from modeldyno.core.outline import Outline
 
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
@@ -112,18 +114,60 @@ def test_run_measures_load_time_first_call_and_the_memory_baseline_itself() -> N
     assert (result["first_call"] or 0) >= 0.002
 
 
-def test_a_static_run_opens_no_session() -> None:
+def looking(model: Model) -> SimpleNamespace:
+    """Make a loader that only looks."""
+    return SimpleNamespace(requires=(), tools=(), load=None, look=lambda *_, **__: model)
+
+
+def test_a_static_run_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a probe that calls, the backend is not opened and nothing is called."""
-    before = len(truth.steady.record)
+    called: list[object] = []
+    loader = looking(a_model(value=called.append))
+    monkeypatch.setattr(plugins, "loader", lambda _name: loader)
     result = run(job("modeldyno.testing.truth:steady", probes=("static",)))
 
-    assert len(truth.steady.record) == before
+    assert called == []
+    assert result["parameters"] == 6
     assert result.find("first_call") is None
 
 
-def test_inline_says_that_it_is_not_isolated() -> None:
-    """A run in the caller's process is doubted for it."""
+def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a backend converted the model, an analysis beside it is of another; alone, nothing is doubted."""
+    found = plugins.backend("python")
+    real = found.open
+
+    @contextmanager
+    def converting(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
+        with real(model, config) as session:
+            session.converted = "bf16"  # type: ignore[attr-defined]  # as torch's sessions have
+            yield session
+
+    monkeypatch.setattr(found, "open", converting)
+    codes = [
+        {doubt.code for doubt in run(job("modeldyno.testing.truth:steady", probes=probes)).doubts}
+        for probes in (("static", "latency"), ("latency",))
+    ]
+
+    assert ["as-stored" in found for found in codes] == [True, False]
+
+
+def test_what_tells_nothing_is_not_looked_at() -> None:
+    """A callable without weights or a graph is refused where nothing is run, in one sentence."""
+    before = len(truth.steady.record)
+    with pytest.raises(RequestError, match=r"'truth\.steady' is code that nothing is known of"):
+        run(job("modeldyno.testing.truth:steady", probes=("static",)))
+
+    assert len(truth.steady.record) == before
+
+
+def test_inline_says_that_it_is_not_isolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in the caller's process is doubted for it; where nothing is run, nothing is to be isolated."""
     assert "not-isolated" in {d.code for d in inline(job("modeldyno.testing.truth:steady")).doubts}
+    loader = looking(a_model())
+    monkeypatch.setattr(plugins, "loader", lambda _name: loader)
+    result = inline(job("modeldyno.testing.truth:steady", probes=("static",)))
+
+    assert (result["parameters"], result.doubts) == (6, ())
 
 
 def test_a_form_that_the_backend_cannot_run_is_refused() -> None:
@@ -318,3 +362,30 @@ def test_an_interrupted_look_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(job("fake", probes=("static",)), interrupted=lambda: True)
 
     assert "interrupted" in {d.code for d in result.doubts}
+
+
+class Refusing:
+    """A probe that refuses what it is asked for."""
+
+    needs = object
+    pass_ = Pass.SECOND
+
+    def measure(self, _subject: Subject, _plan: Plan) -> Iterator[Measurement]:
+        """Refuse."""
+        yield from ()
+        raise RequestError("There is nothing to see.")
+
+
+def test_a_late_refusal_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others have measured is kept when a probe refuses; with nothing measured the request is wrong."""
+    known = plugins.probe
+    monkeypatch.setattr(plugins, "probe", lambda name: Refusing() if name == "refusing" else known(name))
+
+    result = run(job("modeldyno.testing.truth:steady", probes=("latency", "refusing")))
+
+    assert result.find("latency") is not None
+    (failure,) = result.failures
+    assert (failure.where, failure.kind) == ("refusing", FailureKind.ERROR)
+    assert failure.message == "There is nothing to see"
+    with pytest.raises(RequestError, match="nothing to see"):
+        run(job("modeldyno.testing.truth:steady", probes=("refusing",)))

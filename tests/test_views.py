@@ -297,6 +297,8 @@ class TestFooter:
             "image 32x64 float32, random in 0..16, 16 distinct; scale scalar int64"
         )
         assert told["backend"] == "onnxruntime, batch_size 32, device cpu, threads 2, io_binding off"
+        constant = replace(full().inputs[0], low=1, high=1)
+        assert footer(replace(full(), inputs=(constant,)))["inputs"].startswith("image 32x64 float32, all 1")
         assert told["noise"] == "others 0.121 cores, stolen 0 cores, preemptions 31"
         assert told["hardware"].endswith("x86_64, cores 8, cores allowed 2, cpu quota 2, memory 8.00 GiB")
         assert told["conditions"] == "load average 0.25, governor performance, turbo off"
@@ -362,7 +364,7 @@ class TestNumbers:
 
 
 def test_a_store_is_listed() -> None:
-    """Each entry has a row: its id, when, its tags, and its verdict."""
+    """Each entry has a row: its id, when, its name and tags, and what came out."""
     entry = Entry(
         id="0123456789ab",
         created="2026-01-02T03:04:05+00:00",
@@ -375,7 +377,7 @@ def test_a_store_is_listed() -> None:
         failed=False,
     )
 
-    assert views.listing([entry]).rows == (("0123456789ab", "2026-01-02 03:04", "a, b", "digits answers."),)
+    assert views.listing([entry]).rows == (("0123456789ab", "2026-01-02 03:04", "digits (a, b)", "answers."),)
 
 
 def test_requested_percentiles_belong_to_latency() -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from modeldyno.api import inspect, load, profile, save
+    from modeldyno.api.decorators import profiled
+    from modeldyno.api.functions import inspect, load, profile, save
+    from modeldyno.api.model_profiler import ModelProfiler
     from modeldyno.core.goal import Constraint, Verdict
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.measurement import Distribution
@@ -22,12 +24,14 @@ _HOMES = {
     "Distribution": "modeldyno.core.measurement",
     "InputSpec": "modeldyno.core.inputs",
     "ModelDynoError": "modeldyno.errors",
+    "ModelProfiler": "modeldyno.api",
     "Plan": "modeldyno.core.plan",
     "Result": "modeldyno.core.result",
     "Verdict": "modeldyno.core.goal",
     "inspect": "modeldyno.api",
     "load": "modeldyno.api",
     "profile": "modeldyno.api",
+    "profiled": "modeldyno.api",
     "save": "modeldyno.api",
 }
 
@@ -36,12 +40,14 @@ __all__ = [
     "Distribution",
     "InputSpec",
     "ModelDynoError",
+    "ModelProfiler",
     "Plan",
     "Result",
     "Verdict",
     "inspect",
     "load",
     "profile",
+    "profiled",
     "save",
 ]
 

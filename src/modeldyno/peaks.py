@@ -3,7 +3,8 @@
 The peak is the best of a few matrix products of growing size, in numpy, and in torch where that is
 loaded; the bandwidth is the better of copying and reading arrays far larger than the caches, on
 all allowed cores. What was measured beside other work may be too low, and a bound made of it too high:
-the source says so, and the first call on a quiet machine measures anew.
+the Device says so, and every later call measures anew until one finds the machine quiet. What was once
+reached can be reached, so the best of all of them counts.
 """
 
 from __future__ import annotations
@@ -50,30 +51,35 @@ _QUIET = 0.5
 """The part of the allowed cores that may be busy beside a measurement that is trusted."""
 _NUMPY = ("float32", "float64")
 _TORCH = (*_NUMPY, "bfloat16", "float16")
+_PARTS_OF = {"complex64": "float32", "complex128": "float64"}
+"""A complex product is counted as those of its parts."""
 
 
 def here(dtype: str = "float32", *, measure: Measure | None = None, directory: Path | None = None) -> Device:
     """Give this machine's peaks: from the user's cache, or measured and kept there.
 
     Args:
-        dtype: of the products; one that cannot be measured here is answered by float32.
+        dtype: of the products; of one that cannot be measured here no peak is known, for the processor may
+            be faster in it than in any other.
         measure: how to find them.
         directory: where to keep them.
     """
     library = _library()
-    wanted = dtype if dtype in (_TORCH if library == "torch" else _NUMPY) else "float32"
+    parts = _PARTS_OF.get(dtype, dtype)
+    known = parts in (_TORCH if library == "torch" else _NUMPY)
+    wanted = parts if known else "float32"
     path = _file(directory or cache_directory(), library, wanted)
     kept = _kept(path)
-    if kept is None:
-        busy = _busy()
-        kept = _Peaks(*(measure or measured)(wanted), busy)
+    if kept is None or kept.busy:
+        kept = _better(kept, busy=_busy(), found=(measure or measured)(wanted))
         _keep(path, kept)
     return Device(
         name=NAME,
-        flops={wanted: kept.flops},
+        flops={wanted: kept.flops} if known else {},
         bandwidth=kept.bandwidth,
         memory=memory_limit(),
         source=f"measured here with {library}" + (", beside other work" if kept.busy else ""),
+        busy=kept.busy,
     )
 
 
@@ -175,12 +181,20 @@ class _Peaks:
     busy: bool
 
 
+def _better(before: _Peaks | None, *, busy: bool, found: tuple[float, float]) -> _Peaks:
+    """Put the better of two measurements together; it is as trusted as the later one."""
+    flops, bandwidth = found
+    if before is None:
+        return _Peaks(flops, bandwidth, busy)
+    return _Peaks(max(flops, before.flops), max(bandwidth, before.bandwidth), busy)
+
+
 def _busy() -> bool:
     return os.getloadavg()[0] > len(allowed_cores()) * _QUIET
 
 
 def _kept(path: Path | None) -> _Peaks | None:
-    """Read what was measured before; None where nothing was, the file is damaged, or can be bettered."""
+    """Read what was measured before; None where nothing was, or the file is damaged."""
     if path is None:
         return None
     try:
@@ -189,7 +203,7 @@ def _kept(path: Path | None) -> _Peaks | None:
     except (OSError, ValueError, TypeError, KeyError):
         return None
     sound = all(math.isfinite(value) and value > 0 for value in (found.flops, found.bandwidth))
-    return found if sound and (not found.busy or _busy()) else None
+    return found if sound else None
 
 
 def _keep(path: Path | None, peaks: _Peaks) -> None:

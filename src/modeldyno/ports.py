@@ -8,12 +8,13 @@ plugin must be cheap: frameworks are named in `requires`, and imported when the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from modeldyno.core.activity import Activity, Span
+from modeldyno.core.attribution import Toll
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.graph import Graph
 from modeldyno.core.inputs import InputSpec
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
+    from modeldyno.core.allocations import Recorded, Watching
+    from modeldyno.core.flow import Flow
     from modeldyno.core.goal import Judgement
     from modeldyno.core.job import Job
+    from modeldyno.core.occurrence import Watched
     from modeldyno.core.plan import Plan
 
 
@@ -99,6 +103,8 @@ class Model:
     """Text to inputs by the model's own tokenizer, padded to the length given or to the longest."""
     example: Feed | None = None
     """Inputs that the model came with (a factory's example, a callable's inputs)."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Dimension to the most that it is where nobody says how large, such as the positions of text."""
     doubts: tuple[Doubt, ...] = ()
     """Such as: the weights are random."""
     looked: float = 0.0
@@ -149,16 +155,113 @@ class CanCall(Protocol):
         """Show what a call returned as named arrays on the host, to be checked."""
 
 
+Named = Callable[[str, str], bool]
+"""Says whether a module, by its path and class, is to be watched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """A model whose modules are watched."""
+
+    call: Callable[[], Any]
+    """Makes one watched call, which does what those of `prepare` do."""
+    spans: Callable[[int], Sequence[Sequence[Span]]]
+    """Gives the spans of all calls but the first so many, to be asked once, after the last.
+
+    Those of a call are in the order of their beginning, the first that of the whole.
+    """
+    toll: Toll
+    doubts: tuple[Doubt, ...] = ()
+    """What cannot be seen."""
+
+
 @runtime_checkable
 class HasLayers(Protocol):
     """A session that can time the modules within a call."""
 
-    def layers(self, feed: Feed) -> AbstractContextManager[Callable[[], Sequence[Span]]]:
-        """While entered, give a callable that makes one watched call, and gives the spans of it.
+    def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
+        """Watch the modules that are named while entered. On leaving, the model is as it was."""
 
-        The call does what those of `prepare` do; the spans are in the order of their beginning, the first
-        that of the whole. On leaving, the model is as it was.
+
+@runtime_checkable
+class HasMemory(Protocol):
+    """A session whose allocator can be watched during a call."""
+
+    def allocations(self, feed: Feed) -> Watching:
+        """While entered, give a callable that makes one watched call, and tells what the allocator did.
+
+        Raises RequestError where the device's allocator tells nothing.
         """
+
+
+class Training(Protocol):
+    """A model that is being trained; every step is like the one before."""
+
+    def step(self) -> Mapping[str, float]:
+        """Make a step with the next payload; give the seconds of its stages, in their order.
+
+        Stages are ``copy`` (of the payload to the device, where that is not the host), ``forward``,
+        ``backward`` and ``optimizer``. It returns when the device has finished.
+        """
+
+    def watched(self) -> Recorded:
+        """Make a step, and tell what the allocator did; its stages are those of `step`."""
+
+
+@runtime_checkable
+class CanTrain(Protocol):
+    """A session that can make training steps."""
+
+    def training(self, feeds: Sequence[Feed], optimizer: str) -> AbstractContextManager[Training]:
+        """Train a copy of the model: what the session calls stays as it is.
+
+        The loss is the model's own where it gives one, or else the sum of the squares of its outputs.
+        Raises RequestError for a model that cannot be trained.
+        """
+
+
+class Decoding(Protocol):
+    """A prompt on the device, to be continued as often as one likes."""
+
+    def tokens(self) -> Generator[Any]:
+        """Begin anew: each `next` reads what is new and chooses the likeliest token of each sample.
+
+        The first one reads the prompt. It returns when the device has the tokens (batch x 1); the
+        last one comes whatever the model says of the end of its text.
+        """
+
+    def cache_bytes(self) -> int:
+        """Give the bytes of keys, values and states that the last token left."""
+
+
+@runtime_checkable
+class CanGenerate(Protocol):
+    """A session that can generate tokens one after the other."""
+
+    def decoding(self, prompt: Feed, tokens: int) -> Decoding:
+        """Place a prompt on the device, to be continued by so many tokens.
+
+        Raises RequestError where the model cannot generate, or not so many.
+        """
+
+
+@runtime_checkable
+class HasOperators(Protocol):
+    """A session that can tell what runs within its calls, operator by operator."""
+
+    def operators(self, feed: Feed, calls: int, trace: Path | None) -> Watched:
+        """Make so many calls and tell what happened within them; write a trace of them if one is asked for.
+
+        The calls do what those of `prepare` do. Raises OSError where the trace cannot be written.
+        """
+
+
+@runtime_checkable
+class HasFlow(Protocol):
+    """A session that can follow the data through a call."""
+
+    def flow(self, feed: Feed) -> Flow | None:
+        """Follow one call; None where its code is compiled, so that its steps are not those of the model."""
 
 
 @runtime_checkable
@@ -209,6 +312,8 @@ class Subject:
     batch_size: int | None = None
     inspection: Inspection = field(default_factory=Inspection)
     observation: Observation = field(default_factory=Observation)
+    known: tuple[Measurement, ...] = ()
+    """What the probes have found that look at the model without calling it."""
     interrupted: Callable[[], bool] = field(default=lambda: False)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     """Told of progress and of provisional measurements while measuring."""
@@ -232,8 +337,16 @@ class Probe(Protocol):
 class Watch(Protocol):
     """A side process at work."""
 
+    @property
+    def pids(self) -> Sequence[int]:
+        """The side processes, which are no load of the model."""
+
     def mark(self, stage: str) -> None:
-        """Say that a stage begins now; what is sampled from here on belongs to it."""
+        """Say that a stage begins now; what is sampled from here on belongs to it.
+
+        The stages are idle, baseline, load, timed and after. May return late: while ``idle`` is marked, the
+        run waits, and does nothing else.
+        """
 
     def stop(self) -> Iterable[Measurement | Doubt]:
         """End the side process and give what it saw."""
@@ -243,7 +356,7 @@ class Sampler(Protocol):
     """Watches processes and devices from outside, by a side process."""
 
     def start(self, pids: Sequence[int]) -> Watch:
-        """Begin."""
+        """Begin to watch the tree of the first process; the others belong to this program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +371,7 @@ class Entry:
     config: dict[str, KnobValue]
     tags: tuple[str, ...]
     headline: str
-    """The one-sentence verdict."""
+    """What came out, in a few words."""
     failed: bool
 
 
@@ -301,6 +414,14 @@ class Reporter(Protocol):
 
     def render(self, document: Result, *, judgements: Sequence[Judgement] = ()) -> str | bytes:
         """Render, with the verdicts on the bounds that were asked for."""
+
+
+@runtime_checkable
+class Compares(Protocol):
+    """A Reporter that can also write two Results into one file."""
+
+    def compare(self, first: Result, second: Result) -> str | bytes:
+        """Render them side by side."""
 
 
 class Executor(Protocol):

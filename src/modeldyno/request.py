@@ -9,19 +9,26 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.goal import Constraint
-from modeldyno.core.inputs import InputSpec, parse_input
-from modeldyno.core.inspection import Inspection, Mode, parse_vary
+from modeldyno.core.inputs import BATCH, InputSpec, parse_input
+from modeldyno.core.inspection import HERE, Inspection, Mode, parse_vary
 from modeldyno.core.job import DEFAULT_PROBES, Job
-from modeldyno.core.knob import KnobValue, configure
+from modeldyno.core.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.metric import canonical_statistic, fraction_of
 from modeldyno.core.model import ModelRef
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
+from modeldyno.core.roofline import device_named
 from modeldyno.core.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.unclaimed import why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from modeldyno.core.knob import Knob
+
+LAYERS, STATIC = "layers", "static"
+"""Probes that know of each other: what a layer takes is held to what it costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,24 +64,57 @@ class Request:
         name = self.backend or loader.backend
         backend = plugins.backend(name)
         config = configure(backend.knobs, self.settings)
-        backend.check(config)
-        plugins.require(loader.requires, f"model {ref}")
-        probes = [plugins.probe(probe) for probe in self.probes]
-        if any(probe.needs is not None for probe in probes):  # to look at a model needs no backend
+        if any(plugins.probe(probe).needs is not None for probe in self.probes):
+            backend.check(config)
+            plugins.require(loader.requires, f"model {ref}")
             plugins.require(backend.requires, f"backend '{name}'")
+        else:  # to look at a model needs no backend
+            plugins.require(loader.requires, f"model {ref}")
+            self._check_idle(backend.knobs)
+        self._check_batch(config)
         self.constraints()
         return Job(
             model=ref,
             backend=name,
             inputs=tuple(map(_input, self.inputs)),
             config=config,
-            probes=self.probes,
+            probes=self._together(),
             plan=self._careful(),
-            inspection=self.inspection.checked(),
+            inspection=self._inspected().checked(),
             observation=self.observation,
             name=self.name,
             trust=self.trust,
         )
+
+    def _check_idle(self, knobs: Iterable[Knob]) -> None:
+        """Refuse knobs that only what runs a model would heed; the size of the batch is no such knob."""
+        heeded = {BATCH_SIZE.name, *BATCH_SIZE.aliases}
+        for name in (name for name in self.settings if name not in heeded):
+            knob = next(knob for knob in knobs if name in {knob.name, *knob.aliases})
+            raise RequestError(
+                f"{knob.name}={self.settings[name]} has no effect: nothing is run, and the analysis takes "
+                "the model as it is stored; leave it away, or use modeldyno profile."
+            )
+
+    def _check_batch(self, config: Mapping[str, KnobValue]) -> None:
+        """Refuse two sizes of the batch."""
+        if BATCH_SIZE.name in config and BATCH in self.inspection.vary:
+            raise RequestError(
+                f"batch_size={config[BATCH_SIZE.name]} and --vary {BATCH} both say how large the batch is; "
+                "give one of them."
+            )
+
+    def _together(self) -> tuple[str, ...]:
+        """Add to the probe of layers the analysis that says what they cost."""
+        lonely = LAYERS in self.probes and STATIC not in self.probes
+        return (STATIC, *self.probes) if lonely else self.probes
+
+    def _inspected(self) -> Inspection:
+        """Have an analysis tell what each module costs, and what this machine does at most."""
+        if LAYERS not in self.probes:
+            return self.inspection
+        devices = tuple(dict.fromkeys((*self.inspection.devices, HERE)))
+        return replace(self.inspection, modules=True, devices=devices)
 
     def _careful(self) -> Plan:
         """Add the percentiles that a constraint names: they must be certified, so the run goes on."""
@@ -105,22 +145,7 @@ def reference(text: str) -> ModelRef:
             f"There is no file or directory '{text}'; check the path, or write scheme:locator "
             f"with one of {', '.join(plugins.names('loader'))}."
         )
-    raise RequestError(f"'{text}' {_why_not(path)}.")
-
-
-def _why_not(path: Path) -> str:
-    """Say why a path that is there is no model, and what to write instead."""
-    if path.is_dir():
-        return "holds no config.json, so it is no Hugging Face model; name a model's file in it"
-    if path.suffix == ".py":
-        return f"is code; name a function in it that makes the model: {path}:make"
-    if path.suffix in {".pt", ".pth", ".bin", ".ckpt", ".safetensors"}:
-        return (
-            "holds weights without an architecture; write a function that makes the module and loads "
-            "them, and name it: torch:file.py:make"
-        )
-    schemes = ", ".join(plugins.names("loader"))
-    return f"is nothing that a loader recognises by its content; write scheme:{path}, a scheme of {schemes}"
+    raise RequestError(f"'{text}' {why_not(path, plugins.names('loader'))}.")
 
 
 def settings(pairs: Iterable[str]) -> dict[str, KnobValue]:
@@ -143,27 +168,36 @@ def settings(pairs: Iterable[str]) -> dict[str, KnobValue]:
 def inspection(
     *,
     mode: str = Mode.INFERENCE,
-    optimizer: str = "adamw",
+    optimizer: str | None = None,
     vary: str | Iterable[str] | Mapping[str, int | Iterable[int]] | None = None,
     devices: Iterable[str] = (),
     memory: str | int | None = None,
     modules: bool = True,
 ) -> Inspection:
-    """Read how a model is to be looked at.
+    """Read how a model is to be looked at; without an optimizer training has that of Inspection.
 
     Raises:
-        RequestError: a word or a number of it is wrong.
+        RequestError: a word or a number of it is wrong, or an optimizer is given where nothing is trained.
     """
     if mode not in set(Mode):
         raise UnknownName.among("mode", mode, Mode)
-    return Inspection(
+    several = (devices,) if isinstance(devices, str) else devices
+    found = Inspection(
         mode=Mode(mode),
-        optimizer=optimizer,
+        optimizer=optimizer or Inspection().optimizer,
         vary=parse_vary(_vary(vary)),
-        devices=tuple(dict.fromkeys((devices,) if isinstance(devices, str) else devices)),
+        devices=tuple(dict.fromkeys(_device(name) for name in several)),
         memory=int(parse_quantity(memory, BYTES)) if isinstance(memory, str) else memory,
         modules=modules,
     ).checked()
+    if optimizer is not None and found.mode is not Mode.TRAIN:
+        raise RequestError(f"The optimizer {optimizer} has no effect without --mode {Mode.TRAIN}; add that.")
+    return found
+
+
+def _device(name: str) -> str:
+    """Give the name by which a device is in the table."""
+    return HERE if name.lower() == HERE else device_named(name).name
 
 
 def _vary(given: str | Iterable[str] | Mapping[str, int | Iterable[int]] | None) -> Iterable[str]:

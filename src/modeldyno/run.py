@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import feeds, machine, outputs, plugins
-from modeldyno.core import doubt
+from modeldyno.core import doubt, energy
 from modeldyno.core.activity import Activity
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Measurement, observed
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from modeldyno.core.model import ModelIdentity
     from modeldyno.ports import Model, Probe, Watch
 
-SAMPLERS = ("process",)
+SAMPLERS = ("device", "process")
 _CHECKING = 1.0
 """Seconds of calls that looking at the outputs may take."""
 
@@ -102,10 +102,11 @@ def events(job: Job, *, interrupted: Callable[[], bool], watch: Callable[[Event]
     """Carry a Job out, yielding what is found as it is found."""
     stage = _Stage(watch=watch)
     watchers = SAMPLERS if needs_session(job.probes) else ()  # looking at a model is no use of it
-    samplers = [plugins.sampler(name).start((os.getpid(), os.getppid())) for name in watchers]
+    samplers = _started(watchers)
+    found: list[Measurement] = []
     try:
         with ExitStack() as stack:
-            yield from _measured(job, stage, stack, samplers, interrupted)
+            yield from _noted(_measured(job, stage, stack, samplers, interrupted), found)
     except Exception as error:
         if isinstance(error, ModelDynoError):
             _discard(samplers)
@@ -116,7 +117,8 @@ def events(job: Job, *, interrupted: Callable[[], bool], watch: Callable[[Event]
         _discard(samplers)
         raise
     for sampler in samplers:
-        yield from map(_event, sampler.stop())
+        yield from _noted(map(_event, sampler.stop()), found)
+    yield from map(_event, energy.per_call(found))
     yield Ended()
 
 
@@ -145,6 +147,8 @@ class _Stage:
 
     watch: Callable[[Event], None]
     name: str = "start"
+    measured: bool = False
+    """Whether a probe has found anything by calling the model."""
 
     @contextmanager
     def __call__(self, name: str, spent: dict[str, float] | None = None) -> Iterator[None]:
@@ -180,6 +184,7 @@ def _measured(
         _import(needed, job)
     place = machine.environment(needed)
     yield Located(environment=place)
+    _mark(samplers, "idle")  # takes a second where a device tells what it draws
     _mark(samplers, "baseline")
     _mark(samplers, "load")
     with stage("load", spent):
@@ -199,18 +204,21 @@ def _measured(
         watch=stage.watch,
     )
     if not called:
+        _check_known(model)
         yield from _probed(alone, tuple(Pass), looked, job, stage)
         if interrupted():
             yield Doubted(doubt=INTERRUPTED)
         return
-    yield from _forgiven(_probed(alone, tuple(Pass), looked, job, stage))
+    known: list[Measurement] = []
+    yield from _forgiven(_noted(_probed(alone, tuple(Pass), looked, job, stage), known))
     opened = _open(job, model, stage, stack, spent)
     yield Loaded(model=_identity(job, model), inputs=opened.payload.used)
     if device := getattr(opened.session, "device", None):
         yield Located(environment=replace(place, conditions={**place.conditions, "device": device}))
     yield from opened.found
+    yield from _conversion(job, opened.session)
     yield from _load_time(spent)
-    subject = _subject(looked, opened)
+    subject = replace(_subject(looked, opened), known=tuple(known))
     _check_needs(called, subject, job)
     _mark(samplers, "timed")
     with _steady_collector():
@@ -278,6 +286,13 @@ def _open(job: Job, model: Model, stage: _Stage, stack: ExitStack, spent: dict[s
     return opened
 
 
+def _conversion(job: Job, session: CanCall) -> Iterator[Event]:
+    """Doubt an analysis of the model as it is stored beside a run of what it was converted to."""
+    converted = getattr(session, "converted", "")
+    if converted and any(plugins.probe(name).needs is None for name in job.probes):
+        yield Doubted(doubt=doubt.of_conversion(converted))
+
+
 def _load_time(spent: dict[str, float]) -> Iterator[Event]:
     yield Found(measurement=observed("load_time", sum(spent.values())))
     for name, seconds in spent.items():
@@ -296,6 +311,14 @@ def _subject(looked: Subject, opened: _Opened) -> Subject:
     )
 
 
+def _check_known(model: Model) -> None:
+    """Refuse to look at what tells nothing of itself."""
+    if model.weights is None and model.graph is None and model.file_bytes is None:
+        raise RequestError(
+            f"'{model.identity.name}' is code that nothing is known of before it runs; profile it instead."
+        )
+
+
 def _check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
     for name, probe in probes.items():
         if probe.needs is not None and not isinstance(subject.session, probe.needs):
@@ -310,7 +333,20 @@ def _probed(
     for name, probe in probes.items():
         if probe.pass_ in passes and not subject.interrupted():
             with stage(name):
-                yield from map(_event, probe.measure(subject, job.plan))
+                found = map(_event, probe.measure(subject, job.plan))
+                yield from found if probe.needs is None else _kept(found, name, stage)
+
+
+def _kept(found: Iterator[Event], name: str, stage: _Stage) -> Iterator[Event]:
+    """Pass on what a probe finds; where it refuses after others have measured, theirs is not lost."""
+    try:
+        for event in found:
+            yield event
+            stage.measured = True
+    except RequestError as error:
+        if not stage.measured:
+            raise
+        yield Failed(failure=Failure(where=name, kind=FailureKind.ERROR, message=str(error).rstrip(".")))
 
 
 def _forgiven(found: Iterator[Event]) -> Iterator[Event]:
@@ -325,6 +361,14 @@ def _forgiven(found: Iterator[Event]) -> Iterator[Event]:
                 advice="nothing, if only times and memory are wanted; else see `modeldyno inspect`",
             )
         )
+
+
+def _noted(found: Iterator[Event], known: list[Measurement]) -> Iterator[Event]:
+    """Keep what is measured for the probes that come after."""
+    for event in found:
+        if isinstance(event, Found):
+            known.append(event.measurement)
+        yield event
 
 
 def _event(found: Seen) -> Event:
@@ -379,6 +423,15 @@ def _steady_collector() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+def _started(names: Iterable[str]) -> list[Watch]:
+    """Start samplers; each is told which processes beside the first are ours, and no load of the model."""
+    found: list[Watch] = []
+    for name in names:
+        ours = (pid for sampler in found for pid in sampler.pids)
+        found.append(plugins.sampler(name).start((os.getpid(), os.getppid(), *ours)))
+    return found
 
 
 def _mark(samplers: list[Watch], stage: str) -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,17 +12,15 @@ from modeldyno import Plan, Result
 from modeldyno.api import BoundBroken
 from modeldyno.errors import RequestError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
+DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 STEADY = "call:modeldyno.testing.truth:steady"
 
 
 def test_the_exported_names_are_these() -> None:
-    """Eleven names, sorted, each importable."""
+    """Thirteen names, sorted, each importable."""
     assert modeldyno.__all__ == sorted(modeldyno.__all__)
-    assert len(modeldyno.__all__) == 11
+    assert len(modeldyno.__all__) == 13
     assert all(getattr(modeldyno, name) for name in modeldyno.__all__)
     assert set(modeldyno.__all__) <= set(dir(modeldyno))
     with pytest.raises(AttributeError, match="no attribute 'profil'"):
@@ -93,6 +92,45 @@ def test_one_text_stands_for_a_sequence_of_one() -> None:
     """A bound need not be put in a list."""
     with pytest.raises(BoundBroken):
         modeldyno.profile(STEADY, plan=QUICK, probes="latency", require="latency.min <= 1ms")
+
+
+def test_the_options_of_the_second_pass_are_those_of_the_command_line() -> None:
+    """What is to be observed and trained reaches the Job, in any form that the command line takes too."""
+    result = modeldyno.profile(
+        DIGITS,
+        probes=(),
+        mode="train",
+        optimizer="sgd",
+        layers="attention, mlp",
+        prompt=(16, 32),
+        generate="4,8",
+        trace="trace.json",
+    )
+    observation, inspection = result.job.observation, result.job.inspection
+
+    assert observation.layers == ("attention", "mlp")
+    assert (observation.prompts, observation.generated) == ((16, 32), (4, 8))
+    assert observation.trace == str(Path("trace.json").absolute())
+    assert (str(inspection.mode), inspection.optimizer) == ("train", "sgd")
+
+
+def test_precision_is_a_knob_when_it_is_a_word() -> None:
+    """Weights are converted by precision="fp16"; the fraction of that name belongs to the plan."""
+    torch = pytest.importorskip("torch")
+    result = modeldyno.profile(
+        torch.nn.Linear(4, 2), example=torch.zeros(3, 4), plan=QUICK, probes=("latency",), precision="bf16"
+    )
+
+    assert result.job.config["precision"] == "bf16"
+    with pytest.raises(RequestError, match="part of the plan"):
+        modeldyno.profile(STEADY, precision=0.1)
+
+
+@pytest.mark.parametrize("wrong", [{"prompt": 0}, {"generate": "many"}, {"prompt": ()}])
+def test_tokens_are_whole_numbers(wrong: dict[str, Any]) -> None:
+    """A sentence names the parameter."""
+    with pytest.raises(RequestError, match=f"{next(iter(wrong))} takes numbers of tokens"):
+        modeldyno.profile(STEADY, **wrong)
 
 
 def test_a_wrong_request_raises() -> None:

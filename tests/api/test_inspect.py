@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno import api, plugins
+from modeldyno import plugins
+from modeldyno.api import functions
 from modeldyno.core.inspection import Mode
 from modeldyno.core.model import ModelRef
 from modeldyno.core.plan import Plan
@@ -38,7 +39,7 @@ class Lab:
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Records requests instead of carrying them out."""
     made = Lab()
-    monkeypatch.setattr(api, "measure", made.measure)
+    monkeypatch.setattr(functions, "measure", made.measure)
     return made
 
 
@@ -48,8 +49,9 @@ def test_a_reference_is_looked_at_in_a_child(lab: Lab) -> None:
         Path("m.onnx"),
         mode="train",
         optimizer="sgd",
-        vary={"batch": (1, 8), "seq": 128},
-        devices=("a100", "a100"),
+        vary={"width": (1, 8), "seq": 128},
+        devices=("A100", "a100"),
+        device="here",
         memory="24GiB",
         batch_size=8,
         plan=Plan(seed=3),
@@ -64,8 +66,8 @@ def test_a_reference_is_looked_at_in_a_child(lab: Lab) -> None:
     assert (asked.model, asked.name, asked.inputs, asked.trust) == ("m.onnx", "mine", ("x=8x4",), True)
     assert (asked.probes, asked.settings, asked.plan.seed) == (("static",), {"batch_size": 8}, 3)
     assert (asked.inspection.mode, asked.inspection.optimizer) == (Mode.TRAIN, "sgd")
-    assert asked.inspection.vary == {"batch": (1, 8), "seq": (128,)}
-    assert (asked.inspection.devices, asked.inspection.memory) == (("a100",), 24 * 2**30)
+    assert asked.inspection.vary == {"width": (1, 8), "seq": (128,)}
+    assert (asked.inspection.devices, asked.inspection.memory) == (("a100", "here"), 24 * 2**30)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,9 @@ def test_a_live_object_is_looked_at_in_place(lab: Lab) -> None:
         ({"mode": "traning"}, "no mode 'traning'; did you mean 'train'"),
         ({"optimizer": "adamax"}, "no optimizer 'adamax'"),
         ({"memory": "much"}, "'much' is not a quantity"),
-        ({"memory": -1}, "--memory takes an amount"),
-        ({"vary": {"batch": (0,)}}, "'0' is no size"),
+        ({"memory": -1}, "memory= takes an amount"),
+        ({"vary": {"batch": (0,)}}, "vary= 'batch=0': '0' is no size"),
+        ({"optimizer": "sgd"}, "The optimizer sgd has no effect without mode='train'"),
         ({"inputs": [object()]}, "give arrays and tensors as example="),
     ],
 )
@@ -120,4 +123,22 @@ def test_a_live_module_has_its_parameters_counted() -> None:
 
     assert result["parameters"] == 10
     assert result.find("latency") is None
+    assert result.doubts == ()
     assert module.training
+
+
+def test_a_live_object_of_which_nothing_is_known_is_refused() -> None:
+    """A function tells nothing before it is called, so there is nothing to look at."""
+    with pytest.raises(RequestError, match="'len' is code that nothing is known of before it runs"):
+        modeldyno.inspect(len)
+
+
+def test_a_module_without_inputs_is_told_how_python_gives_them() -> None:
+    """What is missing is named by the argument that gives it, not by an option of the command line."""
+    torch = pytest.importorskip("torch")
+    with pytest.raises(RequestError) as caught:
+        modeldyno.inspect(torch.nn.Linear(4, 2))
+
+    assert "such as inputs='input=1x3x224x224', or a file" in str(caught.value)
+    assert "as example=" in str(caught.value)
+    assert "--" not in str(caught.value)

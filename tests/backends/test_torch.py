@@ -225,6 +225,23 @@ class TestPrecision:
         np.testing.assert_allclose(other, plain, atol=tolerance, rtol=0)
         assert other.dtype in {np.dtype("float32"), np.dtype("float16")}
 
+    @pytest.mark.parametrize(
+        ("stored", "asked", "told"),
+        [
+            (torch.float32, {}, ""),
+            (torch.float32, {"precision": "fp32"}, ""),
+            (torch.float32, {"precision": "bf16"}, "bf16"),
+            (torch.bfloat16, {"precision": "bf16"}, ""),
+            (torch.float32, {"precision": "int8"}, "int8"),
+        ],
+    )
+    def test_a_session_tells_what_it_converted(
+        self, stored: torch.dtype, asked: dict[str, str], told: str
+    ) -> None:
+        """Weights that have the precision already are not converted."""
+        with backend.open(lent(modules.mlp(64).to(stored)), asked) as session:
+            assert session.converted == told
+
     def test_int8_is_smaller(self) -> None:
         """Quantised weights are counted by the bytes that they take."""
         module = torch.nn.Sequential(torch.nn.Linear(256, 256, bias=False))

@@ -188,7 +188,7 @@ def test_a_failed_run_is_kept_and_exits_with_4(modeldyno: Callable[..., Said]) -
     assert said.code == 4
     assert "SIGSEGV" in said.out
     assert "Traceback" not in said.err
-    assert "segfault" in modeldyno("list").out
+    assert "failed in first call: crash" in modeldyno("list").out
 
 
 def test_several_processes_are_pooled(modeldyno: Callable[..., Said], tmp_path: Path) -> None:

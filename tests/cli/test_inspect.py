@@ -63,14 +63,14 @@ def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., Said], tmp_pat
     assert 38_000 < (result["parameters"] or 0) < 39_000
     assert result.find("process_memory") is None
     assert result.job.inspection.modules
-    assert "digits has 38.3 k" in modeldyno("list").out
+    assert "digits (looked)  38.3 k parameters, 338 kMACs" in modeldyno("list").out
     assert modeldyno("show", "looked", "--get", "parameters").out == f"{result['parameters']}\n"
 
 
 def test_every_option_arrives(modeldyno: Callable[..., Said], lab: Lab) -> None:
     """The request holds what was asked for, in base units."""
     said = modeldyno(
-        "inspect", STEADY, "--mode", "train", "--optimizer", "sgd", "--vary", "batch=1..4 seq=7", "--vary",
+        "inspect", STEADY, "--mode", "train", "--optimizer", "sgd", "--vary", "depth=1..4 seq=7", "--vary",
         "width=3", "--input", "x=8x4", "--set", "batch_size=8", "--device", "a100", "--device", "here",
         "--memory", "24GiB", "--name", "mine", "--trust", "--timeout", "1m", "--memory-limit", "2GiB", "-q",
     )  # fmt: skip
@@ -82,7 +82,7 @@ def test_every_option_arrives(modeldyno: Callable[..., Said], lab: Lab) -> None:
     assert (asked.inputs, asked.name, asked.trust) == (("x=8x4",), "mine", True)
     assert (asked.plan.timeout, asked.plan.memory_limit) == (60.0, 2 << 30)
     assert (asked.inspection.mode, asked.inspection.optimizer) == (Mode.TRAIN, "sgd")
-    assert asked.inspection.vary == {"batch": (1, 2, 4), "seq": (7,), "width": (3,)}
+    assert asked.inspection.vary == {"depth": (1, 2, 4), "seq": (7,), "width": (3,)}
     assert (asked.inspection.devices, asked.inspection.memory) == (("a100", "here"), 24 * 2**30)
     assert asked.inspection.modules
 
@@ -112,13 +112,16 @@ def test_sizes_need_no_quotation_marks(
         (("no.onnx",), "There is no file or directory 'no.onnx'"),
         ((STEADY, "--vary", "batch"), "--vary 'batch' is not dimension=sizes"),
         ((STEADY, "--vary", "batch=1..1000", "seq=1..9999999", "w=1..9999999"), "combinations of sizes"),
-        ((STEADY, "--memory", "much"), "--memory: 'much' is not a quantity"),
+        ((STEADY, "--memory", "much"), "'much' is not a quantity; write a number and a unit, such as 24GiB"),
         ((STEADY, "--mode", "traning"), "'traning' is not one of"),
         ((STEADY, "--optimizer", "adamax"), "'adamax' is not one of"),
         ((STEADY, "--sort", "size"), "'size' is not one of"),
         ((STEADY, "--set", "batchsize=8"), "did you mean 'batch_size'?"),
         ((STEADY, "--compare", "no.onnx"), "There is no file or directory 'no.onnx'"),
-        ((STEADY, "--compare", STEADY, "-o", "r.html"), "-o writes the report of one model"),
+        ((STEADY, "--set", "batch_size=4", "--vary", "batch=1,2"), "both say how large the batch is"),
+        ((STEADY, "--optimizer", "sgd"), "The optimizer sgd has no effect without --mode train"),
+        ((STEADY, "--memory", "-1GiB"), "such as 24GiB, not -1 GiB"),
+        ((DIGITS, "--set", "threads=1"), "threads=1 has no effect: nothing is run"),
         ((STEADY, "--json", "no/such/r.json"), "the directory no/such does not exist"),
         ((STEADY, "-o", "x.docx"), "No reporter writes 'x.docx'"),
         ((STEADY, "a=1"), "Got unexpected extra argument"),
@@ -188,6 +191,33 @@ class TestShown:
         """With --compare the table has a column for the difference."""
         assert "Enhancement" in modeldyno("inspect", STEADY, "--compare", STEADY, "--table").out
 
+    @pytest.mark.parametrize("suffix", [".csv", ".html", ".json", ".md"])
+    def test_a_report_of_two(self, modeldyno: Callable[..., Said], tmp_path: Path, suffix: str) -> None:
+        """-o writes both models into one file of any kind."""
+        said = modeldyno("inspect", STEADY, "--compare", STEADY, "-o", f"r{suffix}", "--no-store")
+        written = (tmp_path / f"r{suffix}").read_text()
+
+        assert said.code == 0
+        assert "mini" in written
+        assert "student" in written
+
+    def test_two_need_a_reporter_that_compares(
+        self, modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A format of one document refuses a second one, in one sentence."""
+        monkeypatch.delattr("modeldyno.reporters.csv.compare")
+        said = modeldyno("inspect", STEADY, "--compare", STEADY, "-o", "r.csv", "--no-store")
+
+        assert said.code == 2
+        assert "A .csv file holds one model" in said.err
+
+    def test_all_numbers_are_those_of_the_whole(self, modeldyno: Callable[..., Said]) -> None:
+        """What -v adds has no line for each module: the tree and the files have those."""
+        numbers = modeldyno("inspect", STEADY, "-v").out.partition("\nNumbers\n")[2]
+
+        assert "roofline_latency" in numbers
+        assert "encoder" not in numbers
+
     def test_a_report(self, modeldyno: Callable[..., Said], tmp_path: Path) -> None:
         """-o writes the report of one model, and a stored one is written alike."""
         assert modeldyno("inspect", STEADY, "-o", "r.html").code == 0
@@ -238,6 +268,17 @@ def test_a_file_gives_defaults(modeldyno: Callable[..., Said], lab: Lab, tmp_pat
 
     assert lab.asked[0].inspection.vary == {"batch": (1, 2)}
     assert lab.asked[0].inspection.mode is Mode.TRAIN
+
+
+def test_an_optimizer_of_a_file_waits_for_training(
+    modeldyno: Callable[..., Said], lab: Lab, tmp_path: Path
+) -> None:
+    """Only one that somebody types is refused where nothing is trained."""
+    (tmp_path / "modeldyno.toml").write_text('[inspect]\noptimizer = "sgd"\n')
+
+    assert modeldyno("inspect", STEADY, "-q").code == 0
+    assert modeldyno("inspect", STEADY, "-q", "--mode", "train").code == 0
+    assert [asked.inspection.optimizer for asked in lab.asked] == ["adamw", "sgd"]
 
 
 class TestShow:

@@ -1,22 +1,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
 
 from modeldyno.core import analysis
-from modeldyno.core.analysis import Analysed, Elsewhere, analyse
+from modeldyno.core.analysis import Analysed, analyse
 from modeldyno.core.counts import Count, Formula
-from modeldyno.core.doubt import Doubt
+from modeldyno.core.doubt import CODES, Doubt
+from modeldyno.core.elsewhere import Elsewhere, Traces
 from modeldyno.core.graph import Graph, Op, Phase, Role, Routing, Storage, Tensor
 from modeldyno.core.inspection import Inspection, Mode
-from modeldyno.core.measurement import Measurement
+from modeldyno.core.measurement import Interval, Measurement
 from modeldyno.core.outline import Outline
-from modeldyno.core.roofline import DEVICES
+from modeldyno.core.roofline import DEVICES, Device
+from modeldyno.core.totals import totals
+from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from modeldyno.core.elsewhere import Trace
 
 FLOAT = 4
 
@@ -86,13 +92,17 @@ def test_totals_are_those_of_the_operators() -> None:
 
 
 def test_modules_have_their_share_with_their_children() -> None:
-    """A module's numbers include those of its children; only what the peak holds has bytes there."""
+    """A module's numbers include those of its children, and what it holds when the whole is at its peak.
+
+    That is not its own peak: b holds 32 bytes later, and nothing then.
+    """
     numbers = found(*analyse(network, Inspection(modules=True), FORMULAS))
 
     assert numbers["macs@a"].value == 60
     assert numbers["macs@b"].value == numbers["macs@b.c"].value == 40
-    assert numbers["activation_peak@a"].value == 80
-    assert "activation_peak@b" not in numbers
+    assert numbers["held_at_peak@a"].value == 80
+    assert numbers["held_at_peak@b"].value == 0
+    assert "activation_peak@a" not in numbers
 
 
 def test_an_operator_without_a_formula_is_bounded_listed_and_doubted() -> None:
@@ -103,16 +113,51 @@ def test_an_operator_without_a_formula_is_bounded_listed_and_doubted() -> None:
 
     assert numbers["macs"].value == 0
     assert numbers["macs"].interval is not None
-    assert numbers["macs"].interval.high == 60 + 40
+    assert numbers["macs"].interval.high == 12 * 15 + 10 * 8
     assert numbers["flops"].interval is not None
-    assert numbers["flops"].interval.high == 20 + 2 * 100
+    assert numbers["flops"].interval.high == 20 + 2 * 260
     assert [(row.kind, row.counted, row.shapes) for row in rows] == [
         ("t.relu", True, ""),
         ("t.mm", False, "(4, 3) x (3, 5) -> (4, 5)"),
         ("t.mm", False, "(4, 5) x (5, 2) -> (4, 2)"),
     ]
+    assert [row.most for row in rows] == [0, 180, 80]
     assert doubt.code == "uncounted"
-    assert "2 of 3 calls" in doubt.seen
+    assert doubt.seen == (
+        "2 of 3 calls are of operators without a formula (t.mm), which take up to 260 MACs together "
+        "if each is one matrix product, convolution or attention"
+    )
+
+
+def test_an_operator_of_unknown_shape_is_bounded_by_nothing() -> None:
+    """Past unknown shapes the MACs are at least those that were counted; no formula takes a part for all."""
+    graph = network({})
+    lost = replace(graph.ops[1], kind="t.mm", arguments={}, outputs=(), sized=False)
+    parts = list(
+        analyse(lambda _: replace(graph, ops=(graph.ops[0], lost, graph.ops[2])), Inspection(), FORMULAS)
+    )
+    numbers, rows = found(*parts), outline(*parts).operators
+    (doubt,) = (part for part in parts if isinstance(part, Doubt))
+
+    assert numbers["macs"].interval == Interval(low=100, high=inf)
+    assert numbers["flops"].interval == Interval(low=208, high=inf)
+    assert numbers["coverage"].value == 2 / 3
+    assert [(row.kind, row.counted, row.most, row.shapes) for row in rows] == [
+        ("t.mm", True, 0, ""),
+        ("t.mm", False, None, "? -> ?"),
+    ]
+    assert "nothing bounds their MACs" in doubt.seen
+
+
+def test_many_kinds_without_a_formula_are_cut_short() -> None:
+    """Three are named."""
+    ops = tuple(replace(network({}).ops[0], kind=f"t.{i}") for i in range(4))
+    (doubt,) = (
+        part
+        for part in analyse(lambda _: network({}, ops=ops), Inspection(), FORMULAS)
+        if isinstance(part, Doubt)
+    )
+    assert "(t.0, t.1, t.2, ...)" in doubt.seen
 
 
 def test_assumptions_are_told() -> None:
@@ -162,6 +207,17 @@ def test_training_has_phases_and_gradients() -> None:
     assert numbers["macs@phase update"].value == 0
 
 
+def test_a_training_step_decodes_no_token() -> None:
+    """Keys and values bound the time of a token in inference alone."""
+    graph = network({}, caches=(3,))
+    back = replace(graph, ops=(*graph.ops, replace(graph.ops[2], phase=Phase.BACKWARD)))
+
+    for step, bounded in ((graph, True), (back, False)):
+        numbers = found(*analyse(lambda _, g=step: g, Inspection(), FORMULAS, lambda _: (DEVICES["a100"],)))  # type: ignore[misc]
+        assert ("decode_latency@a100" in numbers) is bounded
+        assert "roofline_latency@a100" in numbers
+
+
 @pytest.mark.parametrize("router", ["", "gate"])
 def test_experts_have_a_dense_total(router: str) -> None:
     """What 2 of 8 experts do would be done four times by all; the rest is done once."""
@@ -195,6 +251,7 @@ def test_sizes_that_vary_are_answered_by_formulas() -> None:
     top = outline(*parts)
 
     assert top.formulas["macs"] == "25*batch"
+    assert top.domain == "batch >= 1 (traced to 128)"
     assert not top.traced
     assert len(asked) < 7
     assert [point.sizes["batch"] for point in top.points] == [2, 4, 8, 16, 32, 64, 128]
@@ -216,7 +273,7 @@ def test_sizes_at_which_the_course_changes_are_traced() -> None:
     top = outline(*analyse(_jumping, Inspection(vary={"batch": (1, 2, 4, 8, 16)}), FORMULAS))
 
     assert top.traced
-    assert top.formulas == {}
+    assert (top.formulas, top.domain) == ({}, "")
     assert [point.values["macs"] for point in top.points] == [25, 50, 100, 8 * 15, 16 * 15]
 
 
@@ -228,11 +285,10 @@ def _alone(sizes: Mapping[str, int]) -> Graph:
 
 def test_one_sample_alone_may_be_an_exception() -> None:
     """Polynomials that hold from 2 samples on are kept, and 1 is traced."""
-    base = {"batch": 1}
-    elsewhere = Elsewhere(_alone, FORMULAS, base, {"batch": (1, 2, 4, 8, 16, 32)})
+    elsewhere = Elsewhere(Traces(_alone, FORMULAS, {"batch": 1}), {"batch": (1, 2, 4, 8, 16, 32)})
 
     assert elsewhere.family is not None
-    assert elsewhere.least == 2
+    assert elsewhere.family.domain() == "batch >= 2 (traced to 32)"
     assert elsewhere.at({"batch": 1})[0].macs == 15
     assert elsewhere.at({"batch": 7})[0].macs == 7 * 25
 
@@ -244,7 +300,7 @@ def test_only_one_sample_cannot_be_left_out() -> None:
         batch = sizes["batch"]
         return network(sizes) if batch % 2 else replace(network(sizes), ops=())
 
-    elsewhere = Elsewhere(odd, FORMULAS, {"batch": 1}, {"batch": (1,)})
+    elsewhere = Elsewhere(Traces(odd, FORMULAS, {"batch": 1}), {"batch": (1,)})
 
     assert elsewhere.at({"batch": 1})[0].macs == 25
 
@@ -258,16 +314,126 @@ def test_the_largest_batch_fits_the_memory() -> None:
         assert found(*analyse(network, inspection, FORMULAS))["largest_batch"].value == 10
 
 
-def test_without_a_limit_in_reach_there_is_no_largest_batch() -> None:
-    """A memory that holds more than 2^20 samples gives no answer."""
-    assert "largest_batch" not in found(*analyse(network, Inspection(memory=2**60), FORMULAS))
+PER_SAMPLE, FIXED = (3 + 2 * 5) * FLOAT, 25 * FLOAT
+
+
+def _answered(trace: Trace, memory: int, **asked: object) -> tuple[float | None, list[str]]:
+    """Give the largest batch, and what was doubted of it."""
+    parts = list(analyse(trace, Inspection(memory=memory, **asked), FORMULAS))  # type: ignore[arg-type]
+    doubts = [part for part in parts if isinstance(part, Doubt)]
+    assert all(doubt.code == "largest-batch" for doubt in doubts)
+    answer = found(*parts).get("largest_batch")
+    return None if answer is None else answer.value, [doubt.seen for doubt in doubts]  # type: ignore[return-value]
+
+
+def _doubling(sizes: Mapping[str, int]) -> Graph:
+    """A network that works in twice the width from 100 samples on."""
+    graph = network(sizes)
+    if sizes.get("batch", 4) <= 100:
+        return graph
+    wide = (replace(s, bytes=2 * s.bytes) if s.role is Role.ACTIVATION else s for s in graph.storages)
+    return replace(graph, storages=tuple(wide))
+
+
+def _halving(sizes: Mapping[str, int]) -> Graph:
+    """A network that frees what it made first from 100 samples on."""
+    graph = network(sizes)
+    early = (replace(s, died=1) if s.born == 0 else s for s in graph.storages)
+    return graph if sizes.get("batch", 4) < 100 else replace(graph, storages=tuple(early))
+
+
+@pytest.mark.parametrize("vary", [{}, {"batch": (1, 4, 16)}])
+@pytest.mark.parametrize(
+    ("trace", "expected"), [(network, 180), (_doubling, (180 * 52) // 92), (_halving, (180 * 52) // 40)]
+)
+def test_the_largest_batch_is_traced(trace: Trace, expected: int, vary: dict[str, tuple[int, ...]]) -> None:
+    """What small batches foretell is only where to look: by traces the answer fits, and the next does not."""
+    memory = FIXED + 180 * PER_SAMPLE
+    answer, doubts = _answered(trace, memory, vary=vary)
+
+    assert (answer, doubts) == (expected, [])
+    for size, fits in ((expected, True), (expected + 1, False)):
+        assert (Analysed.of(trace({"batch": size}), FORMULAS).totals().memory_peak <= memory) is fits
+
+
+def test_a_batch_that_the_network_refuses_is_told() -> None:
+    """Where a batch cannot be analysed, the one before it is the largest, with the reason as a doubt."""
+
+    def strict(sizes: Mapping[str, int]) -> Graph:
+        if sizes.get("batch", 4) > 50:
+            raise RequestError("It takes 50 at most.")
+        return network(sizes)
+
+    answer, (seen,) = _answered(strict, FIXED + 180 * PER_SAMPLE)
+    assert answer == 50
+    assert seen == "a batch of 51 cannot be analysed, whatever the memory: It takes 50 at most."
+    assert _answered(strict, FIXED + 20 * PER_SAMPLE) == (20, [])
+
+
+def test_sizes_that_the_network_refuses_are_left_out_and_told() -> None:
+    """The others are answered; the first that is refused is named, with the reason."""
+
+    def limited(sizes: Mapping[str, int]) -> Graph:
+        if sizes["batch"] > 8:
+            raise RequestError("Net cannot be analysed with x=9x3.")
+        return network(sizes)
+
+    parts = list(analyse(limited, Inspection(vary={"batch": (1, 8, 9, 64)}), FORMULAS))
+    (doubt,) = (part for part in parts if isinstance(part, Doubt))
+
+    assert [point.sizes["batch"] for point in outline(*parts).points] == [1, 8]
+    assert doubt.code == "sizes-left-out"
+    assert doubt.seen == (
+        "2 of 4 sizes cannot be analysed and are left out; the first is batch 9: "
+        "Net cannot be analysed with x=9x3"
+    )
+
+
+def test_memory_for_not_even_one_sample_is_an_answer() -> None:
+    """The largest batch is then 0."""
+    assert _answered(network, FIXED) == (0, [])
+
+
+def test_without_a_limit_in_reach_that_is_told() -> None:
+    """A memory that holds more than 2^20 samples gives no answer, and a doubt says why."""
+    answer, (seen,) = _answered(network, 2**60)
+    assert answer is None
+    assert seen.endswith(": a batch of 1,048,576 fits 1,048,576 TiB, and none larger is tried")
 
 
 def test_a_network_without_a_batch_has_no_largest_one() -> None:
-    """Where no dimension is the batch, the memory is no question."""
-    fixed = replace(network({}), sizes={})
+    """Where no dimension is the batch, a doubt says so."""
+    answer, (seen,) = _answered(lambda _: replace(network({}), sizes={}), 100)
+    assert answer is None
+    assert "no dimension of the inputs is a batch" in seen
+    assert "largest-batch" in CODES
 
-    assert "largest_batch" not in found(*analyse(lambda _: fixed, Inspection(memory=100), FORMULAS))
+
+def test_no_size_is_traced_twice() -> None:
+    """The first look, the grid and the largest batch share what was traced."""
+    asked: list[tuple[tuple[str, int], ...]] = []
+
+    def trace(sizes: Mapping[str, int]) -> Graph:
+        whole = {"batch": 1, "seq": 7} | dict(sizes)
+        asked.append(tuple(sorted(whole.items())))
+        graph = network(whole)
+        return replace(graph, sizes=whole)
+
+    for vary in ({}, {"batch": (1, 2, 8, 64)}, {"seq": (7, 14)}, {"batch": (1, 2, 8), "seq": (7, 14, 28)}):
+        asked.clear()
+        assert _answered(trace, FIXED + 180 * PER_SAMPLE, vary=vary) == (180, [])
+        assert len(asked) == len(set(asked)) <= 6 + 3 + 4 + 2
+
+
+def test_graphs_are_let_go_of_once_polynomials_are_found() -> None:
+    """What is kept of a size is what it adds up to; at a new one nothing else is kept from the beginning."""
+    traces = Traces(network, FORMULAS, {"batch": 4})
+    whole = totals(*traces.graph({"batch": 2}))
+    traces.forget()
+
+    assert traces.at({"batch": 2})[0] == whole
+    traces.at({"batch": 3})
+    assert traces.graphs == {}
 
 
 def test_devices_give_lower_bounds() -> None:
@@ -277,6 +443,16 @@ def test_devices_give_lower_bounds() -> None:
     assert 0 < numbers["roofline_latency@a100"].value <= numbers["eager_latency@a100"].value  # type: ignore[operator]
     assert numbers["peak_flops@a100"].value == DEVICES["a100"].peak("float32")
     assert "decode_latency@a100" not in numbers
+
+
+def test_a_device_of_unknown_speed_is_bounded_by_its_memory() -> None:
+    """Where no peak is known in the dtype of the products, only what must move takes time."""
+    slow = Device(name="slow", flops={}, bandwidth=10.0, memory=1, source="")
+    numbers = found(*analyse(network, Inspection(), FORMULAS, lambda _dtype: (slow,)))
+
+    assert numbers["roofline_latency@slow"].value == (100 + 48 + 32) / 10
+    assert "peak_flops@slow" not in numbers
+    assert numbers["peak_bandwidth@slow"].value == 10.0
 
 
 def test_keys_and_values_are_told_per_token() -> None:
@@ -290,7 +466,7 @@ def test_keys_and_values_are_told_per_token() -> None:
 
 
 def test_products_have_a_dtype() -> None:
-    """It is that of most MACs, and float32 where nothing is computed."""
+    """It is that of most MACs, else that of most bytes of operands, and float32 where nothing is computed."""
 
     def parts(dtype: str) -> Iterator[Op]:
         for op in network({}).ops:
@@ -302,3 +478,8 @@ def test_products_have_a_dtype() -> None:
 
     assert analysis.product_dtype(Analysed.of(half, FORMULAS)) == "bfloat16"
     assert analysis.product_dtype(Analysed.of(whole, FORMULAS)) == "float32"
+
+    large, small = Tensor((1000,), "float32", 0), Tensor((9,), "float16", 1)
+    calls = [Op("t.relu", {"x": given}, (given,)) for given in (small, small, large)]
+    light = replace(network({}), ops=tuple(calls))
+    assert analysis.product_dtype(Analysed.of(light, FORMULAS)) == "float32"

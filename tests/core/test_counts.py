@@ -460,13 +460,71 @@ def test_recurrent_cells() -> None:
 
 
 def test_a_bound_where_there_is_no_formula() -> None:
-    """What has no formula is not known, and its bound is at least the product of the same shapes."""
+    """What has no formula is not known, and its bound is the least product of two of three sizes."""
     call = op("mm", t(M, N), self=t(M, K), mat2=t(K, N))
     found = count(call, {})
 
     assert found == Counted(0, 0, 0, 4 * (M * K + K * N), 4 * M * N, known=False, most=most(call))
-    assert found.most >= MM
+    assert most(call) == min(M * K * K * N, M * K * M * N, K * N * M * N)
+    assert most(op("gram", t(M, M), self=t(M, K))) == M * K * M * M
+    assert most(op("add_into", self=t(M, K), mat2=t(K))) == M * K * K
     assert most(op("arange", t(5))) == 0
+
+
+SIZES = st.integers(1, 6)
+
+
+@given(batch=SIZES, rows=SIZES, columns=SIZES, inner=SIZES)
+def test_the_bound_holds_for_products(batch: int, rows: int, columns: int, inner: int) -> None:
+    """No matrix product, of matrices or of vectors, takes more, whatever bias it has."""
+    for call in (
+        op("bmm", t(batch, rows, columns), self=t(batch, rows, inner), mat2=t(batch, inner, columns)),
+        op("linear", t(rows, columns), input=t(rows, inner), weight=t(columns, inner), bias=t(columns)),
+        op("mv", t(rows), self=t(rows, inner), vec=t(inner)),
+        op("dot", t(), self=t(inner), tensor=t(inner)),
+    ):
+        assert ATEN[call.kind](call).macs <= (most(call) or 0)
+
+
+@given(channels=SIZES, made=SIZES, groups=SIZES, kernel=SIZES, size=SIZES, stride=SIZES)
+def test_the_bound_holds_for_convolutions(
+    channels: int, made: int, groups: int, kernel: int, size: int, stride: int
+) -> None:
+    """No convolution takes more, with groups or without, where no tap falls on padding."""
+    length = kernel + stride * (size - 1)
+    call = op(
+        "convolution",
+        t(2, made * groups, size, size),
+        input=t(2, channels * groups, length, length),
+        weight=t(made * groups, channels, kernel, kernel),
+        bias=None,
+        transposed=False,
+    )
+    assert ATEN[call.kind](call).macs <= (most(call) or 0)
+
+
+@given(heads=SIZES, shared=SIZES, queries=SIZES, keys=st.integers(1, 60), width=st.integers(2, 8))
+def test_the_bound_holds_for_attention(heads: int, shared: int, queries: int, keys: int, width: int) -> None:
+    """No attention takes more, though it is two products: long ones, those of one query, shared keys."""
+    query, key = t(1, heads * shared, queries, width), t(1, heads, keys, width)
+    call = op("scaled_dot_product_attention", query, query=query, key=key, value=key)
+    assert ATEN[call.kind](call).macs <= (most(call) or 0)
+
+
+def test_the_bounds_of_a_long_attention_and_of_a_wide_kernel() -> None:
+    """The square of 4096 tokens by 64 dimensions, twice, and 49 taps for each pixel are within them."""
+    q = t(1, 1, 4096, 64)
+    assert (most(op("sdpa", q, query=q, key=q, value=q)) or 0) >= 2 * 4096 * 4096 * 64
+    image = t(1, 1, 70, 70)
+    assert (most(op("conv", t(1, 1, 64, 64), input=image, weight=t(1, 1, 7, 7))) or 0) >= 64 * 64 * 49
+
+
+def test_without_all_shapes_there_is_no_bound() -> None:
+    """A formula is not asked about a call whose shapes are not all known, and nothing bounds it."""
+    call = Op("aten.mm", {"self": t(M, K), "mat2": t(K, N)}, (t(M, N),), sized=False)
+
+    assert most(call) is None
+    assert count(call, ATEN) == Counted(0, 0, 0, 4 * (M * K + K * N), 4 * M * N, known=False, most=None)
 
 
 def test_flops() -> None:

@@ -112,6 +112,14 @@ def test_few_processes_are_a_doubt(count: int, claimed: bool, expected: list[str
     assert expected == codes(doubt.of_processes(count, claimed=claimed))
 
 
+def test_a_converted_model_is_not_the_one_that_was_analysed() -> None:
+    """What ran is named beside what was counted."""
+    found = doubt.of_conversion("bf16")
+
+    assert found.code == "as-stored"
+    assert found.seen.endswith("as the model is stored; what ran was bf16")
+
+
 def test_more_threads_than_cores_are_a_doubt() -> None:
     """The most that any knob asks for counts."""
     assert codes(doubt.of_threads([1, 8], 2)) == ["oversubscribed"]

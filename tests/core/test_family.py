@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeldyno.core.counts import Counted
-from modeldyno.core.family import Family, fit, largest, sample
+from modeldyno.core.family import Family, fit, sample
 from modeldyno.core.graph import Graph, Op, Role, Storage, Tensor
 from modeldyno.core.polynomial import Basis, Grid, Polynomial
-from modeldyno.core.totals import Totals, totals
+from modeldyno.core.totals import totals
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def attention(sizes: Mapping[str, int], layers: int = 2, width: int = 8) -> Trac
         counted += [
             Counted(rows * width, rows, 0, 4 * rows, 4 * rows),
             Counted(scores * width, scores, scores // 2 * width, 8 * rows, 4 * scores),
-            Counted(0, 0, 0, 4 * scores, 4 * rows, known=False, most=scores * width),
+            Counted(0, 0, 0, 4 * scores, 4 * rows, known=False, most=None),
         ]
     graph = Graph(ops=tuple(ops), storages=tuple(storages), sizes=dict(sizes), modules={"": "Net"})
     return graph, counted
@@ -194,12 +194,12 @@ class TestGrid:
 
 
 class TestFamily:
-    @given(batch=st.integers(1, 10**6), seq=st.integers(1, 2000), block=st.sampled_from((1, 512)))
-    def test_totals_elsewhere_are_those_of_a_trace(self, batch: int, seq: int, block: int) -> None:
+    @given(batch=st.integers(1, 10**6), seq=st.integers(1, 2000))
+    def test_totals_elsewhere_are_those_of_a_trace(self, batch: int, seq: int) -> None:
         """At any sizes that are as aligned, the totals are exactly those of tracing there."""
         family = found(attention, ASKED)
         sizes = {"batch": batch, "seq": 16 * seq}
-        assert family.at(sizes, block=block) == totals(*attention(sizes), block=block)
+        assert family.at(sizes) == totals(*attention(sizes))
 
     def test_costs_elsewhere_are_those_of_a_trace(self) -> None:
         """What operators cost is exact too, each cost with the number of operators that have it."""
@@ -223,7 +223,7 @@ class TestFamily:
         family = found(pooled, {"batch": (4,), "height": (224, 256, 288, 320)})
         assert family.at({"batch": 3, "height": 960}).macs == 3 * 30 * 30
         assert not family.covers({"batch": 3, "height": 961})
-        with pytest.raises(RequestError, match=r"height = \d+ \+ k x 32, not for .*height = 961"):
+        with pytest.raises(RequestError, match=r"height = 32k \(traced to 320\), not for .*height = 961"):
             family.at({"batch": 3, "height": 961})
         with pytest.raises(RequestError, match="trace the model"):
             family.counts({"batch": 0, "height": 960})
@@ -320,21 +320,19 @@ class TestFit:
         assert family.at({"batch": 3}).macs == 3 * 10**40 + 1
 
 
-class TestLargest:
-    @given(each=st.integers(1, 10**6), base=st.integers(0, 10**6), limit=st.integers(0, 10**9))
-    def test_it_fits_and_the_next_does_not(self, each: int, base: int, limit: int) -> None:
-        """The answer is the largest batch whose peak is within the limit; at 2^20 the search ends."""
+class TestDomain:
+    def test_it_says_where_the_formulas_hold(self) -> None:
+        """The batch has no alignment, other dimensions that of the sizes that were traced."""
+        assert found(attention, ASKED).domain() == "batch >= 1 (traced to 64), seq = 16k (traced to 512)"
+        pooled = found(attention, {"seq": (66, 98, 130)})
+        assert pooled.domain() == "seq = 2 + 32k (traced to 130)"
+        assert not pooled.covers({"seq": 64})
 
-        def at(sizes: Mapping[str, int]) -> Totals:
-            return Totals(memory_peak=base + each * sizes["batch"])
-
-        expected = max(0, (limit - base) // each)
-        assert largest(at, "batch", limit, {"seq": 3}) == (expected if expected < 2**20 else None)
-
-    def test_with_a_family(self) -> None:
-        """The search goes through a family as through any other source of totals."""
-        family = found(attention, ASKED)
-        batch = largest(family.at, "batch", 10**8, {"seq": 64})
-        assert batch is not None
-        assert family.at({"batch": batch, "seq": 64}).memory_peak <= 10**8
-        assert family.at({"batch": batch + 1, "seq": 64}).memory_peak > 10**8
+    def test_it_begins_where_it_is_told_to(self) -> None:
+        """Sizes below the least are not covered; a dimension of one size has no others."""
+        points = [{"batch": batch, "seq": 32} for batch in (2, 3, 9)]
+        graphs, counts = zip(*map(attention, points), strict=True)
+        family = fit(graphs, counts, verify=1, least=2)
+        assert family is not None
+        assert family.domain() == "batch >= 2 (traced to 9), seq = 32"
+        assert not family.covers({"batch": 1, "seq": 32})

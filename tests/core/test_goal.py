@@ -36,6 +36,9 @@ class TestParse:
             ("throughput>1000", False, 1000.0, True),
             ("latency.cv <= 5%", True, 0.05, False),
             ("latency.n >= 2k", False, 2000.0, False),
+            ("latency.p50@a.b<=5ms", True, 0.005, False),
+            ("latency.p50@prompt=128,generate=32 >= 5ms", False, 0.005, False),
+            ("latency.p50@prompt=128<5ms", True, 0.005, True),
         ],
     )
     def test_a_bound_is_read(self, text: str, at_most: bool, bound: float, strict: bool) -> None:
@@ -163,6 +166,14 @@ class TestAnswer:
         """A scope at which nothing was measured is refused with those at which something was."""
         with pytest.raises(RequestError, match=r"was not measured at 'b'; it was at ''"):
             Answer.to(Query.parse("latency.p50@b"), [LATENCY])
+
+    def test_of_many_scopes_the_nearest_are_named(self) -> None:
+        """Five of those that are called most alike, the nearest first, and how many others there are."""
+        scopes = [f"encoder.layer.{n}.{part}" for n in range(99) for part in ("attention", "mlp")]
+        found = [Measurement(metric="macs", value=1, scope=scope) for scope in scopes]
+
+        with pytest.raises(RequestError, match=r"at 'encoder.layer.7.attention', .* and 193 others\.$"):
+            Answer.to(Query.parse("macs@encoder.layer.7.atention"), found)
 
     def test_a_metric_that_was_not_measured_fails(self) -> None:
         """A metric that the run did not give is the run's failure."""

@@ -19,6 +19,7 @@ def test_an_expanded_tensor_is_read_once() -> None:
     """What is stored tells the bytes, not the shape; several small elements share a byte."""
     assert Tensor((4, 6), "float32").bytes == 96
     assert Tensor((4, 6), "float32", stored=6).bytes == 24
+    assert Tensor((4,), "float32", 0) != Tensor((4,), "float32", 0, offset=4)
     assert Tensor((3,), "int4").bytes == 2
 
 

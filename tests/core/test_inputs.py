@@ -94,9 +94,26 @@ def test_a_shape_may_repeat_what_is_fixed() -> None:
     assert concrete(IMAGE, bound) == (2, 3, 8, 9)
 
 
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [
+        ((), {"batch": 1, "seq": 24, "decoder_seq": 12}),
+        ((parse_input("input_ids=2x6"),), {"batch": 2, "seq": 6, "decoder_seq": 6}),
+        ((parse_input("input_ids=2x99"),), {"batch": 2, "seq": 99, "decoder_seq": 12}),
+    ],
+)
+def test_a_length_that_nobody_gave_keeps_to_its_limit(
+    given: tuple[InputSpec, ...], bound: dict[str, int]
+) -> None:
+    """What somebody asks for is not cut; what nobody asks for fits the model."""
+    decoder = InputSpec(name="decoder_input_ids", shape=("batch", "decoder_seq"), dtype="int64")
+
+    assert dimensions((IDS, decoder), given, None, limits={"seq": 24, "decoder_seq": 12}) == bound
+
+
 def test_a_fixed_dimension_stays() -> None:
     """A shape cannot change what the model fixed."""
-    with pytest.raises(RequestError, match="contradicts 3=3"):
+    with pytest.raises(RequestError, match="batchx3xheightxwidth: 4 in 1x4x8x8 contradicts 3, which is"):
         dimensions((IMAGE,), (parse_input("image=1x4x8x8"),), None)
 
 

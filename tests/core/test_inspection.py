@@ -40,7 +40,8 @@ def test_sizes_are_read(texts: tuple[str, ...], sizes: dict[str, tuple[int, ...]
         ("batch=1...4", "'1...4' is no size"),
         ("batch=8..1", "the range 8..1 is empty; write the smaller number first"),
         ("batch=1 batch=2", "gives the dimension batch twice"),
-        ("batch=" + "9" * 5000, "is no size"),
+        ("batch=" + "9" * 5000, "this is too large; a size has 12 digits at most"),
+        ("batch=1..1000000000000", "'batch=1..1000000000000': this is too large"),
     ],
 )
 def test_what_are_no_sizes_is_refused(text: str, says: str) -> None:
@@ -63,8 +64,9 @@ def test_an_inspection_is_checked() -> None:
     [
         (Inspection(optimizer="adamax"), "no optimizer 'adamax'; did you mean 'adam"),
         (Inspection(vary={"batch": tuple(range(1001)), "seq": (1, 2)}), "--vary asks for 2,002 combinations"),
-        (Inspection(devices=("here", "a1000")), "no device 'a1000'; did you mean 'a100'?"),
+        (Inspection(devices=("here", "a1000")), "no device 'a1000' in the table; known: h100, h100-pcie,"),
         (Inspection(memory=0), "--memory takes an amount such as 24GiB, not 0"),
+        (Inspection(memory=-(2**30)), "--memory takes an amount such as 24GiB, not -1 GiB"),
     ],
 )
 def test_an_inspection_that_cannot_be_carried_out_is_refused(wrong: Inspection, says: str) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeldyno.core.graph import Graph, Op, Role, Storage
-from modeldyno.core.liveness import ALLOCATORS, EVERYTHING, WORKING, peak, rounded, timeline
+from modeldyno.core.liveness import EVERYTHING, WORKING, peak, timeline
 from modeldyno.core.outline import Held
 
 STORAGES = st.lists(
@@ -31,26 +31,21 @@ def lives(item: Storage, op: int) -> bool:
 
 
 class TestTimeline:
-    @given(storages=STORAGES, roles=st.frozensets(st.sampled_from(Role)), block=st.sampled_from((1, 512)))
+    @given(storages=STORAGES, roles=st.frozensets(st.sampled_from(Role)))
     def test_each_operator_holds_what_is_live_during_it(
-        self, storages: list[Storage], roles: frozenset[Role], block: int
+        self, storages: list[Storage], roles: frozenset[Role]
     ) -> None:
         """The differences give what adding up the live storages of every operator gives."""
         expected = [
-            sum(rounded(item.bytes, block) for item in storages if item.role in roles and lives(item, op))
+            sum(item.bytes for item in storages if item.role in roles and lives(item, op))
             for op in range(8)
         ]
-        assert timeline(graph(8, *storages), roles=roles, block=block) == expected
+        assert timeline(graph(8, *storages), roles=roles) == expected
 
     def test_a_storage_is_gone_during_the_operator_it_died_before(self) -> None:
         """A storage lives from the operator that makes it to the last before its death."""
         made = graph(4, Storage(10, Role.ACTIVATION, 1, 3), Storage(1, Role.WEIGHT, -1))
         assert timeline(made) == [1, 11, 11, 1]
-
-    def test_blocks_round_up(self) -> None:
-        """An allocator takes whole blocks, and none for nothing."""
-        assert [rounded(size, ALLOCATORS["cuda"]) for size in (0, 1, 512, 513)] == [0, 512, 512, 1024]
-        assert rounded(13, ALLOCATORS["cpu"]) == 13
 
 
 class TestPeak:
@@ -84,12 +79,12 @@ class TestPeak:
         found = peak(graph(0, Storage(5, Role.WEIGHT, -1), Storage(7, Role.ACTIVATION, 0)))
         assert (found.bytes, found.op) == (5, -1)
 
-    @given(storages=STORAGES, block=st.sampled_from((1, 512)))
-    def test_it_is_the_highest_moment(self, storages: list[Storage], block: int) -> None:
+    @given(storages=STORAGES)
+    def test_it_is_the_highest_moment(self, storages: list[Storage]) -> None:
         """The peak is the largest of the timeline, at its first place, for any roles."""
         made = graph(8, *storages)
         for roles in (EVERYTHING, WORKING):
-            live, found = timeline(made, roles=roles, block=block), peak(made, roles=roles, block=block)
+            live, found = timeline(made, roles=roles), peak(made, roles=roles)
             assert (found.bytes, found.op) == (max(live), live.index(max(live)))
             assert found.bytes == sum(item.bytes for item in found.held)
 

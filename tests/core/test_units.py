@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 
 from modeldyno.core.units import (
     BYTES,
+    CELSIUS,
     CORES,
     COUNT,
     FRACTION,
+    HERTZ,
+    JOULES,
     RATE,
     SECONDS,
+    WATTS,
     format_axis,
     format_estimate,
     format_quantity,
@@ -22,7 +26,7 @@ from modeldyno.core.units import (
 )
 from modeldyno.errors import RequestError
 
-UNITS = (SECONDS, BYTES, COUNT, RATE, FRACTION, CORES)
+UNITS = (SECONDS, BYTES, COUNT, RATE, FRACTION, CORES, JOULES, WATTS, HERTZ, CELSIUS)
 SIZES = st.floats(min_value=1e-9, max_value=1e14)
 NEXT = {
     " ns": 1000, " us": 1000, " ms": 1000,

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from tests.zoo import canary, configs
 
+from modeldyno import feeds
+from modeldyno.core.inputs import parse_input
 from modeldyno.core.model import ModelRef
 from modeldyno.core.weight import tally
 from modeldyno.errors import RequestError, TrustRequired
@@ -126,12 +128,12 @@ EXPECTED: dict[str, list[tuple[str, tuple[int | str, ...], str]]] = {
     ],
     "whisper": [
         ("input_features", ("batch", 8, 20), "float32"),
-        ("decoder_input_ids", ("batch", 12), "int64"),
+        ("decoder_input_ids", ("batch", "decoder_seq"), "int64"),
     ],
     "wav2vec2": [("input_values", ("batch", 16_000), "float32")],
     "clip": [
-        ("input_ids", ("batch", 12), "int64"),
-        ("attention_mask", ("batch", 12), "int64"),
+        ("input_ids", ("batch", "seq"), "int64"),
+        ("attention_mask", ("batch", "seq"), "int64"),
         ("pixel_values", ("batch", 3, 16, 16), "float32"),
     ],
 }
@@ -165,13 +167,52 @@ class TestInputs:
         assert (mask.low, mask.high) == (1, 1)
 
     def test_a_short_model_states_its_length(self, tmp_path: Path) -> None:
-        """A model that takes fewer positions than the default length has that as a fixed dimension."""
+        """A model that takes fewer positions than the default length gets as many, and may be given fewer."""
         model = make(configs.write_config(tmp_path, "bert", max_position_embeddings=24))
 
-        assert model.inputs[0].shape == ("batch", 24)
+        assert model.inputs[0].shape == ("batch", "seq")
+        assert model.limits["seq"] == 24
+        assert feeds.build(model, (), batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 24)
+        asked = (parse_input("input_ids=2x6"), parse_input("attention_mask=2x6"))
+        assert feeds.build(model, asked, batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 6)
+
+    @pytest.mark.parametrize(
+        ("kind", "limits"), [("clip", {"seq": 12}), ("whisper", {"decoder_seq": 12}), ("t5", {})]
+    )
+    def test_each_dimension_has_its_own_limit(
+        self, tmp_path: Path, kind: str, limits: dict[str, int]
+    ) -> None:
+        """Positions are those of the part of the model that reads the tokens."""
+        found = make(configs.write_config(tmp_path, kind)).limits
+
+        assert {name: found.get(name) for name in limits} == limits
+        assert bool(found) == bool(limits)
 
 
 class TestConfig:
+    @pytest.mark.parametrize("look", [False, True])
+    def test_sizes_that_cannot_be_are_refused(self, tmp_path: Path, look: bool) -> None:
+        """Whatever torch objects to in a configuration is a wrong request, told by its file."""
+        path = configs.write_config(tmp_path, "bert", hidden_size=-32)
+        ref = ModelRef(scheme="hf-config", locator=str(path))
+
+        with pytest.raises(RequestError, match=r"cannot be made from .*negative dimension"):
+            (hf_config.look if look else hf_config.load)(ref, seed=0, trust=False)
+
+    def test_want_of_memory_is_no_fault_of_the_configuration(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is an outcome of the run, and stays what torch raised."""
+        path = configs.write_config(tmp_path, "bert")
+
+        def full(*_args: Any) -> Any:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 byte.")
+
+        monkeypatch.setattr(transformers_model, "class_of", lambda *_: full)
+        full.__name__ = "Full"
+        with pytest.raises(RuntimeError, match="allocate memory"):
+            make(path)
+
     def test_the_seed_is_part_of_the_digest(self, tmp_path: Path) -> None:
         """The same seed gives the same weights and digest; another seed gives others."""
         path = configs.write_config(tmp_path, "bert")

@@ -4,14 +4,14 @@ import math
 import random
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from modeldyno import ports
 from modeldyno.core.model import ModelRef
-from modeldyno.core.weight import tally
+from modeldyno.core.weight import by_module, tally
 from modeldyno.errors import RequestError
 from modeldyno.loaders import onnx as loader
 from modeldyno.testing import models
@@ -173,6 +173,49 @@ def test_weights_in_the_branches_of_a_graph_count(tmp_path: Path) -> None:
     model = load(path)
     assert model.weights is not None
     assert sum(w.size for w in model.weights()) == 4 * 8 + 8 + 8 * 2 + 2 * 7
+
+
+def test_a_weight_that_the_exporter_renamed_belongs_to_who_reads_it(tmp_path: Path) -> None:
+    """A weight whose own name tells of no module that reads weights has the module of its first reader."""
+    from onnx import TensorProto, helper, numpy_helper, save_model
+
+    def node(kind: str, inputs: list[str], output: str, place: str = "", name: str = "") -> Any:
+        made = helper.make_node(kind, inputs, [output], name=name)
+        if place:
+            scopes = ["", *place.split("/"), kind.lower()] if place.startswith("net") else place.split("/")
+            made.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=repr(scopes))
+        return made
+
+    nodes = [
+        node("MatMul", ["x", "val_71"], "a", "net/net.0"),
+        node("Add", ["a", "net.0.bias"], "b", "net/net.0"),
+        node("MatMul", ["b", "onnx::MatMul_9"], "c", name="/net/net.1/MatMul"),
+        node("Add", ["c", "model.bias"], "d", "net/net.1"),
+        node("Mul", ["d", "val_2"], "e", "_empty_nn_module_stack_from_metadata_hook/x"),
+        node("Mul", ["e", "old.scale"], "y"),
+    ]
+    shapes = {"val_71": (4, 4), "net.0.bias": (4,), "onnx::MatMul_9": (4, 4), "model.bias": (4,)}
+    shapes |= {"val_2": (4,), "old.scale": (4,)}
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [2, 4])], [value("y", TensorProto.FLOAT, [2, 4])],
+        [numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in shapes.items()],
+    )  # fmt: skip
+    save_model(helper.make_model(graph), tmp_path / "m.onnx")
+    model = load(tmp_path / "m.onnx")
+    assert model.weights is not None
+
+    assert {w.name: w.scope for w in model.weights()} == {
+        "val_71": "net.0",
+        "net.0.bias": "net.0",
+        "onnx::MatMul_9": "net.net.1",
+        "model.bias": "net.1",
+        "val_2": "",
+        "old.scale": "old",
+    }
+    counted = {m.scope: m.value for m in by_module(model.weights()) if m.metric == "parameters"}
+    assert counted["net.0"] == 20
+    assert counted["net"] == 20 + 16 + 4
 
 
 def test_digest_is_of_the_content(tmp_path: Path) -> None:

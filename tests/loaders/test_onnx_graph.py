@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.core.counts import count
+from modeldyno import plugins
+from modeldyno.core.counts import Count, count, most
 from modeldyno.core.counts.onnx import ONNX
 from modeldyno.core.graph import Graph, Op, Role, Tensor
 from modeldyno.core.inputs import InputSpec
@@ -128,11 +129,9 @@ def test_network_of_two_layers(tmp_path: Path) -> None:
 def test_lifetimes(tmp_path: Path) -> None:
     """Weights and inputs are there all the time, results from their operator to their last use."""
     found = at(look(models.mlp(tmp_path)), batch=3)
-    weights = [found.storages[index] for index in found.weights.values()]
-    assert {name: found.storages[index].bytes for name, index in found.weights.items()} == {
-        "w1": 128, "b1": 32, "w2": 64,
-    }  # fmt: skip
-    assert all((w.role, w.born, w.died) == (Role.WEIGHT, -1, None) for w in weights)
+    weights = [s for s in found.storages if s.role is Role.WEIGHT]
+    assert [s.bytes for s in weights] == [128, 32, 64]
+    assert all((w.born, w.died) == (-1, None) for w in weights)
     (given,) = (s for s in found.storages if s.role is Role.INPUT)
     assert (given.bytes, given.born, given.died) == (48, -1, None)
     results = [s for s in found.storages if s.role is Role.ACTIVATION]
@@ -240,6 +239,8 @@ def test_unknown_operator_is_listed() -> None:
         "own.Magic has outputs whose shapes are unknown, and is not counted (spell)",
     )
     assert found.ops[0].arguments == {"input_0": Tensor((2,), "float32", 0)}
+    assert [op.sized for op in found.ops] == [False, False, True]
+    assert [most(op) for op in found.ops] == [None, None, 4]
 
 
 def test_attributes_are_arguments() -> None:
@@ -274,7 +275,6 @@ def test_constants_in_nodes() -> None:
     found = traced(proto(nodes, {"x": (FLOAT, [1, 40])}, ["y"]))
     assert kinds(found) == ["MatMul", "Mul", "Squeeze"]
     assert [s.bytes for s in found.storages if s.role is Role.WEIGHT] == [8000]
-    assert found.weights == {}
 
 
 def test_sequences_of_known_tensors() -> None:
@@ -329,7 +329,39 @@ def test_branch_that_depends_on_data() -> None:
     assert kinds(found) == ["MatMul"]
     assert found.assumptions == ("onnx.If takes its then_branch, the dearer one (choice)",)
     assert [s.output for s in found.storages if s.role is Role.ACTIVATION] == [True]
-    assert set(found.weights) == {"w", "no"}
+    assert [s.bytes for s in found.storages if s.role is Role.WEIGHT] == [64, 1]
+
+
+def _either(then: Sequence[Any], other: Sequence[Any]) -> Any:
+    """Make a choice between two courses, each of which gives `t`."""
+    branches = {"then_branch": body(then, [], ["t"]), "else_branch": body(other, [], ["t"])}
+    nodes = [node("If", "c", "y", name="choice", **branches)]
+    return proto(nodes, {"x": (FLOAT, [3, 4]), "c": (BOOL, [])}, ["y"], {"w": np.zeros((4, 4), np.float32)})
+
+
+PRODUCT = (node("MatMul", "x w", "t"),)
+MAGIC = (node("Magic", "x w", "t", domain="own"),)
+
+
+@pytest.mark.parametrize("name", ["then", "else"])
+def test_a_branch_that_may_be_the_dearer(name: str) -> None:
+    """A branch that holds what is not counted, and of unknown shape, is not taken for a cheap one."""
+    found = traced(_either(*((MAGIC, PRODUCT) if name == "then" else (PRODUCT, MAGIC))))
+    assert [op.kind for op in found.ops] == ["own.Magic"]
+    assert f"onnx.If takes its {name}_branch, which may be the dearer one (choice)" in found.assumptions
+
+
+def test_a_branch_is_priced_by_the_formulas_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An uncounted operator counts at its most; what a plugin knows to be cheap is not the dearer."""
+    model = _either([node("Cheap", "x w", "t", domain="own")], PRODUCT)
+    for attribute in model.graph.node[0].attribute:
+        attribute.g.output[0].CopyFrom(helper.make_tensor_value_info("t", FLOAT, [3, 4]))
+    assert [op.kind for op in traced(model).ops] == ["own.Cheap"]
+
+    monkeypatch.setattr(plugins, "formulas", lambda: {"own.Cheap": lambda _: Count(macs=1)})
+    found = traced(model)
+    assert [op.kind for op in found.ops] == ["onnx.MatMul"]
+    assert found.assumptions == ("onnx.If takes its else_branch, the dearer one (choice)",)
 
 
 def _loop(trips: str, condition: str = "", *, step: Sequence[Any] | None = None) -> Any:
@@ -624,6 +656,7 @@ def test_looking_needs_no_external_data(tmp_path: Path, monkeypatch: pytest.Monk
 def test_external_weights_in_one_place_are_one(tmp_path: Path) -> None:
     """Two weights that lie at the same place of a file are one piece of memory."""
     path = models.external(tmp_path)
+    whole_ = look(path)
     model = onnx.load_model(path, load_external_data=False)
     twin = onnx.TensorProto()
     twin.CopyFrom(model.graph.initializer[0])
@@ -631,7 +664,7 @@ def test_external_weights_in_one_place_are_one(tmp_path: Path) -> None:
     model.graph.initializer.append(twin)
     path.write_bytes(model.SerializeToString())
     found = at(look(path), batch=1)
-    assert found.weights["twin"] == found.weights[model.graph.initializer[0].name]
+    assert found.storages == at(whole_, batch=1).storages
 
 
 def test_what_is_loaded_can_be_analysed(tmp_path: Path) -> None:
@@ -701,7 +734,7 @@ def sweep(cases: Sequence[tuple[str, Any, list[Any]]]) -> float:
     """Analyse models, and compare what they give with what is expected; give the share that was analysed."""
     done = 0
     for name, model, expected in cases:
-        walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions})
+        walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}, ONNX)
         body_, env = whole(model, walk.classes), dict[str, Any]()
         try:
             walk.begin(body_, env, {}, {})
@@ -826,7 +859,7 @@ def _same_as_runtime(path: Path, feed: Mapping[str, Any]) -> None:
     """Run a model with every value as an output, and compare all shapes."""
     runtime = pytest.importorskip("onnxruntime")
     model = onnx.load_model(path)
-    walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions})
+    walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}, ONNX)
     body_, env = whole(model, walk.classes), dict[str, Any]()
     walk.begin(body_, env, {}, {})
     walk.run(body_, env)

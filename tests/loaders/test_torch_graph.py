@@ -158,7 +158,6 @@ def test_children_add_up_to_their_parents(name: str) -> None:
         children = [c for path, c in costs.items() if path and path.rpartition(".")[0] == scope]
         assert cost.macs == own[scope] + sum(child.macs for child in children)
     assert costs[""].macs == found.totals().macs
-    assert costs[""].weight_bytes == found.totals().weight_bytes
 
 
 def test_the_backward_course_belongs_to_the_modules_of_the_forward_course() -> None:
@@ -175,7 +174,6 @@ def test_a_module_that_is_called_twice_costs_twice() -> None:
     graph = traced(modules.Shared().eval(), given("x", 3, 4))
 
     assert by_module(graph, Phase.FORWARD) == {"first": 2 * 3 * 4 * 4}
-    assert graph.weights["first.weight"] == graph.weights["second.weight"]
     held = sum(item.bytes for item in graph.storages if item.role is Role.WEIGHT)
     assert held == 4 * (4 * 4 + 4) + 4 * 4 * 4 + 8
 
@@ -362,7 +360,8 @@ def test_weights_of_any_size_take_no_memory() -> None:
 
     assert macs(torch_graph.graph(module, stage, Tracing(inputs=inputs))) == 4 * LARGE**2
     graph = torch_graph.graph(module, stage, Tracing(inputs=inputs, mode=Mode.TRAIN))
-    assert Analysed.of(graph, TABLE).totals().weight_bytes == 8 * (LARGE**2 + LARGE)
+    held = sum(item.bytes for item in graph.storages if item.role is Role.WEIGHT)
+    assert held == 8 * (LARGE**2 + LARGE)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -691,7 +690,6 @@ def test_tied_weights_are_there_once() -> None:
     tracing = Tracing(inputs=(given("ids", 2, 3, dtype="int64"),))
 
     for graph in (traced(modules.Tied(), *tracing.inputs), torch_graph.graph(built, stage, tracing)):
-        assert graph.weights["embed.weight"] == graph.weights["decode.weight"]
         assert sum(s.bytes for s in graph.storages if s.role is Role.WEIGHT) == 160
         assert macs(graph) == 6 * 4 * 10
 
@@ -711,7 +709,6 @@ def test_parameters_that_share_a_storage_weigh_once() -> None:
 
     graph = traced(Parts(), given("x", 3, 4))
 
-    assert graph.weights["upper"] == graph.weights["lower"]
     assert [s.bytes for s in graph.storages if s.role is Role.WEIGHT] == [96]
 
 
@@ -742,14 +739,6 @@ def test_buffers_are_weights() -> None:
     norm.register_buffer("extra", torch.zeros(7), persistent=False)
     graph = traced(norm.eval(), given("input", 3, 4))
 
-    assert set(graph.weights) == {
-        "weight",
-        "bias",
-        "running_mean",
-        "running_var",
-        "num_batches_tracked",
-        "extra",
-    }
     assert sum(s.bytes for s in graph.storages if s.role is Role.WEIGHT) == 4 * 16 + 8 + 28
 
 

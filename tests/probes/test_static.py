@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +12,13 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor, nn
 
+from modeldyno import peaks
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.measurement import Measurement
 from modeldyno.core.outline import Outline
 from modeldyno.core.plan import Plan
+from modeldyno.core.roofline import DEVICES
 from modeldyno.errors import RequestError
 from modeldyno.loaders import object as live
 from modeldyno.ports import Model, Subject
@@ -142,6 +145,29 @@ def test_a_grid_is_what_its_points_are(model: Model, mode: Mode) -> None:
         for name, value in point.values.items():
             metric, _, device = name.partition("@")
             assert value == pytest.approx(alone[metric, device], rel=1e-9), name
+
+
+def test_more_than_the_model_takes_is_doubted(model: Model) -> None:
+    """A size beyond a limit is answered, and told as such; the limit itself is no doubt."""
+    limited = replace(model, limits={"batch": 3})
+
+    for largest, expected in ((3, []), (4, ["beyond-limit"])):
+        asked = Inspection(vary={"batch": (1, largest)})
+        assert [doubt.code for doubt in measured(limited, asked)[2]] == expected
+    (doubt,) = measured(limited, Inspection(), batch_size=5)[2]
+    assert doubt.seen == "batch is up to 5, and the model says that it takes 3 at most"
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_peaks_that_were_measured_beside_other_work_are_doubted(
+    model: Model, monkeypatch: pytest.MonkeyPatch, busy: bool
+) -> None:
+    """A bound that rests on them may be too high, and says so."""
+    monkeypatch.setattr(peaks, "here", lambda _dtype: replace(DEVICES["a100"], name="here", busy=busy))
+    numbers, _, doubts = measured(model, Inspection(devices=("here",)))
+
+    assert numbers["roofline_latency", "here"] > 0
+    assert [doubt.code for doubt in doubts] == (["busy-peaks"] if busy else [])
 
 
 def test_a_dimension_that_no_input_has_is_refused(model: Model) -> None:

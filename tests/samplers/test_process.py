@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,8 +14,11 @@ from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.samplers import process, watcher
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-ZERO = {
+ZERO: dict[str, float] = {
     "time": 0.0,
     "processor": 0.0,
     "ours": 0.0,
@@ -21,6 +26,9 @@ ZERO = {
     "involuntary": 0,
     "busy": 0.0,
     "stolen": 0.0,
+    "faults": 0,
+    "read": 0,
+    "written": 0,
 }
 
 
@@ -71,6 +79,108 @@ def test_a_process_that_leaves_its_cores_is_doubted() -> None:
 def test_no_timed_pass_gives_no_noise() -> None:
     """A run that failed before it was timed says nothing about noise."""
     assert list(process.noise([stage("load", [])])) == []
+
+
+def test_idleness_before_the_baseline_is_no_use_of_memory() -> None:
+    """What was there before loading counts for nothing, in whichever stage it was seen."""
+    found = by_key(process.memory([stage("idle", [400]), stage("baseline", [100]), stage("timed", [150])]))
+    above = found["process_memory", ""].value
+
+    assert isinstance(above, Distribution)
+    assert above.samples().tolist() == [50.0]
+
+
+def test_traffic_is_that_of_the_timed_pass() -> None:
+    """What was read while loading is no part of it; what cannot be known is left out."""
+    seen = [stage("load", [], read=9000.0), stage("timed", [], read=4096.0, faults=1)]
+    found = list(process.traffic(seen))
+
+    assert {key: m.value for key, m in by_key(found).items()} == {
+        ("major_faults", ""): 1,
+        ("disk_read", ""): 4096,
+        ("disk_written", ""): 0,
+    }
+    assert len(found) == 3
+
+
+def test_a_counter_that_fell_is_left_out() -> None:
+    """A process that ended unwaited for takes what it had read with it."""
+    seen = [{**stage("timed", []), "begin": {**ZERO, "read": 500}}]
+
+    assert ("disk_read", "") not in by_key(process.traffic(seen))
+
+
+def test_waiting_for_pages_is_a_doubt() -> None:
+    """More than one a second tells of a disk, and not of the model."""
+    found = process.traffic([stage("timed", [], faults=5)])
+
+    assert [d.code for d in found if isinstance(d, Doubt)] == ["paging"]
+
+
+def test_no_timed_pass_gives_no_traffic() -> None:
+    """A run that failed before it was timed says nothing about it."""
+    assert list(process.traffic([stage("load", [])])) == []
+
+
+def test_what_a_process_writes_is_seen_from_outside(tmp_path: Path) -> None:
+    """A process that writes 8 MiB through to a disk, and one that it waits for, are seen to do so."""
+    write = (
+        "import os, sys; f = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
+        "os.write(f, bytes(8 << 20)); os.fsync(f)"
+    )
+    code = (
+        "import subprocess, sys; input()\n"
+        "subprocess.run([sys.executable, '-c', sys.argv[2], sys.argv[1]], check=True)\n"
+        "print('done', flush=True); input()"
+    )
+    subject = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "file"), write],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert subject.stdin is not None
+    assert subject.stdout is not None
+    try:
+        before = watcher.disk_traffic(subject.pid)
+        subject.stdin.write(b"\n")
+        subject.stdin.flush()
+        subject.stdout.readline()
+        after = watcher.disk_traffic(subject.pid)
+    finally:
+        subject.kill()
+        subject.communicate()
+    if before is None or after is None or _no_disk(tmp_path):
+        pytest.skip("this system does not count what is written to its disks")
+
+    assert after[1] - before[1] >= 8 << 20
+
+
+def _no_disk(path: Path) -> bool:
+    """Say whether a folder lies in memory, where nothing is written to a disk."""
+    return os.stat(path).st_dev >> 8 == 0  # noqa: PTH116 - the number of its device
+
+
+def test_side_processes_are_no_load_of_the_model() -> None:
+    """Those that are named as ours are left out of the tree, with all that they have started."""
+    code = (
+        "import subprocess, sys; side = subprocess.Popen(['sh', '-c', 'sleep 60 & echo; wait'], "
+        "stdout=subprocess.PIPE)\nside.stdout.readline(); print('ready', flush=True); input()"
+    )
+    root = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert root.stdout is not None
+    root.stdout.readline()
+    family = processes.tree(root.pid)
+    try:
+        told = watcher.Witness(root.pid, [family[1]])._watched()
+        untold = watcher.Witness(root.pid, [])._watched()
+    finally:
+        for pid in family:
+            os.kill(pid, signal.SIGKILL)
+        root.communicate()
+
+    assert len(family) == 3
+    assert told == [root.pid]
+    assert untold == family
 
 
 def test_a_real_process_is_watched_from_outside() -> None:
@@ -130,7 +240,10 @@ def test_a_process_that_is_gone_takes_nothing() -> None:
         processes.proportional_size(gone),
         watcher.processor_time(gone),
         watcher.switches(gone),
-    ) == (0, 0.0, (0, 0))
+        watcher.major_faults(gone),
+        watcher.disk_traffic(gone),
+        watcher.network_traffic(gone),
+    ) == (0, 0.0, (0, 0), 0, (0, 0), None)
 
 
 def test_the_witness_keeps_stages_apart() -> None:

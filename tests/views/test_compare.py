@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
 
 from modeldyno import views
 from modeldyno.core.block import Notice, Severity, Table
-from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.outline import Module
 from modeldyno.reporters import terminal
 from modeldyno.testing.results import a_failed_result, an_inspection, an_outline
@@ -71,11 +72,33 @@ def test_what_only_one_has_is_told() -> None:
     notes = [b.text for b in blocks if isinstance(b, Notice) and b.severity is Severity.NOTE]
 
     assert notes == [
-        "teacher has operators without a formula: it may have up to 1.44 GMACs",
+        "teacher has operators that are not counted: it takes between 1.41 GMACs and 1.44 GMACs",
         "only teacher has Attention, Dropout, Embedding, Embeddings, Encoder, Layer, ModuleList",
         "only student has Gate",
         "the two were analysed at different sizes; see --json",
     ]
+
+
+def test_what_nothing_bounds_is_at_least_what_was_counted() -> None:
+    """Past unknown shapes a count is a lower bound, in the table and in words, and has no ratio."""
+    teacher = an_inspection(name="teacher")
+    open_ = tuple(
+        replace(m, interval=Interval(low=1_412_628_480, high=inf)) if m.metric == "macs" else m
+        for m in teacher.measurements
+    )
+    blocks = views.comparison(replace(teacher, measurements=open_), smaller(2))
+    (table,) = (b for b in blocks if isinstance(b, Table))
+
+    assert isinstance(blocks[0], Notice)
+    assert blocks[0].text == (
+        "student against teacher: parameters 2.0x fewer, memory at the peak 2.0x smaller."
+    )
+    assert ("macs", "≥ 1.41 G", "706 M", "—") in table.rows
+    assert any(
+        b.text == "teacher has operators that are not counted: it takes at least 1.41 GMACs"
+        for b in blocks
+        if isinstance(b, Notice)
+    )
 
 
 def test_models_of_one_name_are_numbered() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,6 +59,20 @@ def network(modules: dict[str, tuple[str, int]]) -> Result:
     )
 
 
+def unbounded() -> Result:
+    """Make an inspection with an operator of unknown shapes."""
+    found = an_inspection()
+    magic = Operator(kind="own.Magic", calls=1, counted=False, most=None, shapes="? -> ?")
+    return replace(
+        found,
+        outline=replace(an_outline(), operators=(magic,)),
+        measurements=tuple(
+            replace(m, interval=Interval(low=1_412_628_480, high=inf)) if m.metric == "macs" else m
+            for m in found.measurements
+        ),
+    )
+
+
 class TestSentence:
     def test_it_says_what_the_model_has_and_costs(self) -> None:
         """Parameters, work at which sizes, and memory, in one sentence."""
@@ -79,6 +94,13 @@ class TestSentence:
 
         assert " costs 1.41 to 1.44 GMACs (2.85 GFLOPs) at " in views.headline(found)
         assert " costs 900 kMACs to 2.00 MMACs (" in views.headline(replace(found, measurements=wide))
+
+    def test_what_nothing_bounds_is_at_least_what_was_counted(self) -> None:
+        """Past unknown shapes the sentence and the meaning give the lower end alone."""
+        found = unbounded()
+
+        assert " costs at least 1.41 GMACs (2.85 GFLOPs) at " in views.headline(found)
+        assert rows(found, "In all")["macs"] == ("1.41 G", "1.41 G or more: 1 operator uncounted")
 
     def test_a_training_step_is_called_one(self) -> None:
         """In training the cost is that of a step."""
@@ -112,7 +134,7 @@ class TestTotals:
         assert found["weight_bytes"] == ("86.6 MiB", "float32 86.6 MiB, int64 4.00 KiB")
         assert found["macs"] == ("1.41 G", "between 1.41 G and 1.44 G: 1 operator uncounted")
         assert found["flops"] == ("2.85 G", "2 x macs + elementwise")
-        assert found["memory_peak"] == ("88.5 MiB", "predicted: weights, inputs, activations")
+        assert found["memory_peak"] == ("88.5 MiB", "predicted for this CPU, with weights, inputs")
         assert found["largest_batch"] == ("10,240", "whose peak fits")
         assert "trainable_parameters" not in found
 
@@ -132,6 +154,12 @@ class TestTotals:
 
         assert rows(an_inspection(measurements=counts), "In all")["parameters"] == ("1,000", "")
 
+    def test_without_parameters_none_are_trainable(self) -> None:
+        """Of nothing it is not said that all of it is trainable."""
+        counts = tuple(Measurement(metric=m, value=0) for m in ("parameters", "trainable_parameters"))
+
+        assert rows(an_inspection(measurements=counts), "In all")["parameters"] == ("0", "")
+
     def test_training_has_its_own_words(self) -> None:
         """The peak holds gradients and the state of the optimiser that is named."""
         more = (
@@ -142,9 +170,18 @@ class TestTotals:
         job = replace(a_job(), inspection=replace(views_train(), memory=24 * 2**30))
         found = rows(an_inspection(job=job, measurements=more), "In all")
 
-        assert found["memory_peak"][1].startswith("predicted: weights, inputs, gradients, optimiser's state")
+        assert found["memory_peak"][1].endswith("with weights, inputs, gradients, optimiser's state")
         assert found["optimizer_bytes"] == ("2.00 KiB", "of the state of adam")
         assert found["largest_batch"] == ("12", "whose peak fits 24 GiB")
+
+    def test_a_batch_of_none_is_told(self) -> None:
+        """Where not even one sample fits, that is an answer."""
+        none = (Measurement(metric="largest_batch", value=0),)
+        job = replace(a_job(), inspection=replace(views_train(), memory=2**30))
+
+        assert rows(an_inspection(job=job, measurements=none), "In all")["largest_batch"] == (
+            "0", "not even one sample is one whose peak fits 1 GiB",
+        )  # fmt: skip
 
     def test_a_training_step_is_divided_up(self) -> None:
         """Forward and backward are told beside their sum, and are no modules."""
@@ -210,6 +247,27 @@ class TestModules:
             "· a (List)", "· · 0-1 (2 x B)", "· · 2 (B)", "· · 3-4 (2 x C)", "· · 6 (C)", "· · 7x (C)",
             "· · 8 (B)", "· · 9.x (D)", "· · 10.y (D)",
         ]  # fmt: skip
+
+    def test_a_class_that_is_not_known_leaves_no_brackets(self) -> None:
+        """An exporter need not tell the class of what only holds others."""
+        found = network({"": ("N", 9), "a": ("", 9), "a.x": ("B", 5), "a.y": ("", 4)})
+
+        assert [row[0] for row in table(found, "Modules", Look(depth=9)).rows] == [
+            "N", "· a", "· · x (B)", "· · y",
+        ]  # fmt: skip
+        alike = network({"": ("N", 8), "a.0": ("", 4), "a.1": ("", 4)})
+        assert table(alike, "Modules").rows[1][0] == "· a.0-1"
+
+    def test_numbered_modules_are_named_where_a_pattern_would_say_nothing(self) -> None:
+        """A sequence of layers has no names but numbers: the first of them stand for all."""
+        layers = {str(n): ("Linear" if n % 2 == 0 else "ReLU", 7 if n % 2 == 0 else 0) for n in range(12)}
+        few = {"": ("N", 21), **{path: layers[path] for path in ("0", "1", "2", "3", "4")}}
+        many = {"": ("N", 42), **layers}
+
+        assert rows(network(few), "The dearest")["0, 2, 4"][0] == "3 x Linear"
+        assert rows(network(many), "The dearest")["0, 2, 4, 6, …"][0] == "6 x Linear"
+        below = {f"net.{path}": found for path, found in layers.items()}
+        assert "net.*" in rows(network({"": ("N", 42), "net": ("M", 42), **below}), "The dearest")
 
     def test_a_list_need_not_be_a_module(self) -> None:
         """Numbered neighbours are alike whether what holds them is listed or not."""
@@ -389,6 +447,15 @@ class TestOperators:
         )  # fmt: skip
         assert len(table(outlined(operators=many), "Not counted", Look(verbose=True)).rows) == 20
 
+    def test_what_has_no_shape_has_no_bound(self) -> None:
+        """Operators of unknown shapes may take any number of MACs, and the title says what is wanting."""
+        found = unbounded()
+
+        assert rows(found, "Not counted, for want of a formula or of shapes")["own.Magic"][1] == "0 or more"
+        assert rows(found, "Operators", Look(verbose=True))["own.Magic"][1] == "0 or more"
+        many = tuple(Operator(kind=f"x.{i}", calls=1, counted=False, most=None) for i in range(13))
+        assert table(outlined(operators=many), "Not counted").rows[-1][2] == "0 or more"
+
     def test_all_operators_are_listed_when_asked_for(self) -> None:
         """Verbose adds the table of operators, the dearest first."""
         found = rows(an_inspection(), "Operators", Look(verbose=True))
@@ -420,8 +487,12 @@ class TestEstimates:
         assert [column.title for column in found.columns] == [
             "batch", "seq", "MACs", "activations", "memory", "a100 bound",
         ]  # fmt: skip
-        assert found.rows[0] == ("1", "128", "1.41 G", "1.88 MiB", "88.5 MiB", "≥ 132 us")
+        assert found.rows[0] == ("1", "128", "≥ 1.41 G", "1.88 MiB", "88.5 MiB", "≥ 132 us")
         assert rows(an_inspection(), "In formulas")["activation_peak"] == ("15360*batch*seq",)
+        assert "the formulas hold for batch >= 1 (traced to 8), seq = 16k (traced to 512)" in notes(
+            views.blocks(an_inspection())
+        )
+        assert not any("formulas hold" in text for text in notes(views.blocks(outlined(domain=""))))
 
     def test_what_a_point_lacks_is_a_dash(self) -> None:
         """Points need not have the same sizes or values."""
@@ -431,7 +502,7 @@ class TestEstimates:
         )
         found = table(outlined(points=points), "At other sizes")
 
-        assert found.rows == (("1", "—", "5", "—"), ("—", "2", "—", "7"))
+        assert found.rows == (("1", "—", "≥ 5", "—"), ("—", "2", "—", "7"))
 
     def test_many_points_are_cut(self) -> None:
         """Forty rows are shown; the document has all."""
@@ -472,10 +543,23 @@ class TestEstimates:
             ]
             for m, macs in (("macs", 4.9e10), ("macs", 5e10), ("causal_macs", 5e10))
         ]
-        unknown = table(an_inspection(measurements=(found[0],)), "Estimates").rows[0]
+        unknown = table(an_inspection(measurements=(found[0], found[3])), "Estimates").rows[0]
 
         assert [row[4] for row in bound] == ["memory", "arithmetic", "arithmetic"]
-        assert unknown == ("d", "≥ 1.00 ms", "—", "—", "—", "")
+        assert unknown == ("d", "≥ 1.00 ms", "—", "—", "memory", "unknown FLOP/s, 1.00 TB/s")
+
+    @pytest.mark.parametrize(
+        ("device", "peak", "told"),
+        [("a100", 156e12, 1), ("a100", 19.5e12, 0), ("t4", 8e12, 0), ("rtx4090", 82.6e12, 0)],
+    )
+    def test_the_peak_of_tf32_is_told(self, device: str, peak: float, told: int) -> None:
+        """Where products of float32 are taken to be faster than its own peak, a note says as what."""
+        measurements = tuple(
+            Measurement(metric=metric, value=value, scope=device)
+            for metric, value in (("roofline_latency", 1e-3), ("peak_flops", peak))
+        )
+        said = notes(views.blocks(an_inspection(measurements=measurements)))
+        assert sum("TF32" in text for text in said) == told
 
 
 class TestFooter:
@@ -534,12 +618,31 @@ def test_csv_has_the_numbers_of_modules() -> None:
     """Each module has its rows, with its path as the scope."""
     written = csv.render(an_inspection()).splitlines()
 
-    assert "macs,encoder.layer.0.attention,,84443136,,,,," in written
-    assert "macs,,,1412628480,1412628480,1442628480,,," in written
+    assert "macs,encoder.layer.0.attention,,84443136,,,,,," in written
+    assert "macs,,,1412628480,1412628480,1442628480,,,," in written
+
+
+def test_csv_has_the_numbers_at_other_sizes() -> None:
+    """Each point of a grid has its rows: totals, and the bounds of a device with that as their scope."""
+    written = csv.render(an_inspection()).splitlines()
+
+    assert written[0] == "metric,scope,statistic,value,low,high,unit,n,note,sizes"
+    assert "macs,,,1408000000,,,,,,batch=1 seq=128" in written
+    assert "roofline_latency,a100,,0.00013184,,,s,,,batch=1 seq=128" in written
+    assert sum(line.endswith("batch=8 seq=512") for line in written) == 4
+
+
+def test_csv_of_two_models_names_them() -> None:
+    """Both have all their rows, in base units, under their names."""
+    written = csv.compare(an_inspection(name="teacher"), an_inspection(name="student")).splitlines()
+
+    assert written[0].startswith("model,metric,scope,")
+    assert "teacher,macs,,,1412628480,1412628480,1442628480,,,," in written
+    assert "student,macs,,,1412628480,1412628480,1442628480,,,," in written
 
 
 def test_a_path_that_looks_like_a_formula_is_defused() -> None:
     """A spreadsheet takes a module called =1+1 for text."""
     found = an_inspection(measurements=(Measurement(metric="macs", value=1, scope="=1+1"),))
 
-    assert "macs,'=1+1,,1,,,,," in csv.render(found).splitlines()
+    assert "macs,'=1+1,,1,,,,,," in csv.render(found).splitlines()

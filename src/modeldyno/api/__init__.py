@@ -1,212 +1,52 @@
-"""The Python API: the words of the command line, as functions."""
+"""The Python API: the words of the command line as functions, and the ready-made classes.
+
+Names are imported when they are first used: who only decorates functions does not pay for the rest.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins, wire
-from modeldyno.core.goal import Verdict
-from modeldyno.core.inputs import InputSpec
-from modeldyno.core.job import DEFAULT_PROBES
-from modeldyno.core.plan import Plan
-from modeldyno.errors import RequestError, RunFailed
-from modeldyno.measure import Outcome, measure
-from modeldyno.request import Request, inspection
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from modeldyno.api.decorators import Profiled, profiled
+    from modeldyno.api.figures import Figures, UncertifiedWarning
+    from modeldyno.api.functions import BoundBroken, inspect, load, profile, save
+    from modeldyno.api.model_profiler import ModelProfiler
 
-    from modeldyno.core.knob import KnobValue
-    from modeldyno.core.result import Event, Result
+_HOMES = {
+    "BoundBroken": "functions",
+    "Figures": "figures",
+    "ModelProfiler": "model_profiler",
+    "Profiled": "decorators",
+    "UncertifiedWarning": "figures",
+    "inspect": "functions",
+    "load": "functions",
+    "profile": "functions",
+    "profiled": "decorators",
+    "save": "functions",
+}
 
-
-def profile(  # noqa: PLR0913 - one function per command, one parameter per option
-    model: Any,
-    *,
-    example: Any = None,
-    backend: str | None = None,
-    inputs: Sequence[str | InputSpec] = (),
-    probes: Sequence[str] = DEFAULT_PROBES,
-    require: Sequence[str] = (),
-    percentiles: Sequence[str] = (),
-    plan: Plan | None = None,
-    name: str | None = None,
-    trust: bool = False,
-    inline: bool = False,
-    watch: Callable[[Event], None] = lambda _event: None,
-    **settings: KnobValue,
-) -> Result:
-    """Profile a model, as ``modeldyno profile`` does.
-
-    Args:
-        model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), or a live object: a
-            ``torch.nn.Module`` or any callable, which runs inside this process.
-        example: inputs of a live object: an array, a tuple of them, or a dict by name.
-        backend: what runs it; by default what suits the model.
-        inputs: shapes or files, as ``--input`` takes them.
-        probes: what to measure.
-        require: bounds, such as ``"latency.p99 <= 50ms"``.
-        percentiles: measured until certified, such as ``"p99"``.
-        plan: how carefully to measure.
-        name: what to call the model.
-        trust: allow files that run code when loaded (in the child process).
-        inline: run a referenced model inside this process too.
-        watch: told of every event while it runs.
-        settings: the backend's knobs, such as ``batch_size=8``.
-
-    Returns:
-        The Result; ``result["latency.p50"]`` is a number in base units. A wrong outcome (out of
-        memory, a crash) is in ``result.failures``.
-
-    Raises:
-        RequestError: the request is wrong; nothing was measured.
-        MissingExtra: an optional package is not installed.
-        BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``. One that
-            is undecided raises nothing: ask ``result.judge("latency.p99 <= 50ms").verdict``.
-    """
-    _check_settings(settings)
-    asked = Request(
-        model="",
-        backend=backend,
-        settings=settings,
-        inputs=_several(inputs, "inputs"),
-        probes=_several(probes, "probes"),
-        require=_several(require, "require"),
-        percentiles=_several(percentiles, "percentiles"),
-        plan=plan or Plan(),
-        name=name,
-        trust=trust,
-    )
-    outcome = _carried_out(asked, model, example, inline=inline, watch=watch)
-    broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
-    if broken:
-        raise BoundBroken("; ".join(broken), outcome.result)
-    return outcome.result
+__all__ = [
+    "BoundBroken",
+    "Figures",
+    "ModelProfiler",
+    "Profiled",
+    "UncertifiedWarning",
+    "inspect",
+    "load",
+    "profile",
+    "profiled",
+    "save",
+]
 
 
-def inspect(  # noqa: PLR0913 - one function per command, one parameter per option
-    model: Any,
-    *,
-    example: Any = None,
-    inputs: Sequence[str | InputSpec] = (),
-    mode: str = "inference",
-    optimizer: str = "adamw",
-    vary: str | Sequence[str] | Mapping[str, int | Sequence[int]] | None = None,
-    devices: Sequence[str] = (),
-    memory: str | int | None = None,
-    batch_size: int | None = None,
-    plan: Plan | None = None,
-    name: str | None = None,
-    trust: bool = False,
-    inline: bool = False,
-    watch: Callable[[Event], None] = lambda _event: None,
-) -> Result:
-    """Say what a model costs without running it, as ``modeldyno inspect`` does.
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'modeldyno.api' has no attribute '{name}'")
+    from importlib import import_module  # noqa: PLC0415 - dear at start-up
 
-    Args:
-        model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), or a live ``torch.nn.Module``,
-            which is looked at inside this process.
-        example: inputs of a live object, whose shapes and dtypes count: an array, a tuple of them, or a
-            dict by name.
-        inputs: shapes, as ``--input`` takes them.
-        mode: ``"inference"``, or ``"train"`` for forward, backward and the optimiser's step.
-        optimizer: whose state and step are part of training: adamw, adam, sgd, sgd-momentum, adafactor
-            or none.
-        vary: sizes to answer for beside those of the inputs: ``{"batch": (1, 8, 64)}``, or text as
-            ``--vary`` takes it, ``"batch=1..64 seq=128,512"``.
-        devices: whose lower bounds to estimate.
-        memory: bytes, or text such as ``"24GiB"``; the largest batch that fits is sought.
-        batch_size: samples in one call.
-        plan: its time and memory limits, and the seed of random weights.
-        name: what to call the model.
-        trust: allow files that run code when loaded (in the child process).
-        inline: look at a referenced model inside this process too.
-        watch: told of every event.
-
-    Returns:
-        The Result; ``result["macs"]`` is a count, ``result["macs@encoder.layer.0"]`` that of a module.
-
-    Raises:
-        RequestError: the request is wrong.
-        MissingExtra: an optional package is not installed.
-    """
-    asked = Request(
-        model="",
-        settings={} if batch_size is None else {"batch_size": batch_size},
-        inputs=_several(inputs, "inputs"),
-        probes=("static",),
-        plan=plan or Plan(),
-        inspection=inspection(mode=mode, optimizer=optimizer, vary=vary, devices=devices, memory=memory),
-        name=name,
-        trust=trust,
-    )
-    return _carried_out(asked, model, example, inline=inline, watch=watch).result
+    return getattr(import_module(f"modeldyno.api.{_HOMES[name]}"), name)
 
 
-def _carried_out(
-    asked: Request, model: Any, example: Any, *, inline: bool, watch: Callable[[Event], None]
-) -> Outcome:
-    """Carry a Request out on a model: a reference in a child process, a live object in this one."""
-    if isinstance(model, str | Path):
-        return measure(replace(asked, model=str(model)), in_process=inline, watch=watch)
-    objects = plugins.resolve("loader", "object")
-    ref = objects.offer(model, name=asked.name, example=example)
-    backend = asked.backend or objects.backend_of(model)
-    try:
-        return measure(replace(asked, model=str(ref), backend=backend), in_process=True, watch=watch)
-    finally:
-        objects.withdraw(ref)
-
-
-def _several(given: Any, name: str) -> tuple[Any, ...]:
-    """Take one string for a sequence of one; refuse what is neither text nor an InputSpec."""
-    found = (given,) if isinstance(given, str | InputSpec) else tuple(given)
-    for one in found:
-        if not isinstance(one, str | InputSpec):
-            raise RequestError(
-                f"{name} takes text, such as 'x=8x128:int64' or a file, not {type(one).__name__}; "
-                "give arrays and tensors as example=."
-            )
-    return found
-
-
-def _check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse what is no knob with a hint at where it belongs."""
-    for name in settings:
-        if name in Plan.__dataclass_fields__:
-            raise RequestError(f"{name} is part of the plan: plan=modeldyno.Plan({name}=...), in base units.")
-
-
-class BoundBroken(RunFailed):
-    """A bound of `require` is broken; `result` is what was measured."""
-
-    exit_code = 1
-
-    def __init__(self, message: str, result: Result) -> None:
-        """Keep the Result."""
-        super().__init__(message)
-        self.result = result
-
-
-def load(source: str | Path) -> Result:
-    """Read a saved Result from a file, or from the store by id, prefix or tag.
-
-    Raises:
-        RequestError: there is none, or it cannot be read.
-    """
-    path = Path(source)
-    if path.is_file():
-        return wire.read(path)
-    with plugins.store() as store:
-        return store.get(str(source))
-
-
-def save(result: Result, path: str | Path) -> None:
-    """Write a Result as JSON, whole or not at all.
-
-    Raises:
-        RequestError: the file cannot be written.
-    """
-    wire.write(Path(path), wire.encode(result))
+def __dir__() -> list[str]:
+    return list(__all__)

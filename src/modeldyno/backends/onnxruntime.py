@@ -11,21 +11,26 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.backends import onnxruntime_layers, onnxruntime_operators
+from modeldyno.backends.onnxruntime_layers import Start
 from modeldyno.core.knob import BATCH_SIZE, Knob
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.ports import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from numpy import ndarray
 
     from modeldyno.core.knob import KnobValue
-    from modeldyno.ports import Feed, Model
+    from modeldyno.core.occurrence import Watched
+    from modeldyno.ports import Feed, Layers, Model, Named
 
 requires = ("onnxruntime",)
 accepts = frozenset({Form.ONNX})
@@ -117,6 +122,8 @@ _LEVELS = {
     "all": "ORT_ENABLE_ALL",
 }
 _DEVICE = re.compile(r"(?P<name>\w+)(?::(?P<index>\d+))?")
+_WEIGHTS_APART = "session.optimized_model_external_initializers_file_name"
+"""Has a saved graph keep its weights in a file beside it: a single file holds 2 GiB at most."""
 _FATAL = 4
 """ONNX Runtime's log level at which an error is raised to us, but not printed as well."""
 
@@ -146,11 +153,18 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
             f"This build of onnxruntime has no {provider}; available: {', '.join(sorted(available))}."
         )
     onnxruntime.set_default_logger_severity(_FATAL)
-    session = onnxruntime.InferenceSession(
-        str(model.value),
-        _options(onnxruntime, config),
-        providers=[(provider, _provider_options(provider, index))],
-    )
+
+    def start(profile: str = "", saved: str = "", graph: bytes | None = None) -> Any:
+        options = _options(onnxruntime, config)
+        if profile:
+            options.enable_profiling, options.profile_file_prefix = True, profile
+        if saved:
+            options.optimized_model_filepath = saved
+            options.add_session_config_entry(_WEIGHTS_APART, f"{Path(saved).name}.weights")
+        providers = [(provider, _provider_options(provider, index))]
+        return onnxruntime.InferenceSession(graph or str(model.value), options, providers=providers)
+
+    session = start()
     if session.get_providers()[0] != provider:
         raise RequestError(
             f"{provider} is in this build of onnxruntime, but did not start; check its driver and libraries."
@@ -163,6 +177,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         session=session,
         outputs=tuple(output.name for output in session.get_outputs()),
         bound_to=memory if config.get("io_binding") else None,
+        start=start,
+        path=Path(model.value),
     )
 
 
@@ -173,6 +189,9 @@ class _Session:
     outputs: tuple[str, ...]
     bound_to: tuple[str, int] | None
     """Device and index of the memory that inputs and outputs are bound to, or None to bind nothing."""
+    start: Start
+    path: Path
+    """The model's file."""
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Lay the payload out as ONNX Runtime wants it, so that a call copies nothing that it need not."""
@@ -191,6 +210,24 @@ class _Session:
         return dict(
             pair for name, value in zip(self.outputs, output, strict=True) for pair in _named(name, value)
         )
+
+    def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
+        """Watch the nodes of a second session, by ONNX Runtime's own profiling."""
+
+        def prepare(session: Any) -> Callable[[], Any]:
+            return replace(self, session=session).prepare(feed)
+
+        provider = self.session.get_providers()[0]
+        return onnxruntime_layers.watching(self.start, prepare, self.path, named, provider)
+
+    def operators(self, feed: Feed, calls: int, trace: Path | None) -> Watched:
+        """Watch the nodes of some calls in a second session, by ONNX Runtime's own profiling."""
+
+        def start(profile: str) -> tuple[Callable[[], Any], Callable[[], str]]:
+            session = self.start(profile)
+            return replace(self, session=session).prepare(feed), session.end_profiling
+
+        return onnxruntime_operators.watched(start, calls, trace)
 
     def _bound(self, feed: Feed, device: str, index: int) -> Callable[[], Any]:
         text = [name for name, array in feed.items() if array.dtype.kind in "OUS"]

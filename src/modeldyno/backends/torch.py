@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.backends import torch_flow, torch_layers, torch_memory, torch_operators, torch_training
 from modeldyno.backends.arrays import leaves
 from modeldyno.backends.torch_inputs import Placement
 from modeldyno.core.knob import BATCH_SIZE, Knob
@@ -19,13 +20,18 @@ from modeldyno.feeds.forward import Forward
 from modeldyno.ports import Form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from torch import device, dtype
     from torch.nn import Module
 
+    from modeldyno.core.allocations import Watching
+    from modeldyno.core.flow import Flow
     from modeldyno.core.knob import KnobValue
-    from modeldyno.ports import Feed, Model
+    from modeldyno.core.occurrence import Watched
+    from modeldyno.ports import Decoding, Feed, Layers, Model, Named, Training
 
 requires: tuple[str, ...] = ("torch",)
 accepts = frozenset({Form.TORCH})
@@ -112,6 +118,8 @@ class Session:
         self._forward = forward
         self._placement = placement
         self.device = str(placement.place)
+        self.converted = ""
+        """The precision that weights were converted to, if they were."""
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Copy the payload to the device, and bind it to the module."""
@@ -122,6 +130,34 @@ class Session:
     def arrays(self, output: Any) -> Feed:
         """Give the tensors of the output as arrays; other objects, such as caches, are left out."""
         return {name: _array(leaf) for name, leaf in leaves(output) if hasattr(leaf, "detach")}
+
+    def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
+        """Watch the modules within a call, those that are named."""
+        return torch_layers.watching(self._module, self.prepare(feed), self._placement.place, named)
+
+    def operators(self, feed: Feed, calls: int, trace: Path | None) -> Watched:
+        """Watch the operators of some calls by torch.profiler."""
+        run, place = Session.prepare(self, feed), self._placement.place
+        return torch_operators.watched(run, self._module, place, calls, trace)
+
+    def flow(self, feed: Feed) -> Flow | None:
+        """Follow the data of a call."""
+        return torch_flow.flow(Session.prepare(self, feed), self._module, self._placement.place)
+
+    def allocations(self, feed: Feed) -> Watching:
+        """Watch torch's allocator; the parts of a compiled module are not told apart."""
+        return torch_memory.watching(self.prepare(feed), self._module, self._placement, feed)
+
+    def training(self, feeds: Sequence[Feed], optimizer: str) -> AbstractContextManager[Training]:
+        """Train a copy of the module, compiled where this one is."""
+        return torch_training.training(self._module, self._forward, self._placement, feeds, optimizer)
+
+    def decoding(self, prompt: Feed, tokens: int) -> Decoding:
+        """Place a prompt on the device, for a model of transformers to continue."""
+        from modeldyno.backends import torch_generate  # noqa: PLC0415 - it imports this module
+
+        tensors = {name: self._placement.tensor(array) for name, array in prompt.items()}
+        return torch_generate.decoding(self._module, tensors, tokens)
 
 
 class DeviceSession(Session):
@@ -162,6 +198,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     with ExitStack() as stack:
         _set_threads(config, stack)
         _enter_device(place, stack)
+        converted = _conversion(model.value, config)
         module = _evaluating(_converted(model, config, place), stack)
         _enter_mode(config, stack)
         callee = _compiled(module, config, stack)
@@ -170,7 +207,9 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
             kind=_input_dtype(module, config),
             channels_last=bool(config.get("channels_last")),
         )
-        yield _session(place)(callee, Forward.of(module), placement)
+        session = _session(place)(callee, Forward.of(module), placement)
+        session.converted = converted
+        yield session
 
 
 # --- what a session is opened with ---------------------------------------------------------------
@@ -270,6 +309,18 @@ def _converted(model: Model, config: Mapping[str, KnobValue], place: device) -> 
     if config.get("channels_last"):
         module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # stubs lack it alone
     return _quantised(module) if precision == "int8" else module
+
+
+def _conversion(module: Module, config: Mapping[str, KnobValue]) -> str:
+    """Name the precision that weights are converted to; empty where they have it, or keep their own."""
+    import torch  # noqa: PLC0415 - heavy
+
+    precision = str(config.get("precision", ""))
+    if precision not in _DTYPES:
+        return precision
+    kind = getattr(torch, _DTYPES[precision])
+    floats = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
+    return precision if any(t.dtype != kind for t in floats) else ""
 
 
 def _is_altered(module: Module, config: Mapping[str, KnobValue], place: device, kind: dtype | None) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "inspect": "Say what a model costs, without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
+    "run": "Run a script, and say where its marked functions spend time and memory.",
     "show": "Show a saved result, or one number of it.",
     "report": "Write a result as CSV, HTML, Markdown or JSON.",
     "list": "List the results in the store.",
@@ -118,11 +119,11 @@ def cli(ctx: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code; the only place that prints an error."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
+    ours = _ours(given)
+    debug = "--debug" in given[:ours]
+    words = [word for word in given[:ours] if word != "--debug"] + given[ours:]
     try:
-        code = cli.main(
-            [word for word in given if word != "--debug"], prog_name="modeldyno", standalone_mode=False
-        )
+        code = cli.main(words, prog_name="modeldyno", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - whatever it is, a user gets one sentence
         if debug:
             import traceback  # noqa: PLC0415 - only --debug needs it
@@ -133,6 +134,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo("modeldyno: interrupted.", err=True)
         sys.exit(_INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _ours(words: Sequence[str]) -> int:
+    """Count the words that are ours: all of them, but for what follows ``run``, as a script has its own."""
+    command = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
+    return command if words[command : command + 1] == ["run"] else len(words)
 
 
 def _told(error: Exception) -> int:

@@ -9,12 +9,11 @@ import click
 
 from modeldyno import request, views
 from modeldyno.cli import quantity
-from modeldyno.cli.keeping import Places, keeping_options, limit_options, verdict
+from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer, verdict
 from modeldyno.cli.output import draw, listened, look_options, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.core.inspection import OPTIMIZERS, Mode
 from modeldyno.core.plan import Plan
-from modeldyno.errors import RequestError
 from modeldyno.measure import INTERRUPTED, measure
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def _gathered(words: Iterable[str]) -> Iterator[str]:
 )  # fmt: skip
 @click.option("--input", "inputs", multiple=True, metavar="INPUT", help="name=8x128:int64, or a file.")
 @click.option(
-    "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob, such as batch_size=8."
+    "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="batch_size=8; no other knob counts here."
 )
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Estimate lower bounds for it.")
 @click.option(
@@ -88,15 +87,12 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
     torch:file.py:factory or hf-config:DIR. Weights are not computed with, and need not be there.
 
-    With --compare, --json writes an array of two documents.
+    With --compare, --json writes an array of two documents, and -o one report of both.
     """
+    options["optimizer"] = optimizer(ctx)
     asked = [_request(options, options["model"], options["name"])]
     if options["other"] is not None:
         asked.append(_request(options, options["other"], None))
-        if options["output"]:
-            raise RequestError(
-                "-o writes the report of one model; with --compare use --json, or inspect each."
-            )
     places = Places.of(options)
     for each in asked:
         each.job()  # a mistake in the second is found before the first is analysed

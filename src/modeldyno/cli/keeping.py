@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import click
+from click.core import ParameterSource
 
 from modeldyno import plugins, wire
 from modeldyno.cli import quantity
-from modeldyno.cli.output import listened, print_json, reporter_for, write_report
+from modeldyno.cli.output import listened, print_json, reporter_for, write_comparison, write_report
+from modeldyno.core.inspection import Mode
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.views import headline
+from modeldyno.views import brief, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,16 +102,18 @@ class Places:
             wire.write(Path(self.json), data)
 
     def _to_report(self, outcomes: Sequence[Outcome]) -> None:
-        if self.report:
-            (outcome,) = outcomes
-            write_report(outcome.result, Path(self.report), outcome.judgements)
+        if self.report and len(outcomes) == 1:
+            write_report(outcomes[0].result, Path(self.report), outcomes[0].judgements)
+        elif self.report:
+            first, second = (outcome.result for outcome in outcomes)
+            write_comparison(first, second, Path(self.report))
 
     def _to_store(self, outcomes: Sequence[Outcome]) -> None:
         if not self.store:
             return
         with plugins.store() as store:
             for outcome in outcomes:
-                store.put(outcome.result, headline=headline(outcome.result))
+                store.put(outcome.result, headline=brief(outcome.result))
                 if self.tags:
                     store.tag(outcome.result.id, add=self.tags)
             store.expire(datetime.now(UTC))
@@ -118,6 +122,13 @@ class Places:
         """Say where the document is."""
         if self.json:
             click.echo(f"Saved to {self.json}.")
+
+
+def optimizer(ctx: click.Context) -> str | None:
+    """Give the optimiser that is asked for; where nothing is trained, none that only a file asks for."""
+    typed = ctx.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE
+    asked: str = ctx.params["optimizer"]
+    return asked if typed or ctx.params["mode"] == Mode.TRAIN else None
 
 
 def verdict(outcome: Outcome) -> str:

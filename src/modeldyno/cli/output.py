@@ -12,6 +12,7 @@ import click
 from modeldyno import plugins, wire
 from modeldyno.cli import nobody_listens
 from modeldyno.errors import RequestError
+from modeldyno.ports import Compares
 from modeldyno.views import PLAIN, SORTS, Look, blocks, numbers
 
 if TYPE_CHECKING:
@@ -64,6 +65,19 @@ def write_report(result: Result, path: Path, judgements: Sequence[Judgement] = (
     wire.write(path, data.encode() if isinstance(data, str) else data)
 
 
+def write_comparison(first: Result, second: Result, path: Path) -> None:
+    """Write two Results side by side in the format that the suffix of `path` names.
+
+    Raises:
+        RequestError: no reporter writes two into such files, or the file cannot be written.
+    """
+    reporter = reporter_for(path)
+    if not isinstance(reporter, Compares):
+        raise RequestError(f"A {path.suffix} file holds one model; use .csv, .html, .json or .md.")
+    data = reporter.compare(first, second)
+    wire.write(path, data.encode() if isinstance(data, str) else data)
+
+
 def print_json(*results: Result) -> None:
     """Print the document, or an array of several, with nothing in it that a terminal would obey."""
     reporter = plugins.reporter("json")
@@ -85,10 +99,10 @@ def listened() -> Iterator[None]:
 def draw(
     result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN, *, verbose: bool = False
 ) -> None:
-    """Print a Result for people, in colour where the terminal has it; `verbose` adds every number."""
+    """Print a Result for people, in colour where the terminal has it; `verbose` adds numbers of the whole."""
     print_blocks(*blocks(result, judgements, look))
     if verbose:
-        print_blocks(numbers(result))
+        print_blocks(numbers(result, modules=False))
 
 
 def print_blocks(*blocks: Block) -> None:

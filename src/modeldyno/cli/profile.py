@@ -10,7 +10,7 @@ import click
 
 from modeldyno import request
 from modeldyno.cli import quantity
-from modeldyno.cli.keeping import Places, keeping_options, limit_options, verdict
+from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer, verdict
 from modeldyno.cli.output import listened
 from modeldyno.cli.progress import Progress
 from modeldyno.core.inspection import OPTIMIZERS, Mode
@@ -144,7 +144,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         require=options["require"],
         percentiles=options["percentiles"],
         plan=plan,
-        inspection=request.inspection(mode=options["mode"], optimizer=options["optimizer"], modules=False),
+        inspection=request.inspection(mode=options["mode"], optimizer=optimizer(ctx), modules=False),
         observation=Observation(
             layers=tuple(part.strip() for part in (options["layers"] or "").split(",") if part.strip()),
             prompts=tokens(options["prompt"], "--prompt"),

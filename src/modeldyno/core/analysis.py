@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core import roofline
 from modeldyno.core.counts import Counted, count
 from modeldyno.core.doubt import Doubt
-from modeldyno.core.family import fit, largest, sample
+from modeldyno.core.elsewhere import LARGEST, Elsewhere, Traces
 from modeldyno.core.graph import Graph, Phase, Role
 from modeldyno.core.inputs import BATCH, SEQUENCE
 from modeldyno.core.liveness import peak
 from modeldyno.core.measurement import Interval, Measurement
 from modeldyno.core.outline import Module, Operator, Outline, Point
 from modeldyno.core.totals import Totals, by_scope, parent, totals
+from modeldyno.core.units import BYTES, format_quantity
+from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.core.counts import Formula
-    from modeldyno.core.family import Family
+    from modeldyno.core.elsewhere import Trace
     from modeldyno.core.graph import Op
     from modeldyno.core.inspection import Inspection
     from modeldyno.core.roofline import Device
-
-Trace = Callable[[Mapping[str, int]], Graph]
-"""Sizes of the dimensions that vary, to the graph at them."""
 
 _SHOWN = ("macs", "flops", "bytes_read", "bytes_written", "activation_peak", "memory_peak")
 """Metrics of a point of the grid."""
@@ -45,7 +43,7 @@ class Analysed:
 
     @classmethod
     def of(cls, graph: Graph, formulas: Mapping[str, Formula]) -> Analysed:
-        """Count every operator; equal calls once."""
+        """Count every operator."""
         return cls(graph=graph, counts=tuple(count(op, formulas) for op in graph.ops))
 
     def totals(self) -> Totals:
@@ -76,20 +74,32 @@ def analyse(
         yield from _estimates(found, whole, device, dtype)
     if inspection.modules:
         yield from _by_module(found)
-    base, vary = found.graph.sizes, {n: sizes for n, sizes in inspection.vary.items() if len(sizes) > 1}
-    elsewhere = Elsewhere(trace, formulas, base, vary) if vary else None
-    if inspection.memory is not None and BATCH in base:
-        among = {BATCH: vary.get(BATCH, (1, 2, 8, 64))}
-        yield from _largest(Elsewhere(trace, formulas, base, among), base, inspection.memory)
-    points = () if elsewhere is None else tuple(_points(elsewhere, inspection, places, dtype))
+    traces = Traces(trace, formulas, found.graph.sizes, (found.graph, found.counts))
+    vary = {name: sizes for name, sizes in inspection.vary.items() if len(sizes) > 1}
+    elsewhere = Elsewhere(traces, vary) if vary else None
+    if inspection.memory is not None and BATCH not in traces.base:
+        yield _unanswered(
+            "no dimension of the inputs is a batch that could be larger",
+            "give the model inputs whose first dimension is free, or read memory_peak, which one call takes",
+        )
+    elif inspection.memory is not None:
+        batch = _batch(traces, elsewhere, vary)
+        traces.forget()
+        yield from _largest(batch, inspection.memory)
+    traces.forget()
+    refused: list[str] = []
+    points = () if elsewhere is None else tuple(_points(elsewhere, inspection, places, dtype, refused))
     family = None if elsewhere is None else elsewhere.family
     yield replace(
         outline(found),
         points=points,
-        formulas=family.text() if family is not None else {},
+        formulas={} if family is None else family.text(),
+        domain="" if family is None else family.domain(),
         traced=family is None,
     )
     yield from _doubts(found, whole)
+    if refused:
+        yield _left_out(refused, len(points))
 
 
 # -- numbers ------------------------------------------------------------------------------------------
@@ -97,15 +107,14 @@ def analyse(
 
 def measurements(found: Analysed, whole: Totals) -> Iterator[Measurement]:
     """Give the totals as measurements of the whole."""
-    bound = Interval(low=whole.macs, high=whole.macs + whole.most) if whole.most else None
-    yield _fact("macs", whole.macs, interval=bound)
+    open_ = most(found.counts)
+    yield _fact("macs", whole.macs, interval=_interval(whole.macs, open_))
     if whole.skippable:
         yield _fact("causal_macs", whole.causal_macs)
     if (dense := dense_macs(found)) is not None:
         yield _fact("dense_macs", dense)
     yield _fact("elementwise", whole.elementwise)
-    flops = Interval(low=whole.flops, high=whole.flops + 2 * whole.most) if whole.most else None
-    yield _fact("flops", whole.flops, interval=flops)
+    yield _fact("flops", whole.flops, interval=_interval(whole.flops, 2 * open_))
     yield _fact("coverage", whole.coverage)
     for name in ("bytes_read", "bytes_written", "input_bytes", "output_bytes", "activation_peak"):
         yield _fact(name, getattr(whole, name))
@@ -115,7 +124,7 @@ def measurements(found: Analysed, whole: Totals) -> Iterator[Measurement]:
     tokens = found.graph.sizes.get(BATCH, 1) * found.graph.sizes.get(SEQUENCE, 0)
     if (cache := _cache_bytes(found)) is not None and tokens:
         yield _fact("kv_cache_per_token", cache / tokens)
-    if any(op.phase is not Phase.FORWARD for op in found.graph.ops):
+    if _trains(found):
         yield _fact("gradient_bytes", whole.gradient_bytes)
         yield _fact("optimizer_bytes", whole.optimizer_bytes)
         for phase in Phase:
@@ -123,6 +132,19 @@ def measurements(found: Analysed, whole: Totals) -> Iterator[Measurement]:
                 c.macs for op, c in zip(found.graph.ops, found.counts, strict=True) if op.phase is phase
             )
             yield _fact("macs", macs, scope=f"phase {phase}")
+
+
+def most(counts: Iterable[Counted]) -> float:
+    """Add up the MACs that calls without a formula can take at most; infinite where one is not bounded."""
+    return sum(inf if cost.most is None else cost.most for cost in counts)
+
+
+def _interval(low: int, open_: float) -> Interval | None:
+    return Interval(low=low, high=low + open_) if open_ else None
+
+
+def _trains(found: Analysed) -> bool:
+    return any(op.phase is not Phase.FORWARD for op in found.graph.ops)
 
 
 def _by_module(found: Analysed) -> Iterator[Measurement]:
@@ -139,8 +161,7 @@ def _by_module(found: Analysed) -> Iterator[Measurement]:
         yield _fact("flops", cost.flops, scope=scope)
         yield _fact("bytes_read", cost.bytes_read, scope=scope)
         yield _fact("bytes_written", cost.bytes_written, scope=scope)
-        if held[scope]:
-            yield _fact("activation_peak", held[scope], scope=scope)
+        yield _fact("held_at_peak", held[scope], scope=scope)
 
 
 def _prefixes(scope: str) -> Iterator[str]:
@@ -175,13 +196,16 @@ def dense_macs(found: Analysed) -> int | None:
 
 
 def product_dtype(found: Analysed) -> str:
-    """Give the dtype in which most of the MACs are done, or of most of the bytes where there are none."""
+    """Give the dtype of most of the MACs, or that of most bytes of operands where there are none."""
     work: Counter[str] = Counter()
+    size: Counter[str] = Counter()
     for op, cost in zip(found.graph.ops, found.counts, strict=True):
-        kind = next((tensor.dtype for tensor in op.tensors() if _computes(tensor.dtype)), None)
-        if kind is not None:
-            work[kind] += cost.macs or 1
-    return work.most_common(1)[0][0] if work else "float32"
+        given = [tensor for tensor in op.tensors() if _computes(tensor.dtype)]
+        for tensor in given:
+            size[tensor.dtype] += tensor.bytes
+        if given and cost.macs:
+            work[given[0].dtype] += cost.macs
+    return next((most[0][0] for most in (work.most_common(1), size.most_common(1)) if most), "float32")
 
 
 def _computes(dtype: str) -> bool:
@@ -224,31 +248,35 @@ def operators(found: Analysed) -> tuple[Operator, ...]:
             macs=sum(cost.macs for _, cost in calls),
             elementwise=sum(cost.elementwise for _, cost in calls),
             counted=not shown,
-            most=sum(cost.most for _, cost in calls),
+            most=_whole(most(cost for _, cost in calls)),
             shapes=shown,
             scope=calls[0][0].scope if shown else "",
         )
         for (kind, shown), calls in groups.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (not row.counted, -row.macs, -row.elementwise, -row.most)))
+    return tuple(sorted(rows, key=lambda row: (not row.counted, -row.macs, -row.elementwise, -_open(row))))
+
+
+def _whole(open_: float) -> int | None:
+    return None if open_ == inf else int(open_)
+
+
+def _open(row: Operator) -> float:
+    return inf if row.most is None else row.most
 
 
 def shapes(op: Op) -> str:
     """Write the shapes of a call: ``(8, 128) x (128, 64) -> (8, 64)``."""
+    unknown = "" if op.sized else "?"
     given = " x ".join(str(tensor.shape) for tensor in op.tensors())
-    return f"{given} -> {', '.join(str(tensor.shape) for tensor in op.outputs)}"
+    return f"{given or unknown} -> {', '.join(str(tensor.shape) for tensor in op.outputs) or unknown}"
 
 
 def _doubts(found: Analysed, whole: Totals) -> Iterator[Doubt]:
     if missing := whole.calls - whole.counted_calls:
-        kinds = dict.fromkeys(row.kind for row in operators(found) if not row.counted)
-        yield Doubt(
-            code="uncounted",
-            seen=f"{missing:,} of {whole.calls:,} calls are of operators without a formula "
-            f"({', '.join(list(kinds)[:3])}{', ...' if len(kinds) > 3 else ''}), of which each "  # noqa: PLR2004
-            f"takes up to {whole.most:,} MACs in all if it is one product of its operands",
-            advice="give a formula for them; see docs/howto/count-your-operator.md",
-        )
+        kinds = list(dict.fromkeys(row.kind for row in operators(found) if not row.counted))
+        named = ", ".join([*kinds[:_NAMED], *(["..."] if kinds[_NAMED:] else [])])
+        yield _uncounted(f"{missing:,} of {whole.calls:,} calls", named, most(found.counts))
     for assumption in found.graph.assumptions:
         yield Doubt(
             code="assumed-course",
@@ -257,74 +285,86 @@ def _doubts(found: Analysed, whole: Totals) -> Iterator[Doubt]:
         )
 
 
+def _uncounted(calls: str, kinds: str, open_: float) -> Doubt:
+    if open_ == inf:
+        return Doubt(
+            code="uncounted",
+            seen=f"{calls} are not counted ({kinds}), some for want of shapes, so that nothing bounds their "
+            "MACs; bytes and memory lack what is unknown, too",
+            advice="write the shapes into the file, or give a formula; see docs/howto/count-your-operator.md",
+        )
+    return Doubt(
+        code="uncounted",
+        seen=f"{calls} are of operators without a formula ({kinds}), which take up to {open_:,} MACs "
+        "together if each is one matrix product, convolution or attention",
+        advice="give a formula for them; see docs/howto/count-your-operator.md",
+    )
+
+
+_NAMED = 3
+
+
 # -- sizes --------------------------------------------------------------------------------------------
 
 
-class Elsewhere:
-    """The network at other sizes: by polynomials where they hold, traced anew where they do not."""
-
-    def __init__(
-        self,
-        trace: Trace,
-        formulas: Mapping[str, Formula],
-        base: Mapping[str, int],
-        vary: Mapping[str, Sequence[int]],
-    ) -> None:
-        """Trace it at a few of the sizes that `vary`; the other dimensions are as in `base`."""
-        self.trace, self.formulas, self.base = trace, formulas, base
-        self.seen: dict[tuple[tuple[str, int], ...], Analysed] = {}
-        self.family = self._fitted(vary)
-        self.least = 1
-        """Size from which the polynomials hold: one sample alone often takes a course of its own."""
-        if self.family is None and any(1 in asked for asked in vary.values()):
-            self.least = 2
-            rest = {name: [n for n in asked if n > 1] for name, asked in vary.items()}
-            self.family = self._fitted(rest) if all(rest.values()) else None
-        self.varied = frozenset(vary)
-
-    def _fitted(self, vary: Mapping[str, Sequence[int]]) -> Family | None:
-        points = sample(vary)
-        known = [self._traced(point) for point in points]
-        checks = len(points) - prod(2 if name == BATCH else 3 for name in vary)
-        return fit([a.graph for a in known], [a.counts for a in known], verify=checks)
-
-    def at(self, sizes: Mapping[str, int]) -> tuple[Totals, Mapping[Counted, int]]:
-        """Give the totals, and what the operators cost and how many cost that."""
-        whole = {**self.base, **sizes}
-        large = all(whole[name] >= self.least for name in self.varied)
-        if self.family is not None and large and self.family.covers(whole):
-            return self.family.at(whole), self.family.counts(whole)
-        found = self._traced(sizes)
-        return found.totals(), Counter(found.counts)
-
-    def _traced(self, sizes: Mapping[str, int]) -> Analysed:
-        key = _key({**self.base, **sizes})
-        if key not in self.seen:
-            self.seen[key] = Analysed.of(self.trace(sizes), self.formulas)
-        return self.seen[key]
+def _batch(traces: Traces, elsewhere: Elsewhere | None, vary: Mapping[str, Sequence[int]]) -> Elsewhere:
+    """Give the network at other batches: as it is at other sizes, if the batch is one of those."""
+    if elsewhere is not None and elsewhere.family is not None and BATCH in vary:
+        return elsewhere
+    return Elsewhere(traces, {BATCH: vary.get(BATCH, (1, 2, 8, 64))})
 
 
-def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(sizes.items()))
+def _largest(batch: Elsewhere, memory: int) -> Iterator[Measurement | Doubt]:
+    answer, refused = batch.largest(BATCH, memory)
+    limit = format_quantity(memory, BYTES, None)
+    if answer == LARGEST:
+        yield _unanswered(
+            f"a batch of {LARGEST:,} fits {limit}, and none larger is tried",
+            "the memory is no limit in practice; --memory with less of it finds one",
+        )
+        return
+    yield _fact("largest_batch", answer)
+    if refused:
+        yield Doubt(
+            code="largest-batch",
+            seen=f"a batch of {answer + 1:,} cannot be analysed, whatever the memory: {refused}",
+            advice=f"read {answer:,} as the largest batch that the model takes, not as the most that fits",
+        )
 
 
-def _largest(elsewhere: Elsewhere, sizes: Mapping[str, int], memory: int) -> Iterator[Measurement]:
-    answer = largest(lambda at: elsewhere.at(at)[0], BATCH, memory, sizes)
-    if answer is not None:
-        yield _fact("largest_batch", answer)
+def _unanswered(seen: str, advice: str) -> Doubt:
+    return Doubt(code="largest-batch", seen=f"no largest batch was found: {seen}", advice=advice)
 
 
 def _points(
-    elsewhere: Elsewhere, inspection: Inspection, devices: Sequence[Device], dtype: str
+    elsewhere: Elsewhere,
+    inspection: Inspection,
+    devices: Sequence[Device],
+    dtype: str,
+    refused: list[str],
 ) -> Iterator[Point]:
+    """Give the grid; why the network cannot have some of its sizes is added to `refused`."""
     for sizes in product(*inspection.vary.values()):
         point = dict(zip(inspection.vary, sizes, strict=True))
-        whole, costs = elsewhere.at(point)
+        try:
+            whole, costs = elsewhere.at(point)
+        except RequestError as error:
+            refused.append(f"{', '.join(f'{name} {size:,}' for name, size in point.items())}: {error}")
+            continue
         values: dict[str, float] = {name: getattr(whole, name) for name in _SHOWN}
         for device in devices:
             values[f"roofline_latency@{device.name}"] = roofline.ideal(whole, device, dtype).seconds
             values[f"eager_latency@{device.name}"] = roofline.eager(costs, device, dtype).seconds
         yield Point(sizes=point, values=values)
+
+
+def _left_out(refused: Sequence[str], answered: int) -> Doubt:
+    return Doubt(
+        code="sizes-left-out",
+        seen=f"{len(refused):,} of {len(refused) + answered:,} sizes cannot be analysed and are left out; "
+        f"the first is {refused[0].rstrip('.')}",
+        advice="ask for sizes that the model takes",
+    )
 
 
 # -- estimates ----------------------------------------------------------------------------------------
@@ -334,11 +374,12 @@ def _estimates(found: Analysed, whole: Totals, device: Device, dtype: str) -> It
     yield _fact("roofline_latency", roofline.ideal(whole, device, dtype).seconds, scope=device.name)
     eager = roofline.eager(Counter(found.counts), device, dtype)
     yield _fact("eager_latency", eager.seconds, scope=device.name)
-    if (cache := _cache_bytes(found)) is not None:
+    if (cache := _cache_bytes(found)) is not None and not _trains(found):
         read = sum(item.bytes for item in found.graph.storages if item.role is Role.WEIGHT)
         seconds = roofline.decode(min(read, whole.moved), cache, device)
         yield _fact("decode_latency", seconds, scope=device.name)
-    yield _fact("peak_flops", device.peak(dtype), scope=device.name)
+    if (rate := device.peak(dtype)) != inf:
+        yield _fact("peak_flops", rate, scope=device.name)
     yield _fact("peak_bandwidth", device.bandwidth, scope=device.name)
 
 

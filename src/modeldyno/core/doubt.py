@@ -41,13 +41,33 @@ CODES: dict[str, str] = {
     "no-interval": "A verdict rests on a number that was only observed and has no interval.",
     "assumed-batch": "The first axis of an example was taken for the batch.",
     "unchecked-output": "The output holds nothing that could be checked for NaN.",
+    "memory-leak": "Every call left memory behind that none of the next gave back.",
+    "process-memory-only": "The backend's allocator tells nothing: memory is known of the process alone.",
     "not-isolated": "The model ran inside the calling process.",
     "random-weights": "The weights are random: the cost is representative, the outputs are not.",
     "timer-bound": "Calls are so short that the clock's own cost shows in them.",
+    "traced-memory": "Allocations of Python objects were traced, which slowed the code down.",
     "repeated-data": "There was less data than the batches took, so some was used again.",
     "uncounted": "Some operators have no formula: what they cost is bounded, not counted.",
     "assumed-course": "The course depends on data that an analysis does not have; one course was assumed.",
+    "largest-batch": "No largest batch was found for the memory, or it is not the memory that limits it.",
+    "sizes-left-out": "Some of the sizes that were asked for cannot be analysed.",
+    "beyond-limit": "A size is larger than the model says that it takes.",
+    "busy-peaks": "The peaks of this machine were measured beside other work, and may be too low.",
+    "as-stored": "The analysis is of the weights as stored; what ran was converted.",
     "not-analysed": "The model could not be analysed statically.",
+    "unseen-layers": "Modules could not be watched one by one.",
+    "parts-differ": "The times of the layers do not add up to that of a call which nobody watches.",
+    "unattributed": "Much of the time of a call is spent in no module.",
+    "overlapping": "Own times of modules came out below zero and were taken for zero.",
+    "throttled": "A device lowered its own clocks during the timed pass.",
+    "paging": "The timed pass had to wait for pages of memory that lay on a disk.",
+    "sampled-power": "A device has no counter of energy; its power was sampled and summed up over time.",
+    "short-window": "The timed pass was too short for what tells the energy; none is reported.",
+    "at-idle-power": "The devices drew no more than before the model was loaded; no energy is reported.",
+    "context-drift": "The time of a token changes with the length of its context.",
+    "not-followed": "The data could not be followed through a call: needless copies are unknown.",
+    "no-trace": "The trace that was asked for could not be written.",
     "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
 }
 """Every doubt that this program raises, by its short stable code."""
@@ -191,6 +211,15 @@ def of_observations(observed: Sequence[str]) -> Iterator[Doubt]:
             seen=f"the verdict on {', '.join(observed)} rests on what was seen; there is no interval",
             advice="replicate over fresh processes with --processes 5, or bound the mean or a percentile",
         )
+
+
+def of_conversion(dtype: str) -> Doubt:
+    """A doubt when what ran was converted, and what was counted was not."""
+    return Doubt(
+        code="as-stored",
+        seen=f"bytes, memory and operators were analysed as the model is stored; what ran was {dtype}",
+        advice="read them as those of the stored model, or save it in that precision and profile that",
+    )
 
 
 def of_threads(asked: Iterable[int], cores: int) -> Iterator[Doubt]:

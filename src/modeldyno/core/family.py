@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.counts import Counted
 from modeldyno.core.inputs import BATCH
-from modeldyno.core.liveness import WORKING, course, rounded
+from modeldyno.core.liveness import WORKING, course
 from modeldyno.core.polynomial import Basis, Grid, Polynomial
-from modeldyno.core.totals import Totals, reads, totals
+from modeldyno.core.totals import Part, Totals, reads, totals, touched
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.graph import Graph, Role
 
 _DEGREE = 2
-_LARGEST = 1 << 20
 _CHECKS = 2
 _ADDED = (
-    "macs", "elementwise", "skippable", "bytes_read", "bytes_written", "most", "weight_bytes",
-    "input_bytes", "output_bytes", "gradient_bytes", "optimizer_bytes",
+    "macs", "elementwise", "skippable", "bytes_read", "bytes_written", "input_bytes", "output_bytes",
+    "gradient_bytes", "optimizer_bytes",
 )  # fmt: skip
 _SHOWN = ("macs", "flops", "bytes_read", "bytes_written", "input_bytes", "output_bytes")
 
@@ -57,7 +56,7 @@ def sample(dimensions: Mapping[str, Sequence[int]]) -> tuple[dict[str, int], ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _Taken:
     taken: tuple[int, ...]
     first: int
     last: int
@@ -70,7 +69,7 @@ def _degree(name: str) -> int:
     return 1 if name == BATCH else _DEGREE
 
 
-def _axis(asked: Sequence[int], degree: int) -> _Axis:
+def _axis(asked: Sequence[int], degree: int) -> _Taken:
     needed = degree + 2
     tries = (list(islice(_candidates(asked, step), needed)) for step in _steps(asked))
     found = next(sizes for sizes in tries if len(sizes) == needed)
@@ -79,7 +78,7 @@ def _axis(asked: Sequence[int], degree: int) -> _Axis:
     aligned = gcd(*(size - last for size in (*taken, first)))
     worst = min(asked, key=lambda size: gcd(aligned, size - last))
     needs_spare = gcd(aligned, worst - last) < aligned
-    return _Axis(tuple(sorted(taken)), first, last, worst if needs_spare else spare, needs_spare)
+    return _Taken(tuple(sorted(taken)), first, last, worst if needs_spare else spare, needs_spare)
 
 
 def _steps(asked: Sequence[int]) -> list[int]:
@@ -99,12 +98,47 @@ def _candidates(asked: Sequence[int], step: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """The sizes of one dimension for which polynomials hold: from `least` on, at a distance of `step`.
+
+    What a stride cuts off is no polynomial of the size, but is one of all the sizes of one remainder. The
+    batch has no strides: its step is 1, if more than one was traced.
+    """
+
+    least: int
+    step: int
+    """0 where all traces had one size."""
+    most: int
+    """The largest that was traced."""
+
+    @classmethod
+    def of(cls, name: str, traced: Sequence[int], least: int) -> Axis:
+        """Find the distance that the sizes of all traces keep, and the first such size from `least` on."""
+        step = gcd(*(size - traced[0] for size in traced))
+        step = min(step, 1) if name == BATCH else step
+        first = least + (traced[0] - least) % step if step else traced[0]
+        return cls(least=first, step=step, most=max(traced))
+
+    def holds(self, size: int) -> bool:
+        """Tell whether a size is one of them."""
+        return size >= self.least and not (size - self.least) % self.step if self.step else size == self.least
+
+    def text(self, name: str) -> str:
+        """Write it: ``batch >= 2 (traced to 64)``, ``seq = 16k (traced to 512)``, ``seq = 32``."""
+        if not self.step:
+            return f"{name} = {self.least}"
+        begin = "" if self.least == self.step else f"{self.least} + "
+        held = f"{name} >= {self.least}" if self.step == 1 else f"{name} = {begin}{self.step}k"
+        return f"{held} (traced to {self.most:,})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """The totals of a network as polynomials of its dimensions."""
 
     basis: Basis
-    steps: dict[str, tuple[int, int]]
-    """Dimension to a size that was traced, and the distance at which there were others."""
+    axes: dict[str, Axis]
+    """Dimension to the sizes for which the polynomials hold."""
     ops: int
     counted: int
     """Operators that have a formula."""
@@ -119,42 +153,38 @@ class Family:
     """Of activations and gradients: born, died, and index into `sizes`."""
     given: tuple[tuple[int, int | None, int], ...]
     """The same of everything else."""
-    moved: tuple[tuple[Polynomial, Polynomial | None, int], ...]
-    """Storages of which the lesser of both moves at least, and how many they are; see `totals.moved`."""
+    moved: tuple[tuple[Polynomial, tuple[tuple[Polynomial, Polynomial], ...] | None, int], ...]
+    """Of storages that move: their size, what operators read of them (None where they are returned, which
+    moves them whole), and how many they are; see `totals.moved`."""
 
     def covers(self, sizes: Mapping[str, int]) -> bool:
-        """Tell whether sizes are as aligned as those on which the polynomials were found.
+        """Tell whether sizes are as aligned as those on which the polynomials were found."""
+        return all(axis.holds(sizes[name]) for name, axis in self.axes.items())
 
-        What a stride cuts off is no polynomial of the size, but is one of all the sizes of one
-        remainder. The batch has no strides: any is covered, if more than one was traced.
-        """
-        return all(
-            sizes[name] > 0 and not (sizes[name] - traced) % step if step else sizes[name] == traced
-            for name, (traced, step) in self.steps.items()
-        )
+    def at(self, sizes: Mapping[str, int]) -> Totals:
+        """Give the totals at other sizes: exactly, if the network takes the course there that was traced.
 
-    def at(self, sizes: Mapping[str, int], *, block: int = 1) -> Totals:
-        """Give the totals at other sizes, exactly.
+        Between the sizes that were traced it mostly does; beyond them that is an extrapolation.
 
         Raises:
             RequestError: the sizes are not covered.
         """
         products = self._products(sizes)
-        held = [rounded(size.at(products), block) for size in self.sizes]
+        held = [size.at(products) for size in self.sizes]
         length = max(self.ops, 1)
         working = course(((born, died, held[i]) for born, died, i in self.working), length)
         given = course(((born, died, held[i]) for born, died, i in self.given), length)
         return Totals(
             calls=self.ops,
             counted_calls=self.counted,
-            moved=sum(_moves(size, read, products) * times for size, read, times in self.moved),
+            moved=sum(_moves(size, parts, products) * times for size, parts, times in self.moved),
             activation_peak=max(working),
             memory_peak=max(map(int.__add__, working, given)),
             **{name: self.sums[name].at(products) for name in _ADDED},
         )
 
     def counts(self, sizes: Mapping[str, int]) -> Counter[Counted]:
-        """Give what the operators cost at other sizes, and how many cost that.
+        """Give what the operators cost at other sizes, and how many cost that; without a formula, unbounded.
 
         Raises:
             RequestError: the sizes are not covered.
@@ -162,28 +192,39 @@ class Family:
         products = self._products(sizes)
         found: Counter[Counted] = Counter()
         for work, known, times in self.costs:
-            macs, elementwise, skippable, read, written, most = (each.at(products) for each in work)
-            found[Counted(macs, elementwise, skippable, read, written, known, most)] += times
+            macs, elementwise, skippable, read, written = (each.at(products) for each in work)
+            found[Counted(macs, elementwise, skippable, read, written, known, 0 if known else None)] += times
         return found
 
     def text(self) -> dict[str, str]:
         """Write the polynomials of what adds up, by metric."""
         return {name: self.sums[name].text(self.basis) for name in _SHOWN}
 
+    def domain(self) -> str:
+        """Write for which sizes they hold: ``batch >= 2 (traced to 64), seq = 16k (traced to 512)``."""
+        return ", ".join(axis.text(name) for name, axis in self.axes.items())
+
     def _products(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         if self.covers(sizes):
             return self.basis.at(sizes)
-        held = ", ".join(f"{name} = {traced} + k x {step}" for name, (traced, step) in self.steps.items())
         asked = ", ".join(f"{name} = {sizes[name]}" for name in self.basis.names)
-        raise RequestError(f"The formulas hold for {held}, not for {asked}; trace the model at those sizes.")
+        raise RequestError(
+            f"The formulas hold for {self.domain()}, not for {asked}; trace the model at those sizes."
+        )
 
 
-def _moves(size: Polynomial, read: Polynomial | None, products: tuple[int, ...]) -> int:
-    held = size.at(products)
-    return held if read is None else min(held, read.at(products))
+def _moves(
+    size: Polynomial, parts: Sequence[tuple[Polynomial, Polynomial]] | None, products: tuple[int, ...]
+) -> int:
+    whole = size.at(products)
+    if parts is None:
+        return whole
+    return touched(whole, ((held.at(products), read.at(products)) for held, read in parts))
 
 
-def fit(graphs: Sequence[Graph], counts: Sequence[Sequence[Counted]], *, verify: int) -> Family | None:
+def fit(
+    graphs: Sequence[Graph], counts: Sequence[Sequence[Counted]], *, verify: int, least: int = 1
+) -> Family | None:
     """Find the polynomials through all graphs but the last `verify`, and check them on those.
 
     None where operators or storages differ between the graphs in more than their sizes, where the sizes
@@ -193,52 +234,27 @@ def fit(graphs: Sequence[Graph], counts: Sequence[Sequence[Counted]], *, verify:
         graphs: traces at the sizes of `sample`, in its order.
         counts: what the operators of each of them cost.
         verify: how many of the last are to check the others.
+        least: the size from which they shall hold, of every dimension.
     """
     known = len(graphs) - verify
     grid = Grid.over([graph.sizes for graph in graphs[:known]])
-    if grid is None or not _aligned(graphs, counts):
+    rows = None if grid is None or not _aligned(graphs, counts) else _Rows.of(graphs, counts)
+    if grid is None or rows is None:
         return None
-    rows = _Rows.of(graphs, counts)
     found = {vector: grid.through(vector[:known]) for vector in rows.vectors()}
     checks = [grid.basis.at(graph.sizes) for graph in graphs[known:]]
     if any(_values(polynomial, checks) != vector[known:] for vector, polynomial in found.items()):
         return None
     wholes = [totals(graph, counted) for graph, counted in zip(graphs, counts, strict=True)]
-    family = _family(graphs, grid, wholes[:known], rows, found)
+    family = _family(graphs, grid, wholes[:known], rows, found, least)
     agrees = all(family.at(graph.sizes) == whole for graph, whole in zip(graphs, wholes, strict=True))
     return family if agrees else None
 
 
-def largest(
-    at: Callable[[Mapping[str, int]], Totals], dimension: str, limit: int, sizes: Mapping[str, int]
-) -> int | None:
-    """Find the largest size of a dimension, mostly the batch, whose peak of memory fits the limit.
-
-    The peak must not fall where the size grows. 0 where even 1 does not fit; None where 2^20 still does.
-
-    Args:
-        at: gives the totals at some sizes, such as `Family.at`.
-        dimension: what to enlarge.
-        limit: bytes.
-        sizes: of the other dimensions.
-    """
-
-    def fits(size: int) -> bool:
-        return at({**sizes, dimension: size}).memory_peak <= limit
-
-    low, high = 0, 1
-    while fits(high):
-        if high == _LARGEST:
-            return None
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
 _Vector = tuple[int, ...]
 """A quantity in each of the graphs."""
+_Parts = tuple[tuple[_Vector, _Vector], ...]
+"""What operators read of one storage, see `totals.Part`, in each of the graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,31 +263,42 @@ class _Rows:
 
     costs: Counter[tuple[Counted, ...]]
     storages: list[_Vector]
-    moved: Counter[tuple[_Vector, _Vector | None]]
+    moved: Counter[tuple[_Vector, _Parts | None]]
 
     @classmethod
-    def of(cls, graphs: Sequence[Graph], counts: Sequence[Sequence[Counted]]) -> _Rows:
+    def of(cls, graphs: Sequence[Graph], counts: Sequence[Sequence[Counted]]) -> _Rows | None:
+        """Put them side by side; None where operators do not read the same storages."""
         sizes = ([item.bytes for item in graph.storages] for graph in graphs)
         storages = list(zip(*sizes, strict=True))
         read = [reads(graph, counted) for graph, counted in zip(graphs, counts, strict=True)]
-        moved: Counter[tuple[_Vector, _Vector | None]] = Counter()
+        forms = [{index: len(parts) for index, parts in each.items()} for each in read]
+        if any(form != forms[0] for form in forms):
+            return None
+        moved: Counter[tuple[_Vector, _Parts | None]] = Counter()
+        for index in read[0]:
+            moved[storages[index], _side_by_side([each[index] for each in read])] += 1
         for index, item in enumerate(graphs[0].storages):
-            if item.born < 0:
-                moved[storages[index], tuple(each[index] for each in read)] += 1
-            elif item.output:
+            if item.output and item.born >= 0:
                 moved[storages[index], None] += 1
         return cls(Counter(zip(*counts, strict=True)), storages, moved)
 
     def vectors(self) -> set[_Vector]:
         """Give every quantity that is to be a polynomial, once."""
         works = (vector for cost in self.costs for vector in _works(cost))
-        return {*works, *self.storages, *(read for _, read in self.moved if read is not None)}
+        parts = (vector for _, parts in self.moved for part in parts or () for vector in part)
+        return {*works, *self.storages, *parts}
+
+
+def _side_by_side(read: Sequence[Sequence[Part]]) -> _Parts:
+    """Give what operators read of one storage in each of the graphs, once where several read the same."""
+    held = zip(*([part[0] for part in parts] for parts in read), strict=True)
+    left = zip(*([part[1] for part in parts] for parts in read), strict=True)
+    return tuple(dict.fromkeys(zip(held, left, strict=True)))
 
 
 def _works(cost: Sequence[Counted]) -> list[_Vector]:
     """Turn one operator's costs in each graph into its quantities, in the order of Counted."""
-    works = ((c.macs, c.elementwise, c.skippable, c.read, c.written, c.most) for c in cost)
-    return list(zip(*works, strict=True))
+    return list(zip(*((c.macs, c.elementwise, c.skippable, c.read, c.written) for c in cost), strict=True))
 
 
 def _aligned(graphs: Sequence[Graph], counts: Sequence[Sequence[Counted]]) -> bool:
@@ -300,6 +327,7 @@ def _family(
     wholes: Sequence[Totals],
     rows: _Rows,
     found: Mapping[_Vector, Polynomial],
+    least: int,
 ) -> Family:
     """Put the polynomials in their places."""
     first = graphs[0]
@@ -310,7 +338,9 @@ def _family(
     ]
     return Family(
         basis=grid.basis,
-        steps={name: _step(name, [graph.sizes[name] for graph in graphs]) for name in grid.basis.names},
+        axes={
+            name: Axis.of(name, [graph.sizes[name] for graph in graphs], least) for name in grid.basis.names
+        },
         ops=len(first.ops),
         counted=wholes[0].counted_calls,
         sums={name: grid.through([getattr(whole, name) for whole in wholes]) for name in (*_ADDED, "flops")},
@@ -322,12 +352,7 @@ def _family(
         working=tuple(span for works, span in spans if works),
         given=tuple(span for works, span in spans if not works),
         moved=tuple(
-            (found[size], None if read is None else found[read], times)
-            for (size, read), times in rows.moved.items()
+            (found[size], None if parts is None else tuple((found[h], found[r]) for h, r in parts), times)
+            for (size, parts), times in rows.moved.items()
         ),
     )
-
-
-def _step(name: str, traced: Sequence[int]) -> tuple[int, int]:
-    step = gcd(*(size - traced[0] for size in traced))
-    return traced[0], min(step, 1) if name == BATCH else step

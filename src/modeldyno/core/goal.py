@@ -19,7 +19,10 @@ from modeldyno.errors import RequestError, RunFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CONSTRAINT = re.compile(r"\s*(?P<query>[^<>=\s]+)\s*(?P<sign><=|>=|[<>](?!=))\s*(?P<bound>.+?)\s*")
+_CONSTRAINT = re.compile(
+    r"\s*(?P<query>[^<>=\s@]+(?:@[^<>\s]*[^<>=\s])?)\s*(?P<sign><=|>=|[<>](?!=))\s*(?P<bound>.+?)\s*"
+)
+"""A scope may hold equals signs, such as ``prompt=128``."""
 
 
 class Verdict(StrEnum):
@@ -198,13 +201,26 @@ def _check_kind(query: Query) -> None:
         raise RequestError(f"{query.metric} is one number and has no {query.statistic}; ask for it plainly.")
 
 
+def _near(scope: str, known: Sequence[str]) -> str:
+    """Name all scopes where they are few, and else those that are called most alike."""
+    if len(known) <= _FEW:
+        return f"it was at {', '.join(map(repr, known))}"
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
+
+    near = get_close_matches(scope, known, n=_FEW, cutoff=0)
+    return f"it was at {', '.join(map(repr, near))} and {len(known) - len(near):,} others"
+
+
+_FEW = 5
+"""Scopes that a mistake is answered with."""
+
+
 def _find(query: Query, measurements: Sequence[Measurement]) -> Measurement:
     values = {m.scope: m for m in measurements if m.metric == query.metric}
     if query.scope in values:
         return values[query.scope]
     if values:
         raise RequestError(
-            f"{query.metric} was not measured at '{query.scope}'; "
-            f"it was at {', '.join(repr(scope) for scope in sorted(values))}."
+            f"{query.metric} was not measured at '{query.scope}'; {_near(query.scope, sorted(values))}."
         )
     raise RunFailed(f"This run has no {query.metric}; the probe or sampler that gives it did not run.")

@@ -65,7 +65,10 @@ class Tensor:
     storage: int = -1
     """Index into `Graph.storages`; -1 where none is known, such as a constant of a file."""
     stored: int | None = None
-    """Elements that it occupies where they are fewer than the shape says: an expanded tensor."""
+    """Elements that lie in memory, where they are fewer than the shape says: of an expanded tensor each
+    once, of a sparse one those that are not zero."""
+    offset: int = 0
+    """Elements of the storage before its first one: what tells views of one shape apart."""
 
     @property
     def size(self) -> int:
@@ -74,7 +77,7 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """Bytes that reading all of it takes: an expanded tensor is read once."""
+        """Bytes that reading all of it takes: what is stored, once; a sparse one's indices are left out."""
         size = self.size if self.stored is None else self.stored
         return (size * bits(self.dtype) + 7) // 8
 
@@ -95,8 +98,8 @@ class Op:
     scope: str = ""
     """The path of the module that called it, such as ``encoder.layer.3.attention``."""
     phase: Phase = Phase.FORWARD
-    writes: tuple[int, ...] = ()
-    """Storages of inputs that it changes in place."""
+    sized: bool = True
+    """Whether the shapes of all that goes in and comes out are known; what is not is left out."""
 
     def tensors(self) -> Iterator[Tensor]:
         """Give the tensors among the arguments, in the order of the schema."""
@@ -154,8 +157,6 @@ class Graph:
     """Symbolic dimension to the number that it had."""
     modules: dict[str, str] = field(default_factory=dict)
     """Module path to the name of its class, in the order of their definition; ``""`` is the whole."""
-    weights: dict[str, int] = field(default_factory=dict)
-    """Name of a parameter or buffer to its storage."""
     routings: tuple[Routing, ...] = ()
     caches: tuple[int, ...] = ()
     """Storages of the keys and values that the call returns, for later tokens to attend to."""

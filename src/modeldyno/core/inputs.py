@@ -80,12 +80,13 @@ def dimensions(
     requested: tuple[InputSpec, ...],
     batch_size: int | None,
     sizes: Mapping[str, int] = _NONE,
+    limits: Mapping[str, int] = _NONE,
 ) -> dict[str, int]:
     """Bind every symbolic dimension to a number.
 
     `sizes` binds dimensions by name; an explicit shape binds the dimensions that stand in the same place
     of the declaration; the knob `batch_size` binds ``batch``; a sequence length that nobody gave is
-    DEFAULT_LENGTH.
+    DEFAULT_LENGTH, or its limit where that is less.
 
     Raises:
         RequestError: two of these disagree, or a dimension stays free.
@@ -98,7 +99,7 @@ def dimensions(
     for spec in declared:
         for name in filter(lambda d: isinstance(d, str), spec.shape or ()):
             if name not in bound:
-                bound[str(name)] = _default(str(name), spec, bound)
+                bound[str(name)] = _default(str(name), spec, bound, limits)
     return bound
 
 
@@ -123,20 +124,22 @@ def _bind(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[str, int
             continue
         known = declared if isinstance(declared, int) else bound.get(declared, given)
         if known != given:
+            fixed = f"{known}, which is fixed; give a shape that fits"
+            why = fixed if known == declared else f"{declared}={known}; give one of them"
             raise RequestError(
-                f"input '{spec.name}': {given} in {_show(shape)} contradicts {declared}={known}; "
-                "give one of them."
+                f"input '{spec.name}' is {_show(spec.shape)}: {given} in {_show(shape)} contradicts {why}."
             )
         if isinstance(declared, str):
             found[declared] = given
     return found
 
 
-def _default(name: str, spec: InputSpec, bound: Mapping[str, int]) -> int:
+def _default(name: str, spec: InputSpec, bound: Mapping[str, int], limits: Mapping[str, int]) -> int:
     if name == BATCH:
         return 1
     if _SEQUENCE.search(name):
-        return bound.get(SEQUENCE, DEFAULT_LENGTH)
+        usual = bound.get(SEQUENCE, DEFAULT_LENGTH)
+        return min(usual, limits.get(name, usual))
     example = "x".join(str(d) if isinstance(d, int) else "1" for d in spec.shape or ())
     raise RequestError(
         f"input '{spec.name}' has the free dimension '{name}' in {_show(spec.shape or ())}; "

@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.roofline import device_named
+from modeldyno.core.units import BYTES, format_quantity
 from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class Inspection:
                 f"--vary asks for {points:,} combinations of sizes; ask for at most {MOST_POINTS:,}."
             )
         if self.memory is not None and self.memory <= 0:
-            raise RequestError(f"--memory takes an amount such as 24GiB, not {self.memory}.")
+            given = format_quantity(self.memory, BYTES, None)
+            raise RequestError(f"--memory takes an amount such as 24GiB, not {given}.")
         return self
 
 
@@ -67,7 +69,9 @@ HERE = "here"
 """The device that this machine has, whose peaks are measured."""
 MOST_POINTS = 1000
 """Combinations of sizes that may be asked for at once."""
-_SIZES = re.compile(r"(?P<low>[1-9]\d{0,11})(?:\.\.(?P<high>[1-9]\d{0,11}))?")
+_DIGITS = 12
+"""That a size may have."""
+_SIZES = re.compile(r"(?P<low>[1-9]\d*)(?:\.\.(?P<high>[1-9]\d*))?")
 
 
 def parse_vary(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -96,6 +100,8 @@ def _sizes(part: str, text: str) -> list[int]:
             f"--vary '{part}': '{text}' is no size; write whole numbers from 1, such as 128,512, or 1..256, "
             "which doubles."
         )
+    if max(map(len, filter(None, match.groups()))) > _DIGITS:
+        raise RequestError(f"--vary '{part[:40]}': this is too large; a size has {_DIGITS} digits at most.")
     low, high = int(match["low"]), int(match["high"] or match["low"])
     if low > high:
         raise RequestError(f"--vary '{part}': the range {text} is empty; write the smaller number first.")

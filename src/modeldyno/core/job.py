@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_PROBES = ("static", "latency", "throughput")
-TRAINING_PROBES = ("static", "training")
+TRAINING_PROBES = ("static", "training", "memory")
 
 
 def default_probes(mode: Mode) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """How much memory is held while each operator runs, and what it holds at the peak.
 
 A storage is live during operator k when ``born <= k`` and ``k < died``, or it never dies. One that was
-there before (`born` is -1) is live from the first operator on.
+there before (`born` is -1) is live from the first operator on. A storage takes what was asked for, as
+from torch's allocator on the CPU (c10/core/CPUAllocator.cpp); others round up to blocks.
 """
 
 from __future__ import annotations
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from modeldyno.core.graph import Graph, Storage
-
-ALLOCATORS: dict[str, int] = {"cpu": 1, "cuda": 512}
-"""Allocator to the block in bytes that it rounds each storage up to.
-
-``cpu`` is torch's: its records hold what was asked for (c10/core/CPUAllocator.cpp). ``cuda`` is torch's
-caching allocator, whose smallest block is 512 bytes (kMinBlockSize in c10/cuda/CUDACachingAllocator.cpp).
-"""
 
 EVERYTHING: frozenset[Role] = frozenset(Role)
 WORKING: frozenset[Role] = frozenset({Role.ACTIVATION, Role.GRADIENT})
@@ -41,13 +35,9 @@ class Peak:
     """The largest first; one for each module and role."""
 
 
-def timeline(graph: Graph, *, roles: frozenset[Role] = EVERYTHING, block: int = 1) -> list[int]:
+def timeline(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> list[int]:
     """Give the bytes of those roles that are live during each operator."""
-    spans = (
-        (storage.born, storage.died, rounded(storage.bytes, block))
-        for storage in graph.storages
-        if storage.role in roles
-    )
+    spans = ((item.born, item.died, item.bytes) for item in graph.storages if item.role in roles)
     return course(spans, len(graph.ops))
 
 
@@ -63,27 +53,22 @@ def course(spans: Iterable[tuple[int, int | None, int]], length: int) -> list[in
     return list(accumulate(change))[:length]
 
 
-def peak(graph: Graph, *, roles: frozenset[Role] = EVERYTHING, block: int = 1) -> Peak:
+def peak(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> Peak:
     """Find where most bytes of those roles are live, and whose they are."""
-    live = timeline(graph, roles=roles, block=block)
+    live = timeline(graph, roles=roles)
     at = live.index(max(live)) if live else -1
-    held = _held((item for item in graph.storages if item.role in roles and _lives(item, at)), block)
+    held = _held(item for item in graph.storages if item.role in roles and _lives(item, at))
     return Peak(bytes=sum(item.bytes for item in held), op=at, held=held)
-
-
-def rounded(size: int, block: int) -> int:
-    """Round bytes up to whole blocks."""
-    return -(-size // block) * block
 
 
 def _lives(storage: Storage, op: int) -> bool:
     return storage.born <= op and (storage.died is None or op < storage.died)
 
 
-def _held(storages: Iterable[Storage], block: int) -> tuple[Held, ...]:
+def _held(storages: Iterable[Storage]) -> tuple[Held, ...]:
     sizes: dict[tuple[str, Role], int] = {}
     for storage in storages:
         key = storage.scope, storage.role
-        sizes[key] = sizes.get(key, 0) + rounded(storage.bytes, block)
+        sizes[key] = sizes.get(key, 0) + storage.bytes
     largest = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Held(scope=scope, role=role.value, bytes=size) for (scope, role), size in largest)

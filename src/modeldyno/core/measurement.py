@@ -25,7 +25,10 @@ PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A 95 % confidence interval; an end is infinite where the samples do not bound it."""
+    """A 95 % confidence interval; an end is infinite where the samples do not bound it.
+
+    Of a count it is what the operators that could not be counted leave open, for certain.
+    """
 
     low: float
     high: float

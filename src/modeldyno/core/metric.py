@@ -11,7 +11,18 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from modeldyno.core.units import BYTES, CORES, COUNT, FRACTION, RATE, SECONDS
+from modeldyno.core.units import (
+    BYTES,
+    CELSIUS,
+    CORES,
+    COUNT,
+    FRACTION,
+    HERTZ,
+    JOULES,
+    RATE,
+    SECONDS,
+    WATTS,
+)
 from modeldyno.errors import RequestError, UnknownName
 
 
@@ -50,8 +61,42 @@ METRICS: dict[str, Metric] = dict(
             "One call of the whole batch, payload ready, device synchronised.",
             spread=True,
         ),
+        _row("self_time", SECONDS, _LOW, "The same without the modules within, of a module.", spread=True),
         _row("throughput", RATE, _HIGH, "Samples per second, calls made back to back."),
         _row("batch_rate", RATE, _HIGH, "Calls (batches) per second, made back to back."),
+        _row(
+            "time_to_first_token",
+            SECONDS,
+            _LOW,
+            "From the prompt on the device to the first token of each sample.",
+            spread=True,
+        ),
+        _row(
+            "time_per_output_token",
+            SECONDS,
+            _LOW,
+            "A token after the first one, of each sample: the mean of one generation.",
+            spread=True,
+        ),
+        _row(
+            "inter_token_latency",
+            SECONDS,
+            _LOW,
+            "Each gap between two tokens of one generation, by itself.",
+            spread=True,
+        ),
+        _row(
+            "token_rate",
+            RATE,
+            _HIGH,
+            "Tokens per second of all samples: generated ones, or those of the prompt in the stage prefill.",
+        ),
+        _row(
+            "time_per_context_token",
+            SECONDS,
+            _LOW,
+            "What each token of context adds to the time of a generated one.",
+        ),
         _row("load_time", SECONDS, _LOW, "From nothing to ready: framework, model and session."),
         _row("first_call", SECONDS, _LOW, "The first call after loading, before any warm-up."),
         _row("parameters", COUNT, _LOW, "Parameters, shared storage counted once."),
@@ -70,6 +115,7 @@ METRICS: dict[str, Metric] = dict(
         _row("input_bytes", BYTES, _LOW, "Bytes of the inputs of one call."),
         _row("output_bytes", BYTES, _LOW, "Bytes that one call returns."),
         _row("activation_peak", BYTES, _LOW, "Most bytes that one call holds beyond weights and inputs."),
+        _row("held_at_peak", BYTES, _LOW, "Bytes of a module's activations when the whole is at its peak."),
         _row("gradient_bytes", BYTES, _LOW, "Bytes of the gradients of the trainable parameters."),
         _row("optimizer_bytes", BYTES, _LOW, "Bytes of the optimiser's state."),
         _row(
@@ -81,7 +127,8 @@ METRICS: dict[str, Metric] = dict(
         _row(
             "kv_cache_per_token", BYTES, _LOW, "Bytes of keys and values that each token of one sample adds."
         ),
-        _row("largest_batch", COUNT, _HIGH, "Largest batch whose predicted peak fits the given memory."),
+        _row("kv_cache_bytes", BYTES, _LOW, "Bytes of the cache of a whole batch after its last token."),
+        _row("largest_batch", COUNT, _HIGH, "Largest batch whose peak fits the given memory."),
         _row(
             "roofline_latency", SECONDS, _LOW, "Lower bound on one call on a device, by its published peaks."
         ),
@@ -97,6 +144,9 @@ METRICS: dict[str, Metric] = dict(
             _LOW,
             "Lower bound on one generated token: weights and cache read once.",
         ),
+        _row("achieved_flops", RATE, _HIGH, "Operations per second that a module reaches while it runs."),
+        _row("pass_overhead", FRACTION, _LOW, "Median time of a watched call over that of a plain one."),
+        _row("unattributed", FRACTION, _LOW, "Share of the time of a call that is spent in no module."),
         _row("peak_flops", RATE, _HIGH, "Operations per second of a device at most."),
         _row("peak_bandwidth", RATE, _HIGH, "Bytes per second that a device moves at most."),
         _row("file_bytes", BYTES, _LOW, "Bytes of the model's files on disk."),
@@ -110,11 +160,58 @@ METRICS: dict[str, Metric] = dict(
         _row(
             "allocator_reserved", BYTES, _LOW, "Peak bytes that the framework's allocator held on a device."
         ),
+        _row(
+            "allocated_peak",
+            BYTES,
+            _LOW,
+            "Most bytes that the allocator gave out at once in one call, beyond weights and inputs.",
+        ),
+        _row("fragmentation", FRACTION, _LOW, "Share of the allocator's reserve that is idle at the peak."),
+        _row("memory_growth", BYTES, _LOW, "Bytes that a call leaves behind in the allocator, on average."),
+        _row(
+            "step_time",
+            SECONDS,
+            _LOW,
+            "One training step: copy to the device, forward, backward, optimiser.",
+            spread=True,
+        ),
+        _row("calls", COUNT, _NEITHER, "Calls of a named region of code in a whole run."),
+        _row("total_time", SECONDS, _LOW, "Time in all of them, a call within one of the same region once."),
+        _row("total_self_time", SECONDS, _LOW, "The same without the named regions within."),
+        _row("allocated", BYTES, _LOW, "Bytes that one call of a region took from an allocator, on average."),
+        _row("freed", BYTES, _NEITHER, "Bytes that one call of a region gave back, on average."),
         _row("cpu_utilization", CORES, _NEITHER, "Processor time of the process tree, in cores."),
         _row("foreign_cpu", CORES, _LOW, "Busy time of others on the allowed cores, in cores."),
         _row("steal", CORES, _LOW, "Time that the hypervisor took from this machine, in cores."),
         _row("context_switches", COUNT, _LOW, "Voluntary switches of the process during the timed pass."),
         _row("preemptions", COUNT, _LOW, "Involuntary switches of the process during the timed pass."),
+        _row(
+            "major_faults", COUNT, _LOW, "Pages that the timed pass had to wait for until a disk gave them."
+        ),
+        _row("disk_read", BYTES, _LOW, "Bytes that the process tree fetched from disks in the timed pass."),
+        _row("disk_written", BYTES, _LOW, "Bytes that it sent to disks in the timed pass."),
+        _row(
+            "network_received",
+            BYTES,
+            _NEITHER,
+            "Bytes that came in during the timed pass, for whoever is in the same network namespace.",
+        ),
+        _row("network_sent", BYTES, _NEITHER, "Bytes that went out, from whoever is in that namespace."),
+        _row("device_memory", BYTES, _LOW, "Memory that the process tree takes on a device.", spread=True),
+        _row("device_used", BYTES, _NEITHER, "Memory in use on a device, by whoever it is.", spread=True),
+        _row(
+            "gpu_utilization",
+            FRACTION,
+            _NEITHER,
+            "Share of the time in which any kernel ran on a device.",
+            spread=True,
+        ),
+        _row("clock", HERTZ, _HIGH, "Clock of a device's processors in the timed pass.", spread=True),
+        _row("memory_clock", HERTZ, _HIGH, "Clock of a device's memory in the timed pass.", spread=True),
+        _row("temperature", CELSIUS, _LOW, "Temperature of a device in the timed pass.", spread=True),
+        _row("power", WATTS, _LOW, "What a device draws during the timed pass, its idle floor included."),
+        _row("idle_power", WATTS, _LOW, "What a device drew just before the model was loaded."),
+        _row("energy", JOULES, _LOW, "One call: what the devices draw above their idle floor."),
     )
 )
 

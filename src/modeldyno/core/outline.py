@@ -27,8 +27,8 @@ class Operator:
     macs: int = 0
     elementwise: int = 0
     counted: bool = True
-    most: int = 0
-    """MACs at most, in all calls, where it was not counted."""
+    most: int | None = 0
+    """MACs at most, in all calls, where it was not counted; None where nothing bounds them."""
     shapes: str = ""
     """Of one call, where it was not counted: ``(8, 128) x (128, 64) -> (8, 64)``."""
     scope: str = ""
@@ -72,6 +72,8 @@ class Outline:
     """The grid that was asked for."""
     formulas: dict[str, str] = field(default_factory=dict)
     """Metric to its polynomial in the dimensions, as text; empty where none was found to hold."""
+    domain: str = ""
+    """The sizes for which they hold, and up to which they were checked, as text."""
     traced: bool = True
     """Whether the points were each traced, for want of a formula that holds."""
     assumptions: tuple[str, ...] = ()

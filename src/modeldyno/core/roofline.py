@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.errors import UnknownName
@@ -37,28 +38,32 @@ class Device:
 
     name: str
     flops: dict[str, float]
-    """Dtype to operations per second of dense matrix products. ``tf32`` is what float32 may run as
-    where that is allowed; products of 16 bits and fewer are summed in 32, as frameworks ask for."""
+    """Dtype to operations per second of dense matrix products; ``tf32`` is what products of float32 may
+    run as. Those of 16 bits and fewer are summed in 32, as frameworks ask for."""
     bandwidth: float
     """Bytes per second of its memory."""
     memory: int
     """Bytes, as published: 1 GB is 10^9 of them."""
     source: str
+    busy: bool = False
+    """Whether its peaks were measured beside other work, so that they may be too low."""
 
     def peak(self, dtype: str) -> float:
-        """Give its operations per second in a dtype.
+        """Give its operations per second in a dtype; infinite where none are known.
 
         Where it has none of its own the next wider has to do, which holds all its values: float4 -
         float8 - float16 - float32 - float64, int4 - int8 - float16, bfloat16 and tf32 - float32. Where
         none of those is left, the fastest floating one bounds it: more bits are not faster. Any other
-        dtype counts as float32, as does float64 on a device that names no peak for it.
+        dtype counts as float32, as does float64 on a device that names no peak for it. For float32 it is
+        the faster of float32 and tf32, which cuDNN's convolutions use unless they are told not to.
         """
         wanted = self._named(dtype)
         while wanted not in self.flops and wanted in _WIDER:
             wanted = _WIDER[wanted]
         if wanted in self.flops:
-            return self.flops[wanted]
-        return max(rate for name, rate in self.flops.items() if not name.startswith("int"))
+            beside = self.flops.get("tf32", 0.0) if wanted == "float32" else 0.0
+            return max(self.flops[wanted], beside)
+        return max((rate for name, rate in self.flops.items() if not name.startswith("int")), default=inf)
 
     def _named(self, dtype: str) -> str:
         head = dtype.partition("_")[0]
@@ -71,6 +76,14 @@ class Bound(StrEnum):
 
     COMPUTE = "compute"
     MEMORY = "memory"
+
+
+def bound_by(compute_seconds: float, seconds: float) -> Bound:
+    """Say what makes a time: the operations, where they alone take as long, but for rounding."""
+    return Bound.COMPUTE if compute_seconds >= _ALL * seconds else Bound.MEMORY
+
+
+_ALL = 0.999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +99,7 @@ class Estimate:
     @property
     def bound(self) -> Bound:
         """Say which of both takes longer."""
-        return Bound.COMPUTE if self.compute_seconds >= self.memory_seconds else Bound.MEMORY
+        return bound_by(self.compute_seconds, self.memory_seconds)
 
 
 def ideal(totals: Totals, device: Device, dtype: str) -> Estimate:
@@ -125,14 +138,20 @@ def decode(weight_bytes: int, cache_bytes: int, device: Device) -> float:
 
 
 def device_named(name: str) -> Device:
-    """Find a device in the table.
+    """Find a device in the table; capitals, spaces and dashes make no difference.
 
     Raises:
-        UnknownName: it is not there.
+        UnknownName: it is not there. None is suggested, for one that is called much alike is another.
     """
-    if name not in DEVICES:
-        raise UnknownName.among("device", name, (*DEVICES, "here"))
-    return DEVICES[name]
+    found = {_letters(each): device for each, device in DEVICES.items()}.get(_letters(name))
+    if found is None:
+        known = ", ".join((*DEVICES, "here"))
+        raise UnknownName(f"There is no device '{name}' in the table; known: {known}.")
+    return found
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def _row(name: str, bandwidth: float, memory: float, source: str, **flops: float) -> tuple[str, Device]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What adds up over operators and weights: of a module with its children, or of the whole."""
+    """What adds up over operators: of a module with its children, or of the whole."""
 
     macs: int = 0
     elementwise: int = 0
@@ -30,9 +30,6 @@ class Cost:
     """Calls of operators."""
     counted_calls: int = 0
     """Those of them that have a formula."""
-    most: int = 0
-    """MACs at most, in the calls that have none."""
-    weight_bytes: int = 0
 
     @property
     def flops(self) -> int:
@@ -72,14 +69,8 @@ class Totals(Cost):
     """Most bytes of everything together."""
 
 
-def totals(graph: Graph, counted: Sequence[Counted], *, block: int = 1) -> Totals:
-    """Add up the operators, counted in their order, and the memory.
-
-    Args:
-        graph: the network.
-        counted: what each of its operators costs.
-        block: what the allocator rounds storages up to, for the peaks; see `core.liveness.ALLOCATORS`.
-    """
+def totals(graph: Graph, counted: Sequence[Counted]) -> Totals:
+    """Add up the operators, counted in their order, and the memory."""
     held = graph.storages
     return Totals(
         macs=sum(cost.macs for cost in counted),
@@ -89,59 +80,69 @@ def totals(graph: Graph, counted: Sequence[Counted], *, block: int = 1) -> Total
         bytes_written=sum(cost.written for cost in counted),
         calls=len(counted),
         counted_calls=sum(cost.known for cost in counted),
-        most=sum(cost.most for cost in counted),
-        weight_bytes=_bytes(held, lambda item: item.role is Role.WEIGHT),
         input_bytes=_bytes(held, lambda item: item.role is Role.INPUT),
         output_bytes=_bytes(held, lambda item: item.output),
         gradient_bytes=_bytes(held, lambda item: item.role is Role.GRADIENT),
         optimizer_bytes=_bytes(held, lambda item: item.role is Role.STATE),
         moved=moved(graph, counted),
-        activation_peak=highest(graph, WORKING, block),
-        memory_peak=highest(graph, EVERYTHING, block),
+        activation_peak=highest(graph, WORKING),
+        memory_peak=highest(graph, EVERYTHING),
     )
 
 
-def highest(graph: Graph, roles: frozenset[Role], block: int) -> int:
+def highest(graph: Graph, roles: frozenset[Role]) -> int:
     """Give the most bytes of those roles that are live together."""
     if not graph.ops:
-        return peak(graph, roles=roles, block=block).bytes
-    return max(timeline(graph, roles=roles, block=block))
+        return peak(graph, roles=roles).bytes
+    return max(timeline(graph, roles=roles))
 
 
 def moved(graph: Graph, counted: Sequence[Counted]) -> int:
     """Bound from below the bytes that one call must move, however its operators are fused.
 
-    What is there before is read as far as any operator reads it, once: of an embedding only the rows
-    that are looked up, of a weight that is not used nothing. What is returned is written once.
+    What is there before is read as far as that operator reads it that reads most of it: of an embedding
+    only the rows that are looked up, of a table only the part that is taken, of a weight that is not used
+    nothing. Parts that different operators take are not added up, for they may be the same. What is
+    returned is written once.
     """
-    read = reads(graph, counted)
-    given = sum(min(item.bytes, read[i]) for i, item in enumerate(graph.storages) if item.born < 0)
-    return given + _bytes(graph.storages, lambda item: item.output and item.born >= 0)
+    given = (touched(graph.storages[i].bytes, parts) for i, parts in reads(graph, counted).items())
+    return sum(given) + _bytes(graph.storages, lambda item: item.output and item.born >= 0)
 
 
-def reads(graph: Graph, counted: Sequence[Counted]) -> Counter[int]:
-    """Give for each storage what the operators read that have it among their arguments."""
-    found: Counter[int] = Counter()
+def touched(size: int, parts: Iterable[Part]) -> int:
+    """Give how many of a storage's bytes are read at least, by the operator that reads most of them."""
+    return min(size, max(max(0, min(held, read)) for held, read in parts))
+
+
+Part = tuple[int, int]
+"""Bytes of an operator's operands in one storage, and what is left for them of all that it reads once its
+other operands are taken to be read whole; it may be below 0, for an operator need not read all of them."""
+
+
+def reads(graph: Graph, counted: Sequence[Counted]) -> dict[int, list[Part]]:
+    """Give for each storage that was there before what each operator reads that is given a part of it."""
+    found: defaultdict[int, list[Part]] = defaultdict(list)
     for op, cost in zip(graph.ops, counted, strict=True):
-        for index in {tensor.storage for tensor in op.tensors()}:
-            found[index] += cost.read
-    return found
+        held: Counter[int] = Counter()
+        for tensor in set(op.tensors()):
+            held[tensor.storage] += tensor.bytes
+        rest = cost.read - held.total()
+        for index, size in held.items():
+            if index >= 0 and graph.storages[index].born < 0:
+                found[index].append((size, size + rest))
+    return dict(found)
 
 
 def by_scope(graph: Graph, counted: Sequence[Counted]) -> dict[str, Cost]:
     """Give what each module costs with all its children, for every module and all their parents.
 
-    What the graph does not list as a module counts for the nearest parent that it lists. A weight is
-    that of the module that made it.
+    What the graph does not list as a module counts for the nearest parent that it lists.
     """
     scopes = _with_parents(graph.modules)
-    sums = {scope: [0] * 9 for scope in scopes}
+    sums = {scope: [0] * 7 for scope in scopes}
     nearest = {scope: scope for scope in scopes}
     for op, cost in zip(graph.ops, counted, strict=True):
         _add(sums[_nearest(op.scope, nearest)], _row(cost))
-    for item in graph.storages:
-        if item.role is Role.WEIGHT:
-            sums[_nearest(item.scope, nearest)][-1] += item.bytes
     for scope in sorted(scopes, key=_depth, reverse=True):
         if scope:
             _add(sums[parent(scope)], sums[scope])
@@ -176,8 +177,7 @@ def _depth(scope: str) -> int:
 
 def _row(cost: Counted) -> tuple[int, ...]:
     """Write what an operator costs in the order of the fields of Cost."""
-    work = cost.macs, cost.elementwise, cost.skippable, cost.read, cost.written
-    return (*work, 1, int(cost.known), cost.most, 0)
+    return cost.macs, cost.elementwise, cost.skippable, cost.read, cost.written, 1, int(cost.known)
 
 
 def _add(row: list[int], other: Sequence[int]) -> None:

@@ -23,6 +23,10 @@ COUNT = ""
 RATE = "1/s"
 FRACTION = "1"
 CORES = "cores"
+JOULES = "J"
+WATTS = "W"
+HERTZ = "Hz"
+CELSIUS = "°C"
 
 # Smallest first: where a number begins to be shown in a unit, the unit's size, its name.
 _SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
@@ -35,9 +39,16 @@ _SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
     RATE: ((0.0, 1.0, "/s"), (1e6, 1e6, " M/s"), (1e9, 1e9, " G/s")),
     FRACTION: ((0.0, 1e-2, "%"),),
     CORES: ((0.0, 1.0, " cores"),),
+    JOULES: ((0.0, 1e-6, " uJ"), (1e-3, 1e-3, " mJ"), (1.0, 1.0, " J"), (1e3, 1e3, " kJ")),
+    WATTS: ((0.0, 1e-3, " mW"), (1.0, 1.0, " W"), (1e3, 1e3, " kW")),
+    HERTZ: ((0.0, 1.0, " Hz"), (1e3, 1e3, " kHz"), (1e6, 1e6, " MHz"), (1e9, 1e9, " GHz")),
+    CELSIUS: ((0.0, 1.0, " °C"),),
 }
 _WHOLE = frozenset({BYTES, COUNT})
-_ZERO = {SECONDS: "0 s", BYTES: "0 B", COUNT: "0", RATE: "0/s", FRACTION: "0%", CORES: "0 cores"}
+_ZERO = {
+    SECONDS: "0 s", BYTES: "0 B", COUNT: "0", RATE: "0/s", FRACTION: "0%", CORES: "0 cores",
+    JOULES: "0 J", WATTS: "0 W", HERTZ: "0 Hz", CELSIUS: "0 °C",
+}  # fmt: skip
 _READ: dict[str, dict[str, float]] = {
     SECONDS: {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0},
     BYTES: {
@@ -50,11 +61,22 @@ _READ: dict[str, dict[str, float]] = {
     RATE: {"/s": 1.0, "samples/s": 1.0, "/min": 1 / 60, "k/s": 1e3, "M/s": 1e6, "G/s": 1e9},
     FRACTION: {"%": 1e-2},
     CORES: {"cores": 1.0, "core": 1.0, "%": 1e-2},
+    JOULES: {"uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6},
+    WATTS: {"mW": 1e-3, "W": 1.0, "kW": 1e3},
+    HERTZ: {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
+    CELSIUS: {"°C": 1.0, "C": 1.0},
 }
+_LIKE = {
+    SECONDS: "50ms", BYTES: "24GiB", COUNT: "10M", RATE: "1000/s", FRACTION: "2%", CORES: "2cores",
+    JOULES: "5J", WATTS: "300W", HERTZ: "2GHz", CELSIUS: "80C",
+}  # fmt: skip
+"""What a quantity looks like."""
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S*)"
 )
-_TIED = re.compile(r"(?<=\d) (?=(?:ns|us|ms|s|[KMGT]iB|B|[kMGT]?(?:MACs|FLOPs?)|[kMGT]B?|cores)\b)")
+_TIED = re.compile(
+    r"(?<=\d) (?=(?:ns|us|ms|s|[KMGT]iB|B|[kMGT]?(?:MACs|FLOPs?)|[kMGT]B?|cores|[umk]?[JW]|[kMG]?Hz|°C)\b)"
+)
 _EXACT = 12
 """Digits of a number that somebody wrote: enough for any, and free of the dust of binary fractions."""
 _FEWEST, _USUAL, _MOST = 2, 3, 5
@@ -73,7 +95,8 @@ def parse_quantity(text: str, unit: str) -> float:
     """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
-        raise RequestError(f"'{text}' is not a quantity; write a number and a unit, such as 50ms.")
+        like = _LIKE[unit]
+        raise RequestError(f"'{text}' is not a quantity; write a number and a unit, such as {like}.")
     suffix = match["unit"]
     scale = 1.0 if suffix in {"", unit} else _READ[unit].get(suffix)
     if scale is None:

@@ -28,6 +28,8 @@ class Weight:
     parameter: bool = True
     """False for a buffer, such as a running mean."""
     trainable: bool = False
+    scope: str | None = None
+    """The module that it belongs to; None where that is its name without the last part."""
 
 
 def tally(weights: Iterable[Weight]) -> Iterator[Measurement]:
@@ -54,7 +56,7 @@ def by_module(weights: Iterable[Weight]) -> Iterator[Measurement]:
     parameters: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for weight in _distinct(weights):
-        scope = weight.name.rpartition(".")[0]
+        scope = weight.name.rpartition(".")[0] if weight.scope is None else weight.scope
         while scope:
             parameters[scope] += weight.size if weight.parameter else 0
             sizes[scope] += weight.bytes

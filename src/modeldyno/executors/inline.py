@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.doubt import Doubt
 from modeldyno.executors.interrupts import counted_interrupts
-from modeldyno.run import run
+from modeldyno.run import needs_session, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ def inline(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) ->
     """
     with counted_interrupts(patience=1) as interrupts:
         result = run(job, interrupted=lambda: bool(interrupts), watch=watch)
-    if any(doubt.code == NOT_ISOLATED.code for doubt in result.doubts):
+    told = any(doubt.code == NOT_ISOLATED.code for doubt in result.doubts)
+    if told or not needs_session(job.probes):  # what is only looked at does not run
         return result
     return replace(result, doubts=(*result.doubts, NOT_ISOLATED))

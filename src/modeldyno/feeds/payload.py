@@ -150,7 +150,7 @@ def _asked(
     _rows(data)
     given = (*(r for r in requested if r.source is None), *_shapes(data, batch))
     known = tuple(_shaped(spec, given) for spec in declared)
-    bound = dimensions(known, given, batch_size, sizes or {})
+    bound = dimensions(known, given, batch_size, sizes or {}, model.limits)
     return _Asked(
         known=known,
         specs=tuple(replace(spec, shape=concrete(spec, bound)) for spec in known),

@@ -55,6 +55,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         graph=torch_module.grapher(module),
         file_bytes=sum(file.stat().st_size for file in files),
         encode=transformers_model.encoder(path, config, declared),
+        limits=transformers_model.limits(config),
         doubts=(_partly_random(missing),) if missing else (),
     )
 
@@ -84,6 +85,7 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         graph=lambda tracing: torch_graph.graph(module, stage, tracing),
         file_bytes=sum(file.stat().st_size for file in files),
         encode=transformers_model.encoder(path, config, declared),
+        limits=transformers_model.limits(config),
     )
 
 

@@ -75,6 +75,7 @@ def _model(ref: ModelRef, file: Path, config: Any, module: Module, seed: int) ->
         inputs=declared,
         weights=lambda: torch_module.weights(module),
         encode=transformers_model.encoder(file.parent, config, declared),
+        limits=transformers_model.limits(config),
         doubts=(
             Doubt(
                 code="random-weights",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.doubt import Doubt
@@ -101,8 +101,9 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     return _of_module(found) if _is_module(found.value) else _of_callable(found)
 
 
-look = load
-"""There is nothing to load."""
+def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Look the object up, to be analysed and not run."""
+    return replace(load(ref, seed=seed, trust=trust), doubts=())
 
 
 def _of_module(found: Offer) -> Model:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from modeldyno.loaders.onnx_data import (
     quoted,
     tensors,
 )
+from modeldyno.loaders.onnx_scopes import owners
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -296,12 +298,14 @@ def _range(name: str, dtype: str, rows: int | None) -> tuple[float | None, float
 
 def _weights(model: Proto, path: Path) -> Iterator[Weight]:
     """Give each initialiser, of subgraphs too, by its declared shape and dtype."""
+    places = owners(model)
     for graph in graphs(model.graph):
         running = {
             name for node in graph.node if node.op_type == "BatchNormalization" for name in node.input[3:5]
         }
         for tensor in graph.initializer:
-            yield _weight(tensor, tensor.dims, path, parameter=tensor.name not in running)
+            found = _weight(tensor, tensor.dims, path, parameter=tensor.name not in running)
+            yield replace(found, scope=places.get(tensor.name))
         for sparse in graph.sparse_initializer:
             yield _weight(sparse.values, sparse.values.dims, path, parameter=True)
 

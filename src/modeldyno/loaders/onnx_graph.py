@@ -2,7 +2,8 @@
 
 What follows from sizes and small constants alone (Shape, Gather, Concat ... up to a Reshape) is carried
 out, and is no operator of the Graph: a runtime folds it away or does it on the host in no time. Functions
-of the file are inlined. Of a branch that depends on data the dearer is taken. A loop whose trip count is
+of the file are inlined. Of two branches that depend on data the one that may cost more is taken, operators
+without a formula at the most that they can take (see `core.counts.most`). A loop whose trip count is
 known is unrolled; after 64 iterations the rest are taken as the last one when that did what the one
 before it did. Where a loop collects outputs, an operator `onnx.Loop` or `onnx.Scan` writes them.
 """
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
+from modeldyno.core.counts.table import formulas
 from modeldyno.core.graph import Graph, Role, Storage
 from modeldyno.core.inspection import Mode
 from modeldyno.errors import RequestError
@@ -32,7 +35,8 @@ def graph(model: Proto, tracing: Tracing) -> Graph:
     """
     if tracing.mode is not Mode.INFERENCE:
         raise RequestError("An ONNX file holds no backward course; look at it with mode 'inference'.")
-    walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions})
+    functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
+    walk = Walk(functions, formulas(plugins.formulas()))
     body = whole(model, walk.classes)
     env: Env = {}
     walk.begin(body, env, {spec.name: spec for spec in tracing.inputs}, tracing.sizes)
@@ -44,7 +48,6 @@ def graph(model: Proto, tracing: Tracing) -> Graph:
         storages=_storages(walk, storages),
         sizes=dict(tracing.sizes),
         modules=_modules(walk),
-        weights=walk.weights,
         assumptions=tuple(map(_sentence, walk.notes.items())),
     )
 

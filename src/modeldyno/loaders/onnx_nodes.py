@@ -6,7 +6,6 @@ file itself, which may be a shape, an axis or an index.
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -17,13 +16,12 @@ from numpy import ndarray
 
 from modeldyno.core.graph import bits
 from modeldyno.loaders.onnx_data import DTYPES, KNOWN_FLOATS, KNOWN_WHOLE, Proto, entries
+from modeldyno.loaders.onnx_scopes import scope, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 _ATTRIBUTE_ELEMENTS = 16
 _DEPTH = 64
-_LONGEST = 4096
-"""Characters of metadata that are read."""
 _FLOAT = re.compile(r"float(\d)(e.*)")
 _FORMALS = {1: "f", 2: "i", 3: "s", 6: "floats", 7: "ints", 8: "strings"}
 _TENSOR, _GRAPH = 4, 5
@@ -172,17 +170,17 @@ def _node(proto: Proto, reader: _Reader, depth: int) -> Node:
         plain = _plain(given)
         if plain is not None:
             attributes[given.name] = plain
-    scope = ".".join(filter(None, (reader.scope, _scope(proto, reader.classes))))
+    place = ".".join(filter(None, (reader.scope, scope(proto, reader.classes))))
     return Node(
         proto=resolved,
-        name=_text(proto.name),
-        kind=_text(proto.op_type),
-        domain=_text(domain),
+        name=text(proto.name),
+        kind=text(proto.op_type),
+        domain=text(domain),
         inputs=tuple(proto.input),
         outputs=tuple(proto.output),
         attributes=attributes,
         bodies=bodies,
-        scope=scope,
+        scope=place,
         schema=_schema(proto.op_type, domain, reader.versions.get(domain)),
         function=(domain, proto.op_type, getattr(proto, "overload", "")),
         constant=found,
@@ -213,11 +211,6 @@ def _schema(kind: str, domain: str, version: int | None) -> Any:
 
 
 # -- values ---------------------------------------------------------------------------------------------
-
-
-def _text(name: str | bytes) -> str:
-    """Give a name as text; what is no text, or more than a line, is left out."""
-    return name if isinstance(name, str) and name.isprintable() else ""
 
 
 def _plain(given: Proto) -> Any:
@@ -268,36 +261,3 @@ def _data(tensor: Proto, size: int, kind: str) -> ndarray | None:
     except (ValueError, TypeError, RuntimeError, KeyError, IndexError):
         return None
     return array
-
-
-# -- modules --------------------------------------------------------------------------------------------
-
-
-def _scope(proto: Proto, classes: dict[str, str]) -> str:
-    """Find the module that a node came from: told by the dynamo exporter, or in the path of its name.
-
-    The TorchScript exporter writes ``/encoder/layer.0/output/MatMul_1``; ONNX Runtime appends what it fused
-    it by, such as ``/MatMulScaleFusion/``.
-    """
-    told = {entry.key: entry.value for entry in proto.metadata_props}
-    path = _list(told.get("pkg.torch.onnx.name_scopes", ""))
-    if not path:
-        parts = [part for part in _text(proto.name).split("/") if part]
-        while parts and parts[-1].endswith("Fusion"):
-            parts.pop()
-        return ".".join(parts[:-1])
-    kinds = _list(told.get("pkg.torch.onnx.class_hierarchy", ""))
-    for place, kind in zip(path[:-1], kinds[:-1], strict=False):
-        classes.setdefault(place, kind.rpartition(".")[2])
-    return path[-2] if len(path) > 1 else ""
-
-
-def _list(text: str) -> list[str]:
-    """Read a list of names as Python writes it; empty where it is none."""
-    if not text or len(text) > _LONGEST:
-        return []
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return []
-    return [str(item) for item in value] if isinstance(value, list) else []

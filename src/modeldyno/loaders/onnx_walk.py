@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modeldyno.core.counts import count
-from modeldyno.core.counts.onnx import ONNX
+from modeldyno.core.counts import Formula, count
 from modeldyno.core.graph import Op, Role, Tensor
 from modeldyno.errors import RequestError
 from modeldyno.loaders import onnx_ops, onnx_shapes
@@ -48,10 +48,11 @@ class Walk:
     """One pass over a model."""
 
     functions: Mapping[tuple[str, str, str], Proto]
+    formulas: Mapping[str, Formula]
+    """What decides which branch of an If is the dearer."""
     classes: dict[str, str] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
-    weights: dict[str, int] = field(default_factory=dict)
     symbols: dict[str, int] = field(default_factory=dict)
     notes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """What is taken for granted: operator and text to the nodes."""
@@ -103,7 +104,6 @@ class Walk:
             index = self._allocate(constant.bytes, Role.WEIGHT, scope) if place is None else place
             if constant.place:
                 self.places[constant.place] = index
-            self.weights.setdefault(constant.name, index)
             self.constants[id(constant)] = _constant(constant, index)
         for node in body.nodes:
             for inner in node.bodies.values():
@@ -188,11 +188,21 @@ class Walk:
             first = values[0] if view and place == 0 else None
             found.append(replace(value, storage=first.storage) if first else self._stored(value, node))
         named = [value for name, value in zip(node.outputs, found, strict=False) if name]
-        tensors = [tensor for value in named for tensor in onnx_ops.tensors(value)]
-        if any(value is not None and not onnx_ops.is_known(value) for value in (*values, *named)):
-            tensors = []  # a formula must not take what is left for the whole
-        self.ops.append(Op(onnx_ops.kind(node), onnx_ops.arguments(node, values), tuple(tensors), node.scope))
+        self._write(node, onnx_ops.arguments(node, values), values, named)
         return found
+
+    def _write(
+        self,
+        node: Node,
+        arguments: Mapping[str, Any],
+        values: Sequence[Value | None],
+        outputs: Sequence[Value | None],
+    ) -> None:
+        """Add an operator; a formula must not take what is known of its sizes for the whole."""
+        made = [value for value in outputs if value is not None and onnx_ops.is_known(value)]
+        tensors = tuple(tensor for value in made for tensor in onnx_ops.tensors(value))
+        sized = all(value is None or onnx_ops.is_known(value) for value in (*values, *outputs))
+        self.ops.append(Op(onnx_ops.kind(node), arguments, tensors, node.scope, sized=sized))
 
     def _stored(self, value: Value, node: Node) -> Value:
         if value.items is not None:
@@ -212,31 +222,37 @@ class Walk:
         return [inner.get(name, UNKNOWN) for name in body.outputs]
 
     def branch(self, node: Node, values: list[Value | None], env: Env) -> list[Value | None] | None:
-        """Take the branch of an If that its condition chooses, or the dearer."""
+        """Take the branch of an If that its condition chooses, or the one that may cost more."""
         chosen = _number(values[0]) if values else None
         if chosen is not None:
             return self._inner(node.bodies["then_branch" if chosen else "else_branch"], (), env)
-        tried = []
+        tried: list[tuple[float, float, str, list[Value | None], Segment]] = []
         for name in ("then_branch", "else_branch"):
             start = len(self.ops), len(self.memory)
             notes = {key: list(found) for key, found in self.notes.items()}
             outputs = self._inner(node.bodies[name], (), env)
-            cost = sum(_flops(op) for op in self.ops[start[0] :])
-            tried.append((cost, name, outputs, self._cut(*start)))
+            cost, open_ = self._cost(self.ops[start[0] :])
+            tried.append((cost + open_, cost, name, outputs, self._cut(*start)))
             self.notes = notes
-        _, name, outputs, (ops, memory, notes) = max(tried, key=lambda each: each[0])
+        _, cost, name, outputs, (ops, memory, notes) = max(tried, key=lambda each: each[:2])
         self.ops += ops
         self.memory += memory
         self.notes = notes
-        self._note(f"takes its {name}, the dearer one", node)
+        surely = cost >= max(each[0] for each in tried if each[2] != name)
+        self._note(f"takes its {name}, {'the' if surely else 'which may be the'} dearer one", node)
         return outputs
+
+    def _cost(self, ops: Iterable[Op]) -> tuple[float, float]:
+        """Give the operations of those that are counted, and the most that the others can take."""
+        counted = [count(op, self.formulas) for op in ops]
+        open_ = sum(2 * (inf if cost.most is None else cost.most) for cost in counted)
+        return sum(2 * cost.macs + cost.elementwise for cost in counted), open_
 
     def _cut(self, ops: int, memory: int) -> Segment:
         """Take back what was written from here on."""
         taken = self.ops[ops:], self.memory[memory:], self.notes
         del self.ops[ops:], self.memory[memory:]
         self.constants = {k: v for k, v in self.constants.items() if v.storage < memory}
-        self.weights = {k: v for k, v in self.weights.items() if v < memory}
         self.places = {k: v for k, v in self.places.items() if v < memory}
         return taken
 
@@ -350,9 +366,9 @@ class Walk:
             shape = list(value.shape)
             shape.insert(axis if axis >= 0 else axis + len(shape) + 1, rounds)
             found.append(self._stored(Value(tuple(shape), value.dtype), node))
-        outputs = tuple(tensor for value in found if value is not None for tensor in onnx_ops.tensors(value))
-        parts = [tensor for value in last if value is not None for tensor in onnx_ops.tensors(value)]
-        self.ops.append(Op(onnx_ops.kind(node), {"last": parts}, outputs, node.scope))
+        given = [value for value in last if value is not None and onnx_ops.is_known(value)]
+        parts = [tensor for value in given for tensor in onnx_ops.tensors(value)]
+        self._write(node, {"last": parts}, last, found)
         return found
 
 
@@ -385,11 +401,6 @@ def _sliced(value: Value | None, axis: int) -> Value | None:
     shape = list(value.shape)
     del shape[axis]
     return Value(tuple(shape), value.dtype, value.storage)
-
-
-def _flops(op: Op) -> int:
-    cost = count(op, ONNX)
-    return 2 * cost.macs + cost.elementwise
 
 
 def _alike(before: Sequence[Value | None], after: Sequence[Value | None]) -> bool:

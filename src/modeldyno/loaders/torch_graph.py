@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +19,7 @@ from modeldyno.core.inspection import Mode
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.feeds import randoms
 from modeldyno.feeds.forward import Forward
+from modeldyno.loaders import torch_module
 from modeldyno.loaders.torch_recorder import Memory, Recorder
 from modeldyno.loaders.torch_setting import alone, attributes, collected, copied, in_mode, unwritten
 from modeldyno.loaders.torch_shadow import Shadow, Stage
@@ -49,9 +52,9 @@ def shadowed(module: Module) -> tuple[Module, Stage]:
     with alone(), stage:
         memo: dict[int, Any] = {}
         for tensor in (*module.parameters(), *module.buffers(), *attributes(module)):
-            shadow = stage.of(tensor)
+            shadow = stage.like(tensor)
             if isinstance(tensor, torch.nn.Parameter):
-                shadow = torch.nn.Parameter(shadow, requires_grad=tensor.requires_grad)  # type: ignore[assignment]
+                shadow = torch.nn.Parameter(shadow, requires_grad=tensor.requires_grad)
             memo[id(tensor)] = shadow
         return copied(module, memo), stage
 
@@ -71,14 +74,14 @@ def graph(module: Module, stage: Stage, tracing: Tracing) -> Graph:
     try:
         with alone(), stage, collected(), in_mode(module, tracing.mode):
             recorder.flat = _flat(module)
-            weights = _weights(module, stage, recorder)
+            _weights(module, stage, recorder)
             _keep(recorder.memory)
             kind = _own_dtype(module)
             feed = {spec.name: _input(stage, recorder, spec, kind) for spec in tracing.inputs}
             with _scopes(module, recorder):
                 _course(module, feed, tracing, recorder, stage)
             _keep(recorder.memory[recorder.index(place)] for place in stage.brought())
-            return _picture(module, tracing, recorder, weights, tuple(stage.assumptions))
+            return _picture(module, tracing, recorder, tuple(stage.assumptions))
     finally:
         stage.witness = made
 
@@ -185,17 +188,16 @@ def _update(parameters: list[Any], gradients: Any, name: str, recorder: Recorder
 # -- what is there before -----------------------------------------------------------------------------
 
 
-def _weights(module: Module, stage: Stage, recorder: Recorder) -> dict[str, int]:
+def _weights(module: Module, stage: Stage, recorder: Recorder) -> None:
     """Enter parameters and buffers as memory that is there before, each storage once."""
-    found: dict[str, int] = {}
     named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
     for name, tensor in named:
-        shadow = tensor if isinstance(tensor, Shadow) else stage.of(tensor)
-        memory = recorder.held(shadow)
-        memory.role, memory.born, memory.died = Role.WEIGHT, -1, None
-        memory.scope = name.rpartition(".")[0]
-        found[name] = recorder.index(shadow.place)
-    return found
+        for part in torch_module.plain_parts(tensor):
+            memory = recorder.held(stage.as_shadow(part))
+            memory.role, memory.born, memory.died = Role.WEIGHT, -1, None
+            memory.scope = name.rpartition(".")[0]
+    for packed in torch_module.packed_weights(module):
+        recorder.memory.append(Memory(packed.bytes, -1, packed.name.rpartition(".")[0], Role.WEIGHT))
 
 
 def _flat(module: Module) -> frozenset[str]:
@@ -254,7 +256,9 @@ def _plain(output: Any) -> Any:
 
 
 def _mark_outputs(output: Any, recorder: Recorder) -> None:
-    for layer in getattr(getattr(output, "past_key_values", None), "layers", None) or ():
+    cache = getattr(output, "past_key_values", None)
+    cache = getattr(cache, "self_attention_cache", cache)  # that of an encoder's output does not grow
+    for layer in getattr(cache, "layers", None) or ():
         for tensor in (getattr(layer, "keys", None), getattr(layer, "values", None)):
             if isinstance(tensor, Shadow):
                 recorder.caches.append(recorder.index(tensor.place))
@@ -267,7 +271,6 @@ def _picture(
     module: Module,
     tracing: Tracing,
     recorder: Recorder,
-    weights: dict[str, int],
     assumptions: tuple[str, ...],
 ) -> Graph:
     storages = tuple(Storage(m.bytes, m.role, m.born, m.died, m.scope, m.output) for m in recorder.memory)
@@ -276,7 +279,6 @@ def _picture(
         storages=storages,
         sizes=dict(tracing.sizes),
         modules={name: _class(part) for name, part in module.named_modules()},
-        weights=weights,
         routings=tuple(recorder.routings),
         caches=tuple(dict.fromkeys(recorder.caches)),
         assumptions=assumptions,
@@ -297,8 +299,20 @@ def _refusal(module: Module, tracing: Tracing, error: Exception, recorder: Recor
     where = f" in {name}" if name and left == id(error) else ""
     return (
         f"{type(module).__name__} cannot be analysed with {shapes or 'no inputs'}: "
-        f"{type(error).__name__}{where}: {lines[0][:300]}{_advice(error)}."
+        f"{type(error).__name__}{where}: {lines[0][:300]}{_line(error)}{_advice(error)}."
     )
+
+
+def _line(error: Exception) -> str:
+    """Name the innermost line of the model's code, where there is one."""
+    inner = [
+        f for f in traceback.extract_tb(error.__traceback__) if not _LIBRARIES & {*Path(f.filename).parts}
+    ]
+    return f" ({Path(inner[-1].filename).name}:{inner[-1].lineno})" if inner else ""
+
+
+_LIBRARIES = {"torch", "modeldyno", "transformers"}
+"""Packages whose lines say little to the author of a model."""
 
 
 def _advice(error: Exception) -> str:

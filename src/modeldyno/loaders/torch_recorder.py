@@ -149,7 +149,8 @@ class Recorder:
                 stored *= size if stride else 1
             if 0 in shape:
                 stored = 0
-        return neutral.Tensor(shape, _dtype(shadow.shape_of.dtype), self.index(shadow.place), stored)
+        kind, offset = _dtype(shadow.shape_of.dtype), int(shadow.shape_of.storage_offset())
+        return neutral.Tensor(shape, kind, self.index(shadow.place), stored, offset)
 
     def index(self, place: Place) -> int:
         """Number a piece of memory; what an earlier course left behind is there before this one."""

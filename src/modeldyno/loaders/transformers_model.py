@@ -156,7 +156,9 @@ def random_model(config: Any, *, seed: int, where: Path) -> Module:
         torch.set_default_dtype(_stated_dtype(config) or before)
         try:
             module: Module = make(config)
-        except (ValueError, TypeError, KeyError, AttributeError, AssertionError, ImportError) as error:
+        except Exception as error:
+            if isinstance(error, MemoryError) or "memory" in str(error).lower():
+                raise  # there is nothing wrong with the configuration
             raise RequestError(
                 f"{kind.__name__} cannot be made from '{where}': {first_line(error)}; correct it there."
             ) from error
@@ -213,6 +215,7 @@ def inputs(module: Module, config: Any) -> tuple[InputSpec, ...]:
     return (*specs, *others)
 
 
+_DECODED = "decoder_seq"
 _NAMED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 _SECOND_OF_SOUND = 16_000
 _TOWERS = {"pixel_values": "vision_config", "input_features": "audio_config"}
@@ -256,12 +259,20 @@ def _number(config: Any, *names: str, default: int) -> int:
 
 
 def _token_input(name: str, config: Any, dimension: str) -> InputSpec:
-    """Declare tokens; the length is free unless the model takes fewer than we would give."""
-    most = max_length(config)
-    length: Dimension = most if most is not None and most < DEFAULT_LENGTH else dimension
+    """Declare tokens."""
     vocabulary = _number(config, "vocab_size", default=0) or _number(_text(config), "vocab_size", default=0)
     high = vocabulary - 1 if vocabulary else None
-    return InputSpec(name=name, shape=(BATCH, length), dtype="int64", low=0, high=high)
+    return InputSpec(name=name, shape=(BATCH, dimension), dtype="int64", low=0, high=high)
+
+
+def limits(config: Any) -> dict[str, int]:
+    """Give the most that each dimension of tokens can be, where the model has so many positions."""
+    parts = {
+        SEQUENCE: (_text(config), _part(config, "qformer_config")),
+        _DECODED: (config,),
+    }
+    known = {name: [most for part in found if (most := max_length(part))] for name, found in parts.items()}
+    return {name: min(most) for name, most in known.items() if most}
 
 
 def max_length(config: Any) -> int | None:
@@ -432,7 +443,7 @@ _INPUTS: dict[str, Declare] = {
     "task_inputs": _same("task_inputs", lambda c: (BATCH, _number(c, "task_seq_len", default=77)), 1),
     "qformer_input_ids": _some_tokens("qformer_input_ids", "qformer_config"),
     "bbox": _same("bbox", lambda _: (BATCH, SEQUENCE, 4), 0),
-    "decoder_input_ids": lambda config, _wanted: _token_input("decoder_input_ids", config, "decoder_seq"),
+    "decoder_input_ids": lambda config, _wanted: _token_input("decoder_input_ids", config, _DECODED),
 }
 """How each input is declared, by its name, in the order in which they are listed."""
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno import feeds, peaks, plugins
 from modeldyno.core import roofline
-from modeldyno.core.analysis import Trace, analyse
+from modeldyno.core.analysis import analyse
 from modeldyno.core.counts.table import formulas
+from modeldyno.core.doubt import Doubt
 from modeldyno.core.inputs import BATCH, concrete
 from modeldyno.core.measurement import Measurement
+from modeldyno.core.outline import Outline
 from modeldyno.core.weight import by_module, tally
 from modeldyno.ports import Pass, Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from modeldyno.core.doubt import Doubt
     from modeldyno.core.graph import Graph
-    from modeldyno.core.outline import Outline
     from modeldyno.core.plan import Plan
     from modeldyno.core.roofline import Device
     from modeldyno.ports import Subject
@@ -44,11 +45,10 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outl
     if model.file_bytes is not None:
         yield Measurement(metric="file_bytes", value=model.file_bytes)
     if model.graph is not None:
-        table = formulas(plugins.formulas())
-        yield from analyse(_trace(subject), inspection, table, lambda dtype: _devices(subject, dtype))
+        yield from _analysed(subject, model.graph)
 
 
-def _trace(subject: Subject) -> Trace:
+def _analysed(subject: Subject, graph: Callable[[Tracing], Graph]) -> Iterator[Measurement | Doubt | Outline]:
     inspection = subject.inspection
     first = {name: sizes[0] for name, sizes in inspection.vary.items()}
     inputs, bound = feeds.shapes(
@@ -59,9 +59,8 @@ def _trace(subject: Subject) -> Trace:
     )
 
     def trace(sizes: Mapping[str, int]) -> Graph:
-        assert subject.model.graph is not None
         found = {**bound, **sizes}
-        return subject.model.graph(
+        return graph(
             Tracing(
                 inputs=tuple(replace(spec, shape=concrete(spec, found)) for spec in inputs),
                 sizes=found,
@@ -70,9 +69,37 @@ def _trace(subject: Subject) -> Trace:
             )
         )
 
-    return trace
+    places: list[Device] = []
+
+    def devices(dtype: str) -> list[Device]:
+        places.extend(map(partial(_device, dtype), inspection.devices))
+        return places
+
+    for found in analyse(trace, inspection, formulas(plugins.formulas()), devices):
+        yield found
+        if isinstance(found, Outline):
+            yield from _beyond(found, subject.model.limits)
+    yield from (_BUSY for place in places if place.busy)
 
 
-def _devices(subject: Subject, dtype: str) -> tuple[Device, ...]:
-    names = subject.inspection.devices
-    return tuple(peaks.here(dtype) if name == peaks.NAME else roofline.device_named(name) for name in names)
+def _device(dtype: str, name: str) -> Device:
+    return peaks.here(dtype) if name == peaks.NAME else roofline.device_named(name)
+
+
+_BUSY = Doubt(
+    code="busy-peaks",
+    seen=f"other work ran while the peaks of the device '{peaks.NAME}' were measured, so they may be too low "
+    "and its bounds too high",
+    advice="ask again on a quiet machine; they are measured anew until it is one",
+)
+
+
+def _beyond(outline: Outline, limits: Mapping[str, int]) -> Iterator[Doubt]:
+    for name, most in limits.items():
+        sizes = (outline.sizes, *(point.sizes for point in outline.points))
+        if (largest := max(each.get(name, 0) for each in sizes)) > most:
+            yield Doubt(
+                code="beyond-limit",
+                seen=f"{name} is up to {largest:,}, and the model says that it takes {most:,} at most",
+                advice="read these numbers as those of a model that takes as many; this one may fail",
+            )

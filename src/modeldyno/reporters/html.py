@@ -91,15 +91,22 @@ def fragment(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a whole page; its policy allows its own style and nothing else."""
-    blocks = views.blocks(document, judgements)
-    title = html.escape(views.headline(document))
+    return _page(views.blocks(document, judgements), views.headline(document))
+
+
+def compare(first: Result, second: Result) -> str:
+    """Write such a page of a comparison."""
+    return _page(views.comparison(first, second), f"{second.name} against {first.name}")
+
+
+def _page(blocks: Iterable[Block], title: str) -> str:
     style = _PAGE + _CSS
     policy = f"default-src 'none'; style-src 'sha256-{_hash(style)}'; base-uri 'none'; form-action 'none'"
     return _ascii(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
         f'<div class="modeldyno">\n{"".join(_grouped(blocks))}</div>\n</main>\n</body>\n</html>\n'
     )
 

@@ -21,7 +21,16 @@ _ACTIVE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     """Give the document; a judgement follows from it and its constraint, and is not part of it."""
     del judgements
-    text = wire.encode(document).decode("utf-8")
+    return _harmless(wire.encode(document))
+
+
+def compare(first: Result, second: Result) -> bytes:
+    """Give an array of both documents."""
+    return _harmless(wire.encode_several((first, second)))
+
+
+def _harmless(data: bytes) -> bytes:
+    text = data.decode("utf-8")
     return (text if text.isascii() and "\x7f" not in text else _ACTIVE.sub(_escaped, text)).encode()
 
 

@@ -10,7 +10,7 @@ from modeldyno.core.block import Align, Block, Chart, Notice, Severity, Table
 from modeldyno.reporters import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.goal import Judgement
     from modeldyno.core.result import Result
@@ -32,9 +32,18 @@ _LINK = re.compile(r"(?i)\b(https?|ftp|www)(?=[:.])")
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a report."""
+    return _laid_out(views.blocks(document, judgements))
+
+
+def compare(first: Result, second: Result) -> str:
+    """Write a comparison of two."""
+    return _laid_out(views.comparison(first, second))
+
+
+def _laid_out(blocks: Iterable[Block]) -> str:
     parts: list[str] = []
     before: Block | None = None
-    for block in views.blocks(document, judgements):
+    for block in blocks:
         alike = (
             isinstance(before, Notice) and isinstance(block, Notice) and _is_item(before) and _is_item(block)
         )

@@ -1,4 +1,4 @@
-"""The sampler ``process``: memory, processor time and noise, seen by a side process from outside.
+"""The sampler ``process``: memory, processor time, traffic and noise, seen by a side process from outside.
 
 `start` begins watching; `mark` names the stages, of which three mean something here: ``baseline``
 (frameworks imported, nothing loaded), ``timed`` (the timed pass) and all that lies between.
@@ -6,24 +6,22 @@
 
 from __future__ import annotations
 
-import json
-import select
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core import doubt
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Distribution, Measurement, observed
+from modeldyno.samplers import side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BASELINE, TIMED = "baseline", "timed"
-_PATIENCE = 10.0
-"""Seconds to wait for the side process to answer or to end."""
+IDLE, BASELINE, TIMED = "idle", "baseline", "timed"
+_FAULTS = 1.0
+"""Major faults in a second; more than this is a doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,20 +32,17 @@ class ProcessWatch:
 
     def mark(self, stage: str) -> None:
         """Begin a stage, once the side process has taken its first sample of it."""
-        if self.side is None:
-            return
-        assert self.side.stdin is not None
-        assert self.side.stdout is not None
-        with suppress(OSError):
-            self.side.stdin.write(f"mark {stage}\n".encode())
-            ready, _, _ = select.select([self.side.stdout], [], [], _PATIENCE)
-            if ready:
-                self.side.stdout.readline()
+        side.mark(self.side, stage)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The side process."""
+        return side.pids(self.side)
 
     def stop(self) -> Iterator[Measurement | Doubt]:
         """End the side process and tell what it saw."""
-        stages = _ended(self.side)
-        if stages is None:
+        stages = side.ended(self.side)
+        if not isinstance(stages, list):
             yield Doubt(
                 code="unwatched",
                 seen="the side process that watches memory and noise did not work",
@@ -56,24 +51,21 @@ class ProcessWatch:
             return
         yield from memory(stages)
         yield from noise(stages)
+        yield from traffic(stages)
 
 
 def start(pids: Sequence[int]) -> ProcessWatch:
     """Watch the tree of the first process; the others belong to this program."""
     if not sys.platform.startswith("linux"):
         return ProcessWatch(side=None)
-    command = [sys.executable, "-m", "modeldyno.samplers.watcher", *map(str, pids)]
-    try:
-        side = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-    except OSError:
-        return ProcessWatch(side=None)
-    return ProcessWatch(side=side)
+    return ProcessWatch(side=side.launch("modeldyno.samplers.watcher", pids))
 
 
 def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
     """Memory of the process tree: the baseline, and what came above it, bytes."""
     baseline = next((size for s in stages if s["name"] == BASELINE for size in s["memory"]), 0)
-    above = [float(size - baseline) for s in stages if s["name"] != BASELINE for size in s["memory"]]
+    later = [s for s in stages if s["name"] not in {IDLE, BASELINE}]
+    above = [float(size - baseline) for s in later for size in s["memory"]]
     if baseline:
         yield observed("process_memory", baseline, scope=BASELINE)
     if above:
@@ -83,8 +75,7 @@ def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
 
 def noise(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
     """Processor time and switches during the timed pass, and what others did meanwhile."""
-    timed = [s for s in stages if s["name"] == TIMED]
-    spent = {name: sum(s["end"][name] - s["begin"][name] for s in timed) for name in _counters(timed)}
+    timed, spent = _timed(stages)
     elapsed = spent.get("time", 0.0)
     if elapsed <= 0:
         return
@@ -99,18 +90,36 @@ def noise(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
     yield from doubt.of_pin(spent["processor"] / elapsed, timed[0]["cores"])
 
 
-def _counters(stages: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    return tuple(stages[0]["begin"]) if stages else ()
+_TRAFFIC = {
+    "faults": "major_faults",
+    "read": "disk_read",
+    "written": "disk_written",
+    "received": "network_received",
+    "sent": "network_sent",
+}
+"""Counter to the metric that it gives; one that was not allowed to be read is missing."""
 
 
-def _ended(side: subprocess.Popen[bytes] | None) -> list[dict[str, Any]] | None:
-    if side is None:
-        return None
-    try:
-        output, _ = side.communicate(b"stop\n", timeout=_PATIENCE)
-        stages = json.loads(output)
-    except (subprocess.TimeoutExpired, ValueError, OSError):
-        side.kill()
-        side.communicate()
-        return None
-    return stages if isinstance(stages, list) else None
+def traffic(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
+    """What the timed pass fetched and sent: from and to disks, and through the network namespace."""
+    _, spent = _timed(stages)
+    elapsed = spent.get("time", 0.0)
+    if elapsed <= 0:
+        return
+    for counter, metric in _TRAFFIC.items():
+        if spent.get(counter, -1) >= 0:  # a counter falls when a process ends that nobody waited for
+            yield observed(metric, spent[counter])
+    faults = spent.get("faults", 0)
+    if faults > _FAULTS * elapsed:
+        yield Doubt(
+            code="paging",
+            seen=f"the timed pass waited {faults:,.0f} times for a page of memory that lay on a disk",
+            advice="free some memory, or let a longer warm-up touch all of the model first",
+        )
+
+
+def _timed(stages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Give the stages of the timed pass, and what each counter went up by in them."""
+    timed = [s for s in stages if s["name"] == TIMED]
+    known = [name for name in timed[0]["begin"] if all(name in s["end"] for s in timed)] if timed else []
+    return timed, {name: sum(s["end"][name] - s["begin"][name] for s in timed) for name in known}

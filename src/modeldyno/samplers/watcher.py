@@ -1,8 +1,8 @@
-"""The side process: reads the memory and the processor time of a process tree, from outside.
+"""The side process: reads the memory, processor time, disk and network of a process tree, from outside.
 
 Standard library only, so that it starts in a few milliseconds and takes little memory. It obeys
 lines on standard input: ``mark STAGE`` samples at once, begins a stage and answers ``ok``; ``stop``, or
-the end of the input, stops it, and it writes what it saw as JSON.
+the end of the input, stops it, and it writes what it saw as a line of JSON.
 
 Linux only. Proportional set size (PSS) is read from ``smaps_rollup``, which takes a lock of the
 watched process; it is therefore read so seldom that it takes at most about 1 % of the time.
@@ -18,8 +18,12 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from modeldyno.processes import end_with_parent, peak_size, proportional_size, resident_size, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 SHARE = 0.01
 """Share of the time that reading may take."""
@@ -38,11 +42,40 @@ def forget_peak(pid: int) -> None:
 
 def processor_time(pid: int) -> float:
     """Seconds of user and system time of a process and of its ended children."""
+    return sum(map(int, _status(pid)[11:15])) / _TICK
+
+
+def major_faults(pid: int) -> int:
+    """Pages that a process and its ended children had to wait for until a disk gave them."""
+    return sum(map(int, _status(pid)[9:11]))
+
+
+def _status(pid: int) -> list[str]:
+    """Give the fields of ``stat`` behind the name; none for a process that is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []
+
+
+def disk_traffic(pid: int) -> tuple[int, int] | None:
+    """Bytes read from and written to disks by a process and its ended children; None if not allowed."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
-        return 0.0
-    return sum(map(int, fields[11:15])) / _TICK
+        return None if Path(f"/proc/{pid}").exists() else (0, 0)
+    counts = dict(line.split(": ") for line in lines)
+    return int(counts["read_bytes"]), int(counts["write_bytes"])
+
+
+def network_traffic(pid: int) -> tuple[int, int] | None:
+    """Bytes received and sent in the network namespace of a process, but for those to itself."""
+    try:
+        lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
+    except OSError:
+        return None
+    devices = dict(line.split(":", 1) for line in lines)
+    counts = [fields.split() for name, fields in devices.items() if name.strip() != "lo"]
+    return sum(int(fields[0]) for fields in counts), sum(int(fields[8]) for fields in counts)
 
 
 def switches(pid: int) -> tuple[int, int]:
@@ -110,21 +143,40 @@ class Witness:
         return now
 
     def _watched(self) -> list[int]:
-        return [pid for pid in tree(self.root) if pid != os.getpid()]
+        family = tree(self.root)
+        aside = self._aside(family)
+        return [pid for pid in family if pid not in aside]
+
+    def _aside(self, family: list[int]) -> set[int]:
+        """Give the side processes in a tree, and what they have started."""
+        return {pid for side in self.ours if side in family for pid in tree(side)}
 
     def _counters(self) -> dict[str, float]:
-        watched = self._watched()
+        family = tree(self.root)
+        aside = self._aside(family)
+        watched = [pid for pid in family if pid not in aside]
         switched = [switches(pid) for pid in watched]
         busy, stolen = cores_time(frozenset(_cores(self.root)))
         return {
             "time": time.monotonic(),
             "processor": sum(map(processor_time, watched)),
-            "ours": sum(map(processor_time, self.ours)),
+            "ours": sum(map(processor_time, aside.union(self.ours))),
             "voluntary": sum(voluntary for voluntary, _ in switched),
             "involuntary": sum(involuntary for _, involuntary in switched),
             "busy": busy,
             "stolen": stolen,
+            "faults": sum(map(major_faults, watched)),
+            **_traffic(("read", "written"), map(disk_traffic, watched)),
+            **_traffic(("received", "sent"), [network_traffic(self.root)]),
         }
+
+
+def _traffic(names: tuple[str, str], found: Iterable[tuple[int, int] | None]) -> dict[str, float]:
+    """Sum both directions up; nothing where any of it cannot be known."""
+    known = list(found)
+    if any(both is None for both in known):
+        return {}
+    return {name: sum(both[way] for both in known if both) for way, name in enumerate(names)}
 
 
 def _cores(pid: int) -> set[int]:
@@ -134,33 +186,39 @@ def _cores(pid: int) -> set[int]:
         return set()
 
 
-def _step_aside(root: int) -> None:
-    """Leave the cores of the watched process to it, where there are others."""
+def settle(root: int) -> None:
+    """Become a side process: end with the parent, be deaf to Ctrl-C, leave the root's cores to it."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError):
         everywhere = set(range(os.cpu_count() or 1))
         os.sched_setaffinity(0, everywhere - _cores(root) or everywhere)
 
 
-def main(arguments: list[str]) -> None:
-    """Watch the process whose number comes first; those that follow are ours too."""
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    root, *ours = map(int, arguments)
-    _step_aside(root)
-    witness = Witness(root, ours)
-    pause = SHORTEST
+def obey(mark: Callable[[str], None], sample: Callable[[], float], shortest: float = SHORTEST) -> None:
+    """Sample until the lines on standard input say ``stop``, or end; mark the stages that they name.
+
+    `sample` gives the seconds that it took. The pause between two is at least `shortest`.
+    """
+    pause = shortest
     while True:
         ready, _, _ = select.select([0], [], [], pause)
         if not ready:
-            pause = min(LONGEST, max(SHORTEST, witness.sample() / SHARE))
+            pause = min(LONGEST, max(shortest, sample() / SHARE))
             continue
         line = os.read(0, 4096)
-        if not line:
-            break
-        if line.startswith(b"stop"):
-            break
-        witness.mark(line.decode().removeprefix("mark ").strip())
+        if not line or line.startswith(b"stop"):
+            return
+        mark(line.decode().removeprefix("mark ").strip())
         os.write(1, b"ok\n")
+
+
+def main(arguments: list[str]) -> None:
+    """Watch the process whose number comes first; those that follow are ours too."""
+    root, *ours = map(int, arguments)
+    settle(root)
+    witness = Witness(root, ours)
+    obey(witness.mark, witness.sample)
     witness.close()
     sys.stdout.write(json.dumps(witness.stages))
 

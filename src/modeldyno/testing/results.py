@@ -192,6 +192,7 @@ def an_outline() -> Outline:
             for seq in (128, 512)
         ),
         formulas={"macs": "10616832*batch*seq + 4608*batch*seq^2", "activation_peak": "15360*batch*seq"},
+        domain="batch >= 1 (traced to 8), seq = 16k (traced to 512)",
         traced=False,
         assumptions=("every row of the mask is full, as in a batch without padding",),
     )  # fmt: skip

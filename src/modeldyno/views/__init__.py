@@ -7,7 +7,7 @@ a file; nothing here knows of any format.
 from __future__ import annotations
 
 from modeldyno.views.compare import comparison, summary
-from modeldyno.views.lists import listing, numbers
+from modeldyno.views.lists import brief, listing, numbers
 from modeldyno.views.look import PLAIN, SORTS, Look
 from modeldyno.views.report import blocks
 from modeldyno.views.sentence import headline
@@ -17,6 +17,7 @@ __all__ = [
     "SORTS",
     "Look",
     "blocks",
+    "brief",
     "comparison",
     "headline",
     "listing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
@@ -69,7 +70,7 @@ def _sentence(first: Result, second: Result, names: tuple[str, str]) -> str:
             ("memory_peak", _SMALLER, "memory at the peak"),
         )
         for one, other in ((first.find(metric), second.find(metric)),)
-        if one is not None and other is not None
+        if one is not None and other is not None and not (_unbounded(one) or _unbounded(other))
     ]
     if not told:
         return f"{names[1]} and {names[0]} have nothing that can be compared."
@@ -90,8 +91,9 @@ def _reservations(first: Result, second: Result, names: tuple[str, str]) -> Iter
     for result, name in zip((first, second), names, strict=True):
         macs = result.find("macs")
         if macs is not None and macs.interval is not None and macs.interval.low < macs.interval.high:
-            most = amount(macs.interval.high, "MACs")
-            text = f"{name} has operators without a formula: it may have up to {most}"
+            ends = [amount(end, "MACs") for end in (macs.interval.low, macs.interval.high)]
+            open_ = f"at least {ends[0]}" if macs.interval.high == inf else f"between {ends[0]} and {ends[1]}"
+            text = f"{name} has operators that are not counted: it takes {open_}"
             yield Notice(severity=Severity.NOTE, text=text)
     kinds = [{m.kind for m in r.outline.modules if m.path} if r.outline else set() for r in (first, second)]
     if all(kinds):
@@ -105,15 +107,21 @@ def _reservations(first: Result, second: Result, names: tuple[str, str]) -> Iter
 
 
 def _plain(found: Measurement | None) -> str:
-    return "—" if found is None else plain(exact(found))
+    if found is None:
+        return "—"
+    return f"≥ {plain(exact(found))}" if _unbounded(found) else plain(exact(found))
 
 
 def _ratio_of(
     one: Measurement | None, other: Measurement | None, words: tuple[str, str], digits: int = 2
 ) -> str:
-    if one is None or other is None:
+    if one is None or other is None or _unbounded(one) or _unbounded(other):
         return "—"
     return ratio(number(one)[0], number(other)[0], words, digits)
+
+
+def _unbounded(found: Measurement) -> bool:
+    return found.interval is not None and found.interval.high == inf
 
 
 def ratio(first: float, second: float, words: tuple[str, str], digits: int = 2) -> str:

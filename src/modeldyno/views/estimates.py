@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.metric import METRICS
+from modeldyno.core.roofline import DEVICES, Bound, bound_by
 from modeldyno.core.units import format_quantity
 from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, amount, number, ordered
 
@@ -22,6 +23,7 @@ _TITLES = {
     "roofline_latency": "bound",
 }  # fmt: skip
 _LATENCIES = ("roofline_latency", "eager_latency", "decode_latency")
+_ROOFS = {Bound.COMPUTE: "arithmetic", Bound.MEMORY: "memory"}
 _COLUMNS = 7
 """That fit 80 columns of text."""
 _POINTS = 40
@@ -39,7 +41,7 @@ def grid(result: Result) -> Iterator[Block]:
         title="At other sizes",
         columns=tuple(Column(title=title, align=Align.RIGHT) for title in titles),
         rows=tuple(
-            (*(_size(point, name) for name in names), *(_value(point, metric) for metric in metrics))
+            (*(_size(point, name) for name in names), *(_value(result, point, metric) for metric in metrics))
             for point in outline.points[:_POINTS]
         ),
     )
@@ -65,12 +67,15 @@ def _size(point: Point, name: str) -> str:
     return f"{point.sizes[name]:,}" if name in point.sizes else "—"
 
 
-def _value(point: Point, metric: str) -> str:
+def _value(result: Result, point: Point, metric: str) -> str:
+    """Show a number of a point; a bound, and what operators without a formula add to, is at least that."""
     if metric not in point.values:
         return "—"
     name = metric.partition("@")[0]
     shown = format_quantity(point.values[metric], METRICS[name].unit, 3)
-    return f"≥ {shown}" if name.endswith("_latency") else shown
+    whole = result.find(name)
+    uncounted = whole is not None and whole.interval is not None
+    return f"≥ {shown}" if uncounted or name.endswith("_latency") else shown
 
 
 def _formulas(outline: Outline) -> Iterator[Block]:
@@ -81,12 +86,15 @@ def _formulas(outline: Outline) -> Iterator[Block]:
     )
     if rows:
         yield Table(title="In formulas", columns=(Column(title=""), Column(title="")), rows=rows)
+        if outline.domain:
+            text = f"the formulas hold for {shorten(clean(outline.domain), TEXT_LIMIT)}"
+            yield Notice(severity=Severity.NOTE, text=text)
     elif outline.traced:
         text = "no polynomial was found to hold at all of these sizes, so each was traced by itself"
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-def devices(result: Result) -> Iterator[Table]:
+def devices(result: Result) -> Iterator[Block]:
     """Show what a device could do at best; every figure is an estimate from published peaks."""
     names = dict.fromkeys(m.scope for m in result.measurements if m.metric == "roofline_latency" and m.scope)
     rows = tuple(_device(result, name) for name in names)
@@ -102,16 +110,27 @@ def devices(result: Result) -> Iterator[Table]:
             ),
             rows=rows,
         )
+    if any(_is_tf32(result, name) for name in names):
+        text = "float32 is taken at the faster peak of TF32, in which cuDNN's convolutions run by default"
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _is_tf32(result: Result, name: str) -> bool:
+    """Say whether the peak of a device is that of TF32, and another than that of float32."""
+    peaks = DEVICES[name].flops if name in DEVICES else {}
+    narrow = peaks.get("tf32")
+    return narrow is not None and narrow == _number(result, "peak_flops", name) != peaks.get("float32")
 
 
 def _device(result: Result, name: str) -> tuple[str, ...]:
     call, eager, token = (result.find(metric, name) for metric in _LATENCIES)
     flops, bandwidth = (_number(result, metric, name) for metric in ("peak_flops", "peak_bandwidth"))
     nouns = ((flops, "FLOP/s"), (bandwidth, "B/s"))
-    peaks = ", ".join(amount(value, noun) for value, noun in nouns if value)
+    peaks = ", ".join(amount(value, noun) if value else f"unknown {noun}" for value, noun in nouns)
+    macs = _number(result, "causal_macs") or _number(result, "macs")
     seconds = 0.0 if call is None else number(call)[0]
-    bounds = (_bound(call), _bound(eager), _bound(token))
-    return shorten(clean(name), 20), *bounds, _bound_by(result, flops, seconds), peaks
+    limit = _ROOFS[bound_by(2 * macs / flops if flops else 0.0, seconds)] if seconds else "—"
+    return shorten(clean(name), 20), _bound(call), _bound(eager), _bound(token), limit, peaks
 
 
 def _bound(found: Measurement | None) -> str:
@@ -121,14 +140,3 @@ def _bound(found: Measurement | None) -> str:
 def _number(result: Result, metric: str, scope: str = "") -> float:
     found = result.find(metric, scope)
     return 0.0 if found is None else number(found)[0]
-
-
-def _bound_by(result: Result, flops: float, seconds: float) -> str:
-    """Say which roof is the lower one: computing alone takes all of the time, or memory takes longer."""
-    macs = _number(result, "causal_macs") or _number(result, "macs")
-    if not flops or not seconds:
-        return "—"
-    return "arithmetic" if 2 * macs / flops > seconds * _ALL else "memory"
-
-
-_ALL = 0.999

@@ -75,12 +75,18 @@ def _disturbance(result: Result) -> str:
 
 def _input(spec: InputSpec) -> str:
     shape = "x".join(map(str, spec.shape)) if spec.shape else ("" if spec.shape is None else "scalar")
-    span = "" if spec.low is None or spec.high is None else f" in {spec.low:g}..{spec.high:g}"
-    values = f"from {spec.source}" if spec.source else f"random{span}" if span else ""
+    values = f"from {spec.source}" if spec.source else _drawn(spec)
     distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
     return joined(
         " ".join(filter(None, (shorten(spec.name, NAME_LIMIT), shape, spec.dtype))), values, distinct
     )
+
+
+def _drawn(spec: InputSpec) -> str:
+    """Say what values are drawn."""
+    if spec.low is None or spec.high is None:
+        return ""
+    return f"all {spec.low:g}" if spec.low == spec.high else f"random in {spec.low:g}..{spec.high:g}"
 
 
 _SPEAKING = {"processor", "architecture", "system"}

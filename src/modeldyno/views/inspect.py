@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
@@ -14,7 +15,7 @@ from modeldyno.views.totals import totals
 from modeldyno.views.words import TEXT_LIMIT, count, ending, joined, share, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.outline import Held, Operator, Outline
     from modeldyno.core.result import Result
@@ -79,7 +80,7 @@ def _dearest(root: Node, look: Look) -> Iterator[Table]:
     ]
     rows = tuple(
         (
-            ending(clean(node.path), _NAME) or "(the whole)",
+            ending(clean(node.path), _NAME - 2) or "(the whole)",
             shorten(titled(node), _KIND),
             _shown(node, metric),
             share(node.of(metric), root.of(metric)),
@@ -174,6 +175,8 @@ def _label(row: Row, *, whole: bool) -> str:
     kind = titled(node)
     if not name:
         return shorten(kind, room)
+    if not kind:
+        return f"{dots}{ending(name, room)}"
     if len(name) + len(kind) + 3 <= room:
         return f"{dots}{name} ({kind})"
     left = room - len(name) - 3
@@ -239,7 +242,7 @@ def _operators(outline: Outline) -> Iterator[Table]:
         (
             shorten(clean(op.kind), _NAME),
             f"{op.calls:,}",
-            format_quantity(op.macs, COUNT, 3) if op.counted else span(op.macs, op.most),
+            format_quantity(op.macs, COUNT, 3) if op.counted else span(op.macs, _most([op])),
             format_quantity(op.elementwise, COUNT, 3) if op.counted else "—",
         )
         for op in outline.operators
@@ -254,16 +257,22 @@ def _uncounted(outline: Outline, look: Look) -> Iterator[Table]:
     """List every operator without a formula, with the most that it can cost."""
     found = [op for op in outline.operators if not op.counted]
     shown = found if look.verbose else found[:_UNCOUNTED]
-    rows = [(shorten(clean(op.kind), _NAME), f"{op.calls:,}", span(0, op.most), _where(op)) for op in shown]
+    rows = [
+        (shorten(clean(op.kind), _NAME), f"{op.calls:,}", span(0, _most([op])), _where(op)) for op in shown
+    ]
     if rest := found[len(shown) :]:
-        calls, most = sum(op.calls for op in rest), sum(op.most for op in rest)
-        rows.append((f"{len(rest)} more", f"{calls:,}", span(0, most), "-v lists them"))
+        calls = sum(op.calls for op in rest)
+        rows.append((f"{len(rest)} more", f"{calls:,}", span(0, _most(rest)), "-v lists them"))
     if rows:
         yield Table(
-            title="Not counted, for want of a formula",
+            title=f"Not counted, for want of a formula{' or of shapes' if _most(found) == inf else ''}",
             columns=_columns("operator", "calls>", "MACs, between>", "shapes of one call"),
             rows=tuple(rows),
         )
+
+
+def _most(operators: Iterable[Operator]) -> float:
+    return sum(inf if op.most is None else op.most for op in operators)
 
 
 def _where(op: Operator) -> str:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from modeldyno.core.block import Align, Column, Table
+from modeldyno.core.block import Align, Column, Table, clean, shorten
+from modeldyno.core.knob import BATCH_SIZE
 from modeldyno.core.measurement import Distribution, Interval, Measurement
-from modeldyno.views.words import count, moment
+from modeldyno.core.metric import METRICS
+from modeldyno.core.units import BYTES, COUNT, format_quantity
+from modeldyno.views.totals import scopes
+from modeldyno.views.words import KINDS, amount, count, joined, moment, number, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,19 +21,54 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("p50", "p90", "p95", "p99", "p99.9", "mean", "std", "min", "max")
 _FIELDS = ("metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note")
+_MODEL, _SIZES = "model", "sizes"
+_TEXTS = {_MODEL, "metric", "scope", _SIZES, "statistic", "unit", "note"}
+
+Row = tuple[str, ...]
+"""Cells in the order of _FIELDS."""
 
 
-def numbers(result: Result) -> Table:
-    """Give every number in base units, unrounded: a row for each metric, scope and statistic."""
-    texts = {"metric", "scope", "statistic", "unit", "note"}
-    columns = tuple(
-        Column(title=name, align=Align.LEFT if name in texts else Align.RIGHT) for name in _FIELDS
-    )
-    rows = tuple(row for found in result.measurements for row in _number_rows(found))
-    return Table(title="Numbers", columns=columns, rows=rows)
+def numbers(*results: Result, modules: bool = True) -> Table:
+    """Give every number in base units, unrounded: a row for each metric, scope and statistic.
+
+    Several Results have a first column with the names of their models; where there are numbers at other
+    sizes, a last one has those, such as ``batch=8 seq=128``.
+
+    Args:
+        results: what to read.
+        modules: whether to give those of each module, too.
+    """
+    rows = [
+        {**dict(zip(_FIELDS, row, strict=True)), _MODEL: clean(result.name), _SIZES: sizes}
+        for result in results
+        for sizes, row in (*_found(result, modules=modules), *_elsewhere(result))
+    ]
+    several, elsewhere = len(results) > 1, any(row[_SIZES] for row in rows)
+    names = (*((_MODEL,) if several else ()), *_FIELDS, *((_SIZES,) if elsewhere else ()))
+    columns = tuple(Column(title=name, align=Align.LEFT if name in _TEXTS else Align.RIGHT) for name in names)
+    cells = tuple(tuple(row[name] for name in names) for row in rows)
+    return Table(title="Numbers", columns=columns, rows=cells)
 
 
-def _number_rows(found: Measurement) -> Iterator[tuple[str, ...]]:
+def _found(result: Result, *, modules: bool) -> Iterator[tuple[str, Row]]:
+    hidden = frozenset() if modules else scopes(result)
+    for found in result.measurements:
+        if found.scope not in hidden:
+            yield from (("", row) for row in _number_rows(found))
+
+
+def _elsewhere(result: Result) -> Iterator[tuple[str, Row]]:
+    """Give the totals at the sizes that were asked for beside those of the inputs."""
+    for point in result.outline.points if result.outline else ():
+        sizes = " ".join(f"{name}={size}" for name, size in point.sizes.items())
+        for query, value in point.values.items():
+            metric, _, scope = query.partition("@")
+            unit = METRICS[metric].unit
+            whole = unit in {BYTES, COUNT} and value.is_integer()
+            yield sizes, (metric, scope, "", _exact(int(value) if whole else value), "", "", unit, "", "")
+
+
+def _number_rows(found: Measurement) -> Iterator[Row]:
     unit = found.row.unit
     if not isinstance(found.value, Distribution):
         n = str(len(found.runs)) if found.runs else ""
@@ -60,8 +99,45 @@ def _exact(value: float) -> str:
 
 def listing(entries: Sequence[Entry]) -> Table:
     """Lay out what a store holds, one row for each Result."""
-    columns = tuple(Column(title=title) for title in ("id", "created", "tags", "verdict"))
+    columns = tuple(Column(title=title) for title in ("id", "created", "model", "what came out"))
     rows = tuple(
-        (entry.id, moment(entry.created)[:16], ", ".join(entry.tags), entry.headline) for entry in entries
+        (entry.id, moment(entry.created)[:16], _named(entry), shorten(_without_name(entry), _TOLD))
+        for entry in entries
     )
     return Table(title="", columns=columns, rows=rows)
+
+
+_NAMED, _TOLD = 18, 72
+"""Characters of a name, and of what came out."""
+
+
+def _named(entry: Entry) -> str:
+    tags = f" ({clean(', '.join(entry.tags))})" if entry.tags else ""
+    return shorten(clean(entry.name), _NAMED) + tags
+
+
+def _without_name(entry: Entry) -> str:
+    return clean(entry.headline).removeprefix(f"{clean(entry.name)} ")
+
+
+def brief(result: Result) -> str:
+    """Say in a few words what came out, for a list: how fast it is on what, or what it has and costs."""
+    if result.failures:
+        first = result.failures[0]
+        return f"failed in {clean(first.where)}: {KINDS[first.kind]}"
+    latency = result.find("latency")
+    if latency is not None and isinstance(latency.value, Distribution):
+        batch = result.job.config.get(BATCH_SIZE.name)
+        median = format_quantity(latency.value.statistic("p50"), latency.row.unit, 3)
+        rate = result.find("throughput")
+        at = joined(clean(result.job.backend), "" if batch is None else f"batch {batch}")
+        return f"{at}: {joined(median, plain(rate) if rate else '')}"
+    parameters, macs = result.find("parameters"), result.find("macs")
+    has = "" if parameters is None else f"{plain(parameters)} parameters"
+    return joined(has, "" if macs is None else _macs(macs)) or "nothing measured"
+
+
+def _macs(found: Measurement) -> str:
+    value, interval = number(found)
+    open_ = interval is not None and interval.low < interval.high
+    return f"{'at least ' if open_ else ''}{amount(value, 'MACs')}"

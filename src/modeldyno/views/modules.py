@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from modeldyno.core.block import clean
 from modeldyno.views.words import number
@@ -96,7 +96,7 @@ def _collapsed(nodes: Iterable[Node]) -> Iterator[Node]:
     """Make one of numbered neighbours that are alike."""
     run: list[Node] = []
     for node in nodes:
-        if run and not _follows(run[-1], node):
+        if run and not follows(run[-1], node):
             yield _one(run)
             run = []
         run.append(node)
@@ -104,7 +104,20 @@ def _collapsed(nodes: Iterable[Node]) -> Iterator[Node]:
         yield _one(run)
 
 
-def _follows(before: Node, node: Node) -> bool:
+class Labelled(Protocol):
+    """What has a place in a tree, and may be like its neighbour."""
+
+    @property
+    def label(self) -> str:
+        """What it is called below its parent."""
+
+    @property
+    def likeness(self) -> str:
+        """Equal for two that are alike."""
+
+
+def follows(before: Labelled, node: Labelled) -> bool:
+    """Say whether a node is like the one before it, and has the next number."""
     (head, _, index), (next_head, _, next_index) = before.label.rpartition("."), node.label.rpartition(".")
     numbered = head == next_head and _NUMBER.fullmatch(index) and _NUMBER.fullmatch(next_index)
     return bool(numbered) and int(index) + 1 == int(next_index) and before.likeness == node.likeness
@@ -187,13 +200,27 @@ def leaves(root: Node) -> list[Work]:
             groups[pattern(node.path), f"{node.kind} itself"].append((node, own))
     return [
         Work(
-            path=path if len(group) > 1 else group[0][0].path,
+            path=_alike([node.path for node, _ in group]),
             kind=kind,
             count=sum(node.count for node, _ in group),
             numbers=tuple(map(sum, zip(*(numbers for _, numbers in group), strict=True))),
         )
-        for (path, kind), group in groups.items()
+        for (_, kind), group in groups.items()
     ]
+
+
+def _alike(paths: Sequence[str]) -> str:
+    """Name paths of one pattern by that; where it is nothing but stars, by the first ones."""
+    if len(paths) == 1:
+        return paths[0]
+    common = pattern(paths[0])
+    if common.strip("*."):
+        return common
+    return ", ".join(paths[:_FEW]) + (", …" if len(paths) > _FEW else "")
+
+
+_FEW = 4
+"""Paths that are named one by one."""
 
 
 def pattern(path: str) -> str:
@@ -224,4 +251,4 @@ def ranged(paths: Sequence[str]) -> str:
 def titled(node: Node) -> str:
     """Name the class of a module, and how many it stands for."""
     kind = clean(node.kind)
-    return f"{node.count} x {kind}" if node.count > 1 else kind
+    return f"{node.count} x {kind}" if kind and node.count > 1 else kind

@@ -8,9 +8,15 @@ from modeldyno.core.block import Block, Chart, ChartKind, Mark, Notice, Severity
 from modeldyno.core.histogram import Histogram, histogram
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.units import format_quantity
+from modeldyno.views.devices import devices
 from modeldyno.views.footer import footer
+from modeldyno.views.generation import generation
 from modeldyno.views.inspect import inspection, reservations
+from modeldyno.views.layers import layers
 from modeldyno.views.look import PLAIN, Look
+from modeldyno.views.memory import memory
+from modeldyno.views.operations import operations
+from modeldyno.views.regions import is_of_regions, regions
 from modeldyno.views.sentence import verdict
 from modeldyno.views.table import results
 from modeldyno.views.totals import looked_at
@@ -45,8 +51,16 @@ def blocks(result: Result, judgements: Sequence[Judgement] = (), look: Look = PL
 
 
 def _measured(result: Result, judgements: Sequence[Judgement], look: Look) -> Iterator[Block]:
+    if is_of_regions(result):
+        yield from regions(result)
+        return
     yield from results(result, judgements)
+    yield from layers(result, look)
+    yield from operations(result)
     yield from _histogram(result)
+    yield from generation(result)
+    yield from memory(result)
+    yield from devices(result, look)
     yield from reservations(result, look)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Severity, clean, shorten
@@ -9,6 +10,10 @@ from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.metric import METRICS
 from modeldyno.core.units import RATE
+from modeldyno.views.generation import spoken
+from modeldyno.views.memory import stepped
+from modeldyno.views.operations import operated
+from modeldyno.views.regions import is_of_regions, spent
 from modeldyno.views.words import KINDS, NAME_LIMIT, amount, count, estimate, number, plain, sized
 
 if TYPE_CHECKING:
@@ -33,9 +38,11 @@ def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> st
 
 
 def _speed(result: Result) -> str:
+    if is_of_regions(result):
+        return spent(result)
     found = result.find("latency")
     if found is None or not isinstance(found.value, Distribution):
-        return ""
+        return spoken(result) or stepped(result) or operated(result)
     batch = result.job.config.get("batch_size")
     at = f" at batch {shorten(clean(str(batch)), NAME_LIMIT)}" if batch is not None else ""
     rate = _rate(result)
@@ -95,6 +102,8 @@ def _counted(found: Measurement, noun: str) -> str:
     bounds = found.interval
     if bounds is None or bounds.low == bounds.high:
         return amount(number(found)[0], noun)
+    if bounds.high == inf:
+        return f"at least {amount(bounds.low, noun)}"
     low, high = amount(bounds.low, noun), amount(bounds.high, noun)
     unit = high.partition(" ")[2]
     return (

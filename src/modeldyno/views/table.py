@@ -8,6 +8,10 @@ from modeldyno.core.block import Align, Column, Table, clean, shorten
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.metric import METRICS, Query
 from modeldyno.core.units import BYTES, SECONDS, format_quantity
+from modeldyno.views.devices import APART
+from modeldyno.views.generation import GENERATED
+from modeldyno.views.layers import TOLD
+from modeldyno.views.memory import APART as MEMORY
 from modeldyno.views.totals import SHOWN_BESIDE_SPEED, STATIC, exact, said, scopes
 from modeldyno.views.words import NAME_LIMIT, NOISE, count, estimate, joined, number, plain
 
@@ -47,7 +51,8 @@ def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
 def _ordered(result: Result, asked: set[str]) -> list[Measurement]:
     """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
     names, modules = (*_ROWS, *METRICS), scopes(result)
-    hidden = {*NOISE, *(STATIC - SHOWN_BESIDE_SPEED - asked)}
+    told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | GENERATED | MEMORY
+    hidden = {*NOISE, *APART, *(told - asked)}
     shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
     return sorted(shown, key=lambda m: (names.index(m.metric), m.scope))
 
@@ -105,7 +110,9 @@ def _note(result: Result, found: Measurement) -> str:
 
 def _parts(result: Result, metric: str) -> str:
     """Name the parts of a sum, the largest first; one part alone is the whole."""
+    modules = scopes(result)
     parts = [m for m in result.measurements if m.metric == metric and m.scope and metric in _SUMS]
+    parts = [m for m in parts if m.scope not in modules]
     if len(parts) == 1:
         return shorten(clean(parts[0].scope), NAME_LIMIT)
     parts.sort(key=lambda m: -number(m)[0])

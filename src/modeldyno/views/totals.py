@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Column, Table, clean, shorten
@@ -41,7 +42,7 @@ _MEANINGS = {
 """Metric to its meaning, in the order of the table; one without is told what this model says of it."""
 ESTIMATES = ("roofline_latency", "eager_latency", "decode_latency", "peak_flops", "peak_bandwidth")
 """What holds for a device, its name being the scope."""
-STATIC = frozenset({*_MEANINGS, "trainable_parameters", "buffers", *ESTIMATES})
+STATIC = frozenset({*_MEANINGS, "trainable_parameters", "buffers", "held_at_peak", *ESTIMATES})
 """Everything that can be known of a model without running it."""
 KEPT = frozenset({"parameters", "trainable_parameters", "buffers", "weight_bytes", "file_bytes"})
 SHOWN_BESIDE_SPEED = KEPT | {"macs", "flops", "coverage", "activation_peak", "memory_peak"}
@@ -80,7 +81,10 @@ def _value(found: Measurement) -> str:
 
 
 def _matters(found: Measurement) -> bool:
-    return bool(found.value) or found.metric in {"parameters", "macs", "flops", "activation_peak", "coverage"}
+    return bool(found.value) or found.metric in _TOLD_AT_ZERO
+
+
+_TOLD_AT_ZERO = frozenset({"parameters", "macs", "flops", "activation_peak", "coverage", "largest_batch"})
 
 
 def exact(found: Measurement) -> Measurement:
@@ -105,7 +109,7 @@ def said(result: Result, found: Measurement) -> str:
 def _parameters(result: Result, found: Measurement) -> str:
     trainable, buffers = result.find("trainable_parameters"), result.find("buffers")
     beside = f"{plain(buffers)} more elements in buffers" if buffers is not None and buffers.value else ""
-    if trainable is None:
+    if trainable is None or not found.value:
         return beside
     free = number(trainable)[0]
     words = "all trainable" if free == number(found)[0] else f"{plain(trainable)} trainable" if free else ""
@@ -131,7 +135,8 @@ def _open(result: Result, found: Measurement) -> str:
         return _phases(result) if found.metric == "macs" else ""
     without = sum(1 for op in result.outline.operators if not op.counted) if result.outline else 0
     why = f": {count(without, 'operator')} uncounted" if without else ""
-    return f"between {span(bounds.low, bounds.high)}{why}".replace(" to ", " and ", 1)
+    between = "" if bounds.high == inf else "between "
+    return f"{between}{span(bounds.low, bounds.high)}{why}".replace(" to ", " and ", 1)
 
 
 def _phases(result: Result) -> str:
@@ -143,18 +148,21 @@ def _phases(result: Result) -> str:
 
 
 def _memory(result: Result, _found: Measurement) -> str:
-    state = "" if result.job.inspection.optimizer == "none" else ", optimiser's state"
-    training = f", gradients{state}" if result.job.inspection.mode is Mode.TRAIN else ""
-    return f"predicted: weights, inputs{training}, activations"
+    inspection = result.job.inspection
+    state = "" if inspection.optimizer == "none" else ", optimiser's state"
+    training = f", gradients{state}" if inspection.mode is Mode.TRAIN else ""
+    return f"predicted for this CPU, with weights, inputs{training}"
 
 
-def _batch(result: Result, _found: Measurement) -> str:
+def _batch(result: Result, found: Measurement) -> str:
     memory = result.job.inspection.memory
-    return f"whose peak fits {format_quantity(memory, BYTES, None)}" if memory else "whose peak fits"
+    fits = f"whose peak fits {format_quantity(memory, BYTES, None)}" if memory else "whose peak fits"
+    return fits if found.value else f"not even one sample is one {fits}"
 
 
 def scopes(result: Result) -> frozenset[str]:
     """Give the scopes that are modules or phases; a dtype or a device is none."""
     modules = (module.path for module in result.outline.modules) if result.outline else ()
     counted = (m.scope for m in result.measurements if m.metric in {"parameters", "macs", "flops"})
-    return frozenset(filter(None, (*modules, *counted)))
+    watched = (layer.path for layer in result.activity.layers) if result.activity else ()
+    return frozenset(filter(None, (*modules, *counted, *watched)))

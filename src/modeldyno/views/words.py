@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import clean
@@ -75,7 +76,9 @@ def amount(value: float, noun: str) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """Show what lies between two counts: ``0 to 3.20 M``."""
+    """Show what lies between two counts: ``0 to 3.20 M``; ``1.41 G or more`` where nothing bounds it."""
+    if high == inf:
+        return f"{format_quantity(low, COUNT, 3)} or more"
     ends = tuple(dict.fromkeys(format_quantity(end, COUNT, 3) for end in (low, high)))
     return " to ".join(ends)
 

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isqrt
-from typing import TYPE_CHECKING
+from itertools import combinations
 
 from modeldyno.core.graph import Op
-
-if TYPE_CHECKING:
-    from modeldyno.core.graph import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +49,13 @@ class Counted:
     read: int
     written: int
     known: bool = True
-    most: int = 0
-    """MACs at most, where no formula is `known`; `macs` is then 0."""
+    most: int | None = 0
+    """MACs at most where no formula is `known`, see `most`; None where nothing bounds them."""
 
 
 def count(op: Op, formulas: Mapping[str, Formula]) -> Counted:
     """Count one call; what has no formula, or is not understood by it, gets a bound."""
-    formula = formulas.get(op.kind)
+    formula = formulas.get(op.kind) if op.sized else None
     try:
         found = None if formula is None else formula(op)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError):
@@ -75,17 +71,21 @@ def count(op: Op, formulas: Mapping[str, Formula]) -> Counted:
     )
 
 
-def most(op: Op) -> int:
-    """Bound the MACs of one contraction of any two of the operands into the outputs.
+def most(op: Op) -> int | None:
+    """Bound the MACs of a call that is one matrix product, convolution or attention; None without sizes.
 
-    A contraction that takes each triple of elements (a of A, b of B, c of C) at most once has at most
-    sqrt(|A| |B| |C|) of them: the inequality of Loomis and Whitney (Bull. AMS 55, 1949).
+    With A and B the two largest operands and C all outputs, or the largest operand where there are none,
+    it is the least of |A| |B|, |A| |C| and |B| |C|. In the first two each of the MACs has its own pair of
+    elements out of any two of the three; attention takes |A| |B| / D twice, D being the width of a head.
+    Taps of a convolution on padding are no elements of A, and may exceed it where the input is tiny.
     """
-    sizes = sorted((tensor.size for tensor in op.tensors()), reverse=True)[:2]
-    output = sum(tensor.size for tensor in op.outputs)
-    if not sizes:
+    if not op.sized:
+        return None
+    operands = sorted((tensor.size for tensor in op.tensors()), reverse=True)[:2]
+    if not operands:
         return 0
-    return isqrt(sizes[0] * sizes[-1] * output)
+    output = sum(tensor.size for tensor in op.outputs) if op.outputs else operands[0]
+    return min(a * b for a, b in combinations((*operands, output), 2))
 
 
 def _read(op: Op) -> int:
@@ -93,8 +93,4 @@ def _read(op: Op) -> int:
 
 
 def _written(op: Op) -> int:
-    return sum(_bytes(tensor) for tensor in op.outputs)
-
-
-def _bytes(tensor: Tensor) -> int:
-    return tensor.bytes
+    return sum(tensor.bytes for tensor in op.outputs)

@@ -24,9 +24,10 @@ def _first(op: Op) -> Tensor:
     """Give the first tensor among the arguments.
 
     Raises:
-        IndexError: there is none, or not all shapes are known, so that another may have been the first.
+        ValueError: there is none.
     """
-    return (list(op.tensors()) if op.outputs else [])[0]
+    first, *_ = op.tensors()
+    return first
 
 
 def _ints(op: Op, name: str) -> tuple[int, ...]:
@@ -100,9 +101,9 @@ def ordered(op: Op) -> Count:
 # -- memory ---------------------------------------------------------------------------------------------
 
 
-def taken(_: Op) -> Count:
+def taken(op: Op) -> Count:
     """Count no operation; as much is read as is written."""
-    return Count(read=moved(_.outputs))
+    return Count(read=moved(op.outputs))
 
 
 def gathered(op: Op, *, table: str = "data", index: str = "indices") -> Count:

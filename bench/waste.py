@@ -1,0 +1,74 @@
+"""Needless copies: what was planted in small models and is found, and what is flagged in models without.
+
+Each planted model has one needless copy, transfer or wait, in one module; it counts as found only where
+that kind is told of that module, and nothing else is. The others copy no more than they must: anything
+that is told of them is a false alarm. The status is 1 where one was missed or falsely told.
+
+    python bench/waste.py [-v]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import torch
+from tests.zoo.frugal import FRUGAL
+from tests.zoo.needless import PLANTED
+
+from modeldyno.backends.torch_flow import flow
+from modeldyno.core.waste import wastes
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modeldyno.core.activity import Waste
+
+
+def judge(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Waste, ...]:
+    """Follow one call of a model, and judge it."""
+    with torch.inference_mode():
+        found = flow(partial(module.eval(), *args, **kwargs), module, torch.device("cpu"))
+    assert found is not None
+    return wastes(found)
+
+
+def told(found: tuple[Waste, ...]) -> str:
+    """List what was told."""
+    return "; ".join(f"{w.kind} in {w.scope or 'the whole'}: {w.reason}" for w in found) or "nothing"
+
+
+def main() -> int:
+    """Judge all models, and count."""
+    parser = argparse.ArgumentParser(description="needless copies, planted and not")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what is told of each model")
+    verbose = parser.parse_args().verbose
+    begin, hit, false = perf_counter(), 0, 0
+    for name, planted in PLANTED.items():
+        torch.manual_seed(0)
+        found = judge(*planted.build(), {})
+        right = [(w.kind, w.scope) for w in found] == [(planted.kind, planted.scope)]
+        hit += right
+        if verbose or not right:
+            print(f"{'found ' if right else 'MISSED'} {name:<24}{told(found)}")
+    for name, build in FRUGAL.items():
+        torch.manual_seed(0)
+        found = judge(*build())
+        false += bool(found)
+        if verbose or found:
+            print(f"{'FALSE ' if found else 'clean '} {name:<24}{told(found)}")
+    print(
+        f"planted: {hit} of {len(PLANTED)} found, in the right module; without: {false} of {len(FRUGAL)} "
+        f"flagged; {perf_counter() - begin:.1f} s, torch {torch.__version__}"
+    )
+    return int(hit < len(PLANTED) or false > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

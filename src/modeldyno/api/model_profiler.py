@@ -1,0 +1,413 @@
+"""A ready-made profiler: give it a model once, then ask it for latency, layers, memory, configurations."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import plugins, wire
+from modeldyno.api.figures import Figures
+from modeldyno.api.functions import profile, save
+from modeldyno.api.given import array, host, is_array, saved
+from modeldyno.core.activity import Happening
+from modeldyno.core.job import DEFAULT_PROBES
+from modeldyno.core.knob import configure
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import Loaded
+from modeldyno.errors import ModelDynoError, RequestError, RunFailed
+from modeldyno.request import reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy import ndarray
+
+    from modeldyno.core.knob import KnobValue
+    from modeldyno.core.result import Event, Result
+
+_DETAILS = ("layers", "memory", "ops")
+"""Probes of the second pass that `detailed_analysis` asks for, as far as the backend can be watched so."""
+_ANY_WIDTH = 0.99
+"""A precision that any number of runs reaches: the runs are counted, as the caller asked."""
+
+
+class ModelProfiler:
+    """Profiles one model; each method measures anew and gives `Figures`, a dictionary of sections.
+
+    A model named by a path or a reference runs in a process of its own; a live module or function runs
+    here. Percentiles are the plain ones of the calls made; one with too few of them for a claim warns when
+    it is read.
+    """
+
+    def __init__(  # noqa: PLR0913 - three that everybody gives, and what `profile` has beside them
+        self,
+        model_path: Any,
+        device: str = "auto",
+        precision: str | None = None,
+        *,
+        backend: str | None = None,
+        trust: bool = False,
+        max_time: float = 60.0,
+        seed: int = 0,
+    ) -> None:
+        """Take a model; nothing is loaded yet.
+
+        Args:
+            model_path: a path, a reference such as ``"torch:file.py:factory"``, or a live object: a
+                ``torch.nn.Module`` or any callable.
+            device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on, or ``"auto"`` for the backend's choice.
+            precision: ``"fp32"``, ``"fp16"`` or ``"bf16"``; None leaves the model as it is stored.
+            backend: what runs it; by default what suits the model.
+            trust: allow files that run code when loaded.
+            max_time: seconds that measuring may take at most per probe, warm-up included.
+            seed: of random inputs and weights.
+
+        Raises:
+            RequestError: there is no such model, or the backend has no such device or precision.
+        """
+        self.model = model_path if not isinstance(model_path, Path) else str(model_path)
+        self.backend = backend or _backend(self.model)
+        self.result: Result | None = None
+        """Of the last measurement."""
+        self._trust = trust
+        self._plan = Plan(max_time=max_time, min_time=0.0, seed=seed, precision=_ANY_WIDTH)
+        self._input: Any = None
+        self._declared: tuple[str, ...] = ()
+        self._settings = self._checked({"device": device, "precision": precision})
+
+    def profile(
+        self,
+        input_data: Any = None,
+        num_runs: int = 100,
+        warmup_runs: int = 10,
+        detailed_analysis: bool = False,
+    ) -> Figures:
+        """Measure latency, throughput, memory and what a call costs.
+
+        Args:
+            input_data: an array, a tensor, a tuple of them or a dict by name; text as ``--input`` takes it
+                (a file of data, or a shape such as ``"input_ids=8x128:int64:0..999"``); None for what was
+                given last, or else random inputs. The first axis is the batch. The path of the model itself
+                stands for random inputs.
+            num_runs: calls that are measured, one by one.
+            warmup_runs: accepted, and not needed: the warm-up ends when times have settled, and
+                ``["latency"]["warmup_runs"]`` says how many calls that took.
+            detailed_analysis: also watch layers, operators and memory, in a second pass.
+
+        Returns:
+            The sections; what went wrong with the model is in ``failure``.
+
+        Raises:
+            RequestError: the request is wrong.
+        """
+        _not_negative("warmup_runs", warmup_runs)
+        self._input = self._given(input_data)
+        details = tuple(name for name in _DETAILS if detailed_analysis and name in plugins.names("probe"))
+        return self._measured(DEFAULT_PROBES, optional=details, num_runs=num_runs)
+
+    def benchmark(
+        self, configurations: Sequence[Mapping[str, Any]], input_data: Any = None, num_runs: int = 100
+    ) -> list[Figures]:
+        """Measure one configuration after the other.
+
+        Args:
+            configurations: knobs of the backend each, such as ``{"batch_size": 8, "precision": "fp16"}``.
+            input_data: as in `profile`, by default what was given last; its rows are repeated, or cut, to the
+                batch size.
+            num_runs: calls that are measured of each.
+
+        Returns:
+            Figures in the order of the configurations, each with its ``configuration``; one that failed
+            is among them, with its ``failure``.
+
+        Raises:
+            RequestError: a configuration is wrong as written; nothing was measured.
+        """
+        self._input = self._given(input_data)
+        asked = [(given, self._checked(dict(given))) for given in configurations]
+        return [self._tried(dict(given), settings, num_runs) for given, settings in asked]
+
+    def profile_layers(
+        self, input_data: Any = None, layer_names: Sequence[str] = (), num_runs: int = 100
+    ) -> Figures:
+        """Measure layers, in the section ``layers``, by path.
+
+        Args:
+            input_data: as in `profile`, by default what was given last.
+            layer_names: parts of paths or classes, such as ``["attention", "mlp"]``; all if empty.
+            num_runs: calls that are watched, at most.
+        """
+        self._input = self._given(input_data)
+        return self._measured(("layers",), num_runs=num_runs, layers=layer_names)
+
+    def memory_profile(
+        self,
+        input_data: Any = None,
+        track_allocations: bool = True,
+        track_deallocations: bool = True,
+        memory_snapshots: bool = True,
+    ) -> Figures:
+        """Measure what one call takes from the allocator; totals are in the section ``memory``.
+
+        Args:
+            input_data: as in `profile`, by default what was given last.
+            track_allocations: have ``allocations``: when (ms), how much (bytes).
+            track_deallocations: have ``deallocations``, likewise.
+            memory_snapshots: have ``held``, what lies in memory at the peak, and ``timeline``, bytes in use
+                by category.
+        """
+        self._input = self._given(input_data)
+        found = self._measured(("static", "memory"), num_runs=1)
+        steps = _steps(found)
+        wanted: dict[str, Any] = {
+            "allocations": [step for step in steps if step["bytes"] > 0] if track_allocations else [],
+            "deallocations": [step for step in steps if step["bytes"] < 0] if track_deallocations else [],
+        }
+        return found.having(wanted if memory_snapshots else {**wanted, "held": [], "timeline": {}})
+
+    def gpu_profile(
+        self,
+        input_data: Any = None,
+        track_kernels: bool = True,
+        track_memory_transfers: bool = True,
+        profile_nvtx: bool = True,
+    ) -> Figures:
+        """Measure what goes on on a GPU in one call: operators, and what is asked for beside them.
+
+        Args:
+            input_data: as in `profile`, by default what was given last.
+            track_kernels: have ``kernels``.
+            track_memory_transfers: have ``transfers``, between host and device or within it.
+            profile_nvtx: have ``ranges``, the blocks that the model's code has named.
+
+        Raises:
+            RequestError: there is no GPU.
+        """
+        _require_gpu(self._settings.get("device"))
+        self._input = self._given(input_data)
+        found = self._measured(("latency", "ops"), num_runs=20)
+        parts = (
+            ("kernels", Happening.KERNEL, track_kernels),
+            ("transfers", Happening.TRANSFER, track_memory_transfers),
+            ("ranges", Happening.RANGE, profile_nvtx),
+        )
+        rows = found.get("operators", [])
+        return found.having(
+            {name: [row for row in rows if row["kind"] == kind] for name, kind, wanted in parts if wanted}
+            | {"operators": [row for row in rows if row["kind"] == Happening.OPERATOR]}
+        )
+
+    def export_json(self, path: str | Path) -> str:
+        """Write the document of the last measurement, and give its text.
+
+        Raises:
+            RequestError: nothing was measured yet, or the file cannot be written.
+        """
+        found = self._last()
+        save(found, path)
+        return wire.encode(found).decode()
+
+    def export_csv(self, path: str | Path) -> None:
+        """Write the numbers of the last measurement in base units, a row each.
+
+        Raises:
+            RequestError: nothing was measured yet, or the file cannot be written.
+        """
+        text = plugins.reporter("csv").render(self._last())
+        wire.write(Path(path), text.encode() if isinstance(text, str) else text)
+
+    # --- how it is done --------------------------------------------------------------------------
+
+    def _last(self) -> Result:
+        if self.result is None:
+            raise RequestError("Nothing was measured yet; call profile() first.")
+        return self.result
+
+    def _checked(self, given: Mapping[str, Any]) -> dict[str, KnobValue]:
+        """Give settings that the backend has, of those that say anything.
+
+        Raises:
+            RequestError: it does not have one of them, or not with that value.
+        """
+        wanted = {name: setting for name, setting in given.items() if setting is not None}
+        backend = plugins.backend(self.backend)
+        names = {name for knob in backend.knobs for name in (knob.name, *knob.aliases)}
+        if wanted.get("device") == "auto" or ("device" not in names and wanted.get("device") == "cpu"):
+            del wanted["device"]  # the backend's own choice, or the only one
+        if "precision" in wanted and "precision" not in names:
+            raise RequestError(
+                f"The backend '{self.backend}' runs a model in the precision that it is stored in; leave "
+                f"precision={wanted['precision']} out, or save the model so."
+            )
+        backend.check(configure(backend.knobs, wanted))
+        return wanted
+
+    def _given(self, data: Any) -> Any:
+        """Give the inputs: what was given last where nothing is given, and where the model is given, none.
+
+        Raises:
+            RequestError: another model was given.
+        """
+        if data is None:
+            return self._input
+        if not isinstance(data, str | Path):
+            return data
+        if str(data) == self.model:
+            return None
+        if _is_model(str(data)):
+            raise RequestError(
+                f"'{data}' is a model, and this profiler is of {_shown(self.model)}; inputs are expected "
+                f"here. Profile the other one with ModelProfiler('{data}')."
+            )
+        return str(data)
+
+    def _tried(self, given: dict[str, Any], settings: dict[str, KnobValue], num_runs: int) -> Figures:
+        """Measure one configuration; what turns out to be impossible is a failure of this one alone."""
+        try:
+            found = self._measured(DEFAULT_PROBES, num_runs=num_runs, settings=settings)
+        except ModelDynoError as error:
+            return Figures(None, failure=str(error), configuration=given)
+        return Figures(found.result, configuration=given)
+
+    def _measured(
+        self,
+        probes: tuple[str, ...],
+        *,
+        num_runs: int,
+        optional: tuple[str, ...] = (),
+        settings: Mapping[str, KnobValue] | None = None,
+        layers: Sequence[str] = (),
+    ) -> Figures:
+        """Measure; a probe that is optional, and that the backend cannot serve, is left out."""
+        merged = {**self._settings, **(settings or {})}
+        with self._fed(merged) as how:
+            try:
+                self.result = profile(
+                    self.model,
+                    backend=self.backend,
+                    probes=(*probes, *optional),
+                    plan=_counted(self._plan, num_runs),
+                    layers=layers,
+                    trust=self._trust,
+                    **how,
+                )
+            except RequestError as error:
+                served = tuple(name for name in optional if f"'{name}'" not in str(error))
+                if served == optional:
+                    raise
+                return self._measured(
+                    probes, num_runs=num_runs, optional=served, settings=settings, layers=layers
+                )
+        return Figures(self.result)
+
+    @contextmanager
+    def _fed(self, settings: dict[str, KnobValue]) -> Iterator[dict[str, Any]]:
+        """Give what `profile` is told of inputs and knobs; arrays for another process go through files."""
+        data = self._input
+        if data is None:
+            yield settings
+        elif isinstance(data, str):
+            yield {**settings, "inputs": (data,)}
+        elif not isinstance(self.model, str):
+            yield {**settings, "example": host(data)}
+        else:
+            arrays = self._named(data)
+            rows = {array.shape[0] for array in arrays.values() if array.ndim}
+            if len(rows) == 1 and not {"batch_size", "batch"} & settings.keys():
+                settings = {**settings, "batch_size": rows.pop()}
+            with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
+                yield {**settings, "inputs": tuple(saved(arrays, Path(folder)))}
+
+    def _named(self, data: Any) -> dict[str, ndarray]:
+        """Give arrays by the names of the inputs, in the order in which the model declares them."""
+        if isinstance(data, Mapping):
+            return {str(name): array(each) for name, each in data.items()}
+        several = data if isinstance(data, tuple | list) and all(map(is_array, data)) else (data,)
+        arrays = [array(each) for each in several]
+        declared = self._declared = self._declared or self._looked_up()
+        if len(arrays) > len(declared):
+            known = f" ({', '.join(declared)})" if declared else ""
+            raise RequestError(
+                f"{_shown(self.model)} takes {len(declared)} inputs{known}, and {len(arrays)} were given."
+            )
+        return dict(zip(declared, arrays, strict=False))
+
+    def _looked_up(self) -> tuple[str, ...]:
+        """Have another process look at the model, and give the names of its inputs."""
+        loaded: list[Loaded] = []
+
+        def watch(event: Event) -> None:
+            if isinstance(event, Loaded):
+                loaded.append(event)
+
+        try:
+            looked = profile(self.model, backend=self.backend, probes=(), trust=self._trust, watch=watch)
+        except RequestError:
+            if not loaded:  # of plain code nothing but its inputs is known before it runs
+                raise
+        else:
+            if looked.failures:
+                failure = looked.failures[0]
+                raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
+        return tuple(spec.name for spec in loaded[-1].inputs) if loaded else ()
+
+
+def _backend(model: Any) -> str:
+    if isinstance(model, str):
+        return plugins.loader(reference(model).scheme).backend
+    return str(plugins.resolve("loader", "object").backend_of(model))
+
+
+def _is_model(text: str) -> bool:
+    """Tell a model from a file of data or a shape."""
+    try:
+        return reference(text).scheme in plugins.names("loader")
+    except RequestError:
+        return False
+
+
+def _shown(model: Any) -> str:
+    return f"'{model}'" if isinstance(model, str) else f"a live {type(model).__name__}"
+
+
+def _counted(plan: Plan, num_runs: int) -> Plan:
+    """Ask for so many calls.
+
+    Raises:
+        RequestError: it is no number of calls.
+    """
+    try:
+        return replace(plan, min_runs=num_runs, max_runs=num_runs)
+    except (TypeError, ValueError):
+        raise RequestError(f"num_runs takes a whole number from 1, not {num_runs!r}.") from None
+
+
+def _not_negative(name: str, number: float) -> None:
+    if number < 0 or number != int(number):
+        raise RequestError(f"{name} takes a whole number from 0, not {number!r}.")
+
+
+def _require_gpu(device: KnobValue | None) -> None:
+    if device is not None and not str(device).startswith("cuda"):
+        raise RequestError(f"A GPU is profiled with device='cuda'; this profiler was made for '{device}'.")
+    plugins.require(("torch",), "profile of a GPU")
+    import torch  # noqa: PLC0415 - heavy
+
+    if not torch.cuda.is_available():
+        raise RequestError(
+            f"There is no GPU that torch {torch.__version__} can use here; what runs on the CPU is told by "
+            "profile(detailed_analysis=True)."
+        )
+
+
+def _steps(found: Figures) -> list[dict[str, float]]:
+    """Give what changed from moment to moment, in all categories together."""
+    timeline = dict(found.get("timeline", {}))
+    times: list[float] = timeline.pop("time", [])
+    levels = [sum(each) for each in zip(*timeline.values(), strict=True)]
+    changes = zip(times[1:], levels, levels[1:], strict=False)
+    return [{"time": time, "bytes": after - before} for time, before, after in changes if after != before]

@@ -1,0 +1,368 @@
+"""Times the modules within a call of a torch module, by hooks before and after each.
+
+The hooks do no more than take the time and note it; shapes are seen in a first call that nobody times. On a
+device that works on by itself the time is that of events in its queue. What a pair of hooks costs is
+measured on modules that do nothing, right before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from statistics import median
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.backends.arrays import leaves
+from modeldyno.core.activity import Span
+from modeldyno.core.attribution import Toll, quiet
+from modeldyno.core.doubt import Doubt
+from modeldyno.ports import Layers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import device
+
+    from modeldyno.ports import Named
+
+Mark = tuple[int, Any]
+"""A part that begins, or ``~part`` that ends, and when: nanoseconds, or an event."""
+_ROUNDS, _EMPTY = 30, 40
+"""How often the cost of hooks is measured, on how many modules in a row."""
+_QUEUED = 0.8
+"""A call whose modules are all submitted in this share of its time keeps the device busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A module that is watched."""
+
+    module: Any
+    kind: str
+    paths: tuple[str, ...]
+    """Several where it is shared."""
+
+
+@contextmanager
+def watching(callee: Any, run: Callable[[], Any], place: device, named: Named) -> Iterator[Layers]:
+    """Watch the modules below a callee; `run` makes a call of it. On leaving all hooks are gone.
+
+    Args:
+        callee: a module, or what was compiled from one.
+        run: makes a whole call, and returns when the device has finished.
+        place: the device that it runs on.
+        named: says which modules to watch.
+    """
+    parts = _parts(callee, named)
+    outputs = _outputs(run, parts)
+    clock = _clock(place)
+    toll = _toll(clock, _filler(run, parts, place)) if outputs else Toll()
+    marks: list[Mark] = []
+    calls: list[tuple[float, list[tuple[int, float]]]] = []
+
+    def call() -> Any:
+        marks.clear()
+        start, begin = clock.stamp(), perf_counter_ns()
+        output = run()
+        seconds = (perf_counter_ns() - begin) * 1e-9
+        moments = clock.seconds([start, *(moment for _, moment in marks)])[1:]
+        calls.append((seconds, [(number, at) for (number, _), at in zip(marks, moments, strict=True)]))
+        return output
+
+    def spans(since: int) -> list[list[Span]]:
+        wholes = (
+            (Span(path="", kind=_kind(callee), begin=0.0, end=seconds), noted)
+            for seconds, noted in calls[since:]
+        )
+        return [_described(nested(noted, parts, whole), outputs) for whole, noted in wholes]
+
+    with ExitStack() as stack:
+        _hook(parts, clock.stamp, marks, stack)
+        yield Layers(call=call, spans=spans, toll=toll, doubts=tuple(_unseen(callee, parts, outputs)))
+
+
+def _parts(callee: Any, named: Named) -> list[_Part]:
+    """List the modules to watch: all that are called one by one, and chosen by a path or their class."""
+    found: dict[int, _Part] = {}
+    fixed: list[str] = []
+    for path, module in _named_modules(callee):
+        if any(path.startswith(place) for place in fixed):
+            continue
+        if _is_fixed(module):
+            fixed.append(f"{path}." if path else "")
+        if path and not _is_traced(module):
+            known = found.get(id(module), _Part(module, _kind(module), ()))
+            found[id(module)] = replace(known, paths=(*known.paths, path))
+    return [part for part in found.values() if any(named(path, part.kind) for path in part.paths)]
+
+
+def _named_modules(callee: Any) -> list[tuple[str, Any]]:
+    """Give all modules by all of their paths, parents before children."""
+    return list(callee.named_modules(remove_duplicate=False)) if hasattr(callee, "named_modules") else []
+
+
+def _is_fixed(module: Any) -> bool:
+    """Whether it was compiled or scripted: the modules in it are no longer called one by one."""
+    return hasattr(module, "_orig_mod") or hasattr(module, "_c") or _is_traced(module)
+
+
+def _is_traced(module: Any) -> bool:
+    """Whether it was compiled in place, its hooks with it."""
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _unseen(callee: Any, parts: Sequence[_Part], outputs: Outputs) -> Iterator[Doubt]:
+    """Say which modules cannot be watched, and why."""
+    modules = _named_modules(callee)
+    fixed = [path for path, module in modules if _is_fixed(module)]
+    if fixed:
+        place = fixed[0] or "the model"
+        more = f" (and {len(fixed) - 1} more)" if len(fixed) > 1 else ""
+        yield Doubt(
+            code="unseen-layers",
+            seen=f"{place}{more} is compiled or scripted into one: the modules in it are no longer called "
+            "one by one, and what one of them takes cannot be seen",
+            advice="watch the eager model (--set compile=off, or the module that it was made of)",
+        )
+    elif not parts:
+        yield Doubt(
+            code="unseen-layers",
+            seen="no module below the whole has the parts of a path or class that --layers names"
+            if len(modules) > 1
+            else "there is no module below the whole",
+            advice="see `modeldyno inspect` for the paths and classes of its modules",
+        )
+    elif not outputs:
+        yield Doubt(
+            code="unseen-layers",
+            seen=f"none of {len(parts)} modules is called as one; their code runs in what is around them",
+            advice="nothing, if the model was exported; else call modules, not their forward",
+        )
+
+
+def _kind(module: Any) -> str:
+    return str(getattr(module, "original_name", "")) or type(getattr(module, "_orig_mod", module)).__name__
+
+
+# -- hooks --------------------------------------------------------------------------------------------
+
+
+def _hook(parts: Sequence[_Part], stamp: Callable[[], Any], marks: list[Mark], stack: ExitStack) -> None:
+    """Have the beginning and the end of each call noted, until the stack is left."""
+
+    def pair(number: int) -> tuple[Callable[..., None], Callable[..., None]]:
+        note = marks.append
+
+        def enter(_module: Any, _given: Any) -> None:
+            note((number, stamp()))
+
+        def leave(_module: Any, _given: Any, _output: Any) -> None:
+            note((~number, stamp()))
+
+        return enter, leave
+
+    for number, part in enumerate(parts):
+        enter, leave = pair(number)
+        _register(part.module, enter, leave, stack)
+
+
+def _register(module: Any, enter: Callable[..., None], leave: Callable[..., None], stack: ExitStack) -> None:
+    """Put hooks around those that are there already; `leave` is called also where the module raises."""
+    if hasattr(module, "_c"):  # a ScriptModule takes hooks, but knows no `always_call`
+        stack.callback(module.register_forward_pre_hook(enter).remove)
+        stack.callback(module.register_forward_hook(leave).remove)
+        return
+    stack.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
+    stack.callback(module.register_forward_hook(leave, always_call=True).remove)
+
+
+def nested(marks: Sequence[Mark], parts: Sequence[Any], whole: Span) -> list[Span]:
+    """Make spans of the marks of a call, each within the one that was open when it began.
+
+    A module that is shared has the path that lies within that of the module around it. One whose end was
+    not noted, as an error went through it, ends with what is around it.
+    """
+    spans = [whole]
+    open_: list[tuple[int, int]] = [(-1, 0)]
+    for number, moment in marks:
+        if number >= 0:
+            parent = open_[-1][1]
+            path = _path(parts[number].paths, spans[parent].path)
+            open_.append((number, len(spans)))
+            spans.append(Span(path=path, kind=parts[number].kind, begin=moment, end=whole.end, parent=parent))
+        elif any(known == ~number for known, _ in open_):
+            while open_:
+                known, place = open_.pop()
+                spans[place] = replace(spans[place], end=moment)
+                if known == ~number:
+                    break
+    return spans
+
+
+def _path(paths: Sequence[str], around: str) -> str:
+    return next((path for path in paths if path.startswith(f"{around}.")), paths[0])
+
+
+# -- outputs ------------------------------------------------------------------------------------------
+
+
+Outputs = dict[str, list[tuple[str, int]]]
+"""Path to the text and the bytes of each output in turn."""
+
+
+def _outputs(run: Callable[[], Any], parts: Sequence[_Part]) -> Outputs:
+    """See what each module gives, in a call that is not timed."""
+    marks: list[Mark] = []
+    given: list[tuple[str, int]] = []
+
+    with ExitStack() as stack:
+        for number, part in enumerate(parts):
+            _register(part.module, *_seeing(number, marks, given), stack)
+        run()
+    whole = Span(path="", kind="", begin=0.0, end=len(marks))
+    found: Outputs = defaultdict(list)
+    for span in nested([(number, place) for place, (number, _) in enumerate(marks)], parts, whole)[1:]:
+        place = int(span.end)
+        found[span.path].append(given[place] if place < len(given) else ("", 0))
+    return found
+
+
+def _seeing(
+    number: int, marks: list[Mark], given: list[tuple[str, int]]
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    def enter(_module: Any, _given: Any) -> None:
+        marks.append((number, 0))
+        given.append(("", 0))
+
+    def leave(_module: Any, _given: Any, output: Any) -> None:
+        marks.append((~number, 0))
+        given.append(described(output))
+
+    return enter, leave
+
+
+def described(output: Any) -> tuple[str, int]:
+    """Give shape and dtype of the first tensor of an output, and the bytes of all of them."""
+    tensors = [leaf for _, leaf in leaves(output) if hasattr(leaf, "element_size")]
+    if not tensors:
+        return "", 0
+    first, more = tensors[0], len(tensors) - 1
+    shape = "x".join(map(str, first.shape)) or "scalar"
+    text = f"{shape} {str(first.dtype).removeprefix('torch.')}" + (f" and {more} more" if more else "")
+    return text, sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _described(spans: list[Span], outputs: Outputs) -> list[Span]:
+    """Add what each call gave when it was looked at; one more than then gave what the last did."""
+    turn: defaultdict[str, int] = defaultdict(int)
+    found = []
+    for span in spans:
+        given = outputs.get(span.path)
+        if given:
+            text, size = given[min(turn[span.path], len(given) - 1)]
+            turn[span.path] += 1
+            span = replace(span, output=text, output_bytes=size)  # noqa: PLW2901 - the same span, complete
+        found.append(span)
+    return found
+
+
+# -- time ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """The time of the host, or of a device."""
+
+    stamp: Callable[[], Any]
+    """Gives a moment."""
+    seconds: Callable[[Sequence[Any]], list[float]]
+    """Turns moments into seconds after the first of them."""
+
+
+def _clock(place: device) -> _Clock:
+    if place.type == "cpu":
+        return _Clock(perf_counter_ns, lambda moments: [(moment - moments[0]) * 1e-9 for moment in moments])
+    import torch  # noqa: PLC0415 - heavy
+
+    make = getattr(torch, place.type).Event
+
+    def stamp() -> Any:
+        event = make(enable_timing=True)
+        event.record()
+        return event
+
+    return _Clock(stamp, lambda events: [events[0].elapsed_time(event) * 1e-3 for event in events])
+
+
+def _filler(run: Callable[[], Any], parts: Sequence[_Part], place: device) -> Callable[[], None] | None:
+    """Give work that keeps the device busy, if the call does so: hooks then cost what their events cost.
+
+    None where the host is what the time is spent on, as it always is on the CPU.
+    """
+    if place.type == "cpu":
+        return None
+    import torch  # noqa: PLC0415 - heavy
+
+    marks: list[Mark] = []
+    with ExitStack() as stack:
+        _hook(parts, perf_counter_ns, marks, stack)
+        begin = perf_counter_ns()
+        run()
+        end = perf_counter_ns()
+    if not marks or marks[-1][1] - begin > _QUEUED * (end - begin):
+        return None
+    square = torch.ones(4096, 4096, device=place)
+
+    def fill() -> None:
+        for _ in range(4):
+            torch.mm(square, square)
+
+    return fill
+
+
+def _toll(clock: _Clock, fill: Callable[[], None] | None) -> Toll:
+    """Measure what a pair of hooks costs, on modules that do nothing, one after the other.
+
+    Args:
+        clock: what the hooks read.
+        fill: keeps the device busy meanwhile, so that its time is measured; None for that of the host.
+    """
+    import torch  # noqa: PLC0415 - heavy
+
+    modules = [torch.nn.Identity() for _ in range(_EMPTY)]
+    given = torch.zeros(1)
+    plain = forward = 0.0
+    if fill is None:
+        plain = _each(modules, given)
+        forward = _each([module.forward for module in modules], given)
+    marks: list[Mark] = []
+    inside, whole = [], []
+    with ExitStack() as stack:
+        _hook([_Part(module, "", ("",)) for module in modules], clock.stamp, marks, stack)
+        for _ in range(_ROUNDS):
+            marks.clear()
+            if fill is not None:
+                fill()
+            for module in modules:
+                module(given)
+            if fill is not None:
+                marks[-1][1].synchronize()
+            at = clock.seconds([moment for _, moment in marks])
+            inside.append(median(end - begin for begin, end in zip(at[::2], at[1::2], strict=True)))
+            whole.append((at[-2] - at[0]) / (_EMPTY - 1))
+    within = max(0.0, quiet(inside) - forward)
+    return Toll(inside=within, outside=max(0.0, quiet(whole) - plain - within))
+
+
+def _each(callees: Sequence[Callable[..., Any]], given: Any) -> float:
+    """Measure the seconds of one of several calls that do nothing."""
+    found = []
+    for _ in range(_ROUNDS):
+        begin = perf_counter_ns()
+        for callee in callees:
+            callee(given)
+        found.append((perf_counter_ns() - begin) * 1e-9 / len(callees))
+    return quiet(found)

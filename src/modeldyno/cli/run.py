@@ -1,0 +1,96 @@
+"""``modeldyno run``."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.regions.recorder import profiled
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+_RAISED, _INTERRUPTED = 1, 130
+"""Exit codes of Python for a script that raised, or that Ctrl-C ended."""
+
+
+@click.command(name="run", context_settings={"allow_interspersed_args": False})
+@click.option("--json", "json_path", metavar="PATH", help="Save what was seen as a document.")
+@click.argument("script", metavar="SCRIPT [ARGS]...")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="")
+def command(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
+    """Run SCRIPT as Python would, and say at its end what functions marked with @profiled took.
+
+    The script's own output, exit code and errors stay as they are; the tables go to standard error.
+    """
+    path = Path(script)
+    if not path.is_file():
+        raise RequestError(f"There is no file '{script}'; give the path of a Python script.")
+    if json_path is not None and not Path(json_path).resolve().parent.is_dir():
+        raise RequestError(
+            f"Cannot write {json_path}: the directory {Path(json_path).parent} does not exist."
+        )
+    # Registered first, it runs last: after the threads and the exit functions of the script.
+    atexit.register(_tell, os.getpid(), None if json_path is None else Path(json_path).resolve())
+    profiled.enable()
+    _execute(path, [script, *arguments])
+
+
+def _execute(path: Path, words: list[str]) -> NoReturn:
+    """Run a script as ``__main__``, and leave with its exit code."""
+    module = ModuleType("__main__")
+    file = str(path.absolute())
+    module.__dict__.update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
+    sys.modules["__main__"] = module
+    sys.argv[:] = words
+    if not sys.flags.safe_path:
+        sys.path[0] = str(path.resolve().parent)
+    try:
+        exec(_compiled(path, file), module.__dict__)  # noqa: S102 - the user's own script
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - shown as Python shows it, whatever it is
+        _without_us(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else _RAISED)
+    sys.exit(0)
+
+
+def _without_us(error: BaseException) -> None:
+    """Drop the frames of this file: they are no part of the script."""
+    while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
+        error.__traceback__ = error.__traceback__.tb_next
+
+
+def _compiled(path: Path, name: str) -> CodeType:
+    return compile(path.read_bytes(), name, "exec", dont_inherit=True)
+
+
+def _tell(process: int, json_path: Path | None) -> None:
+    """Print the tables, and save the document; not in a process that the script forked."""
+    if os.getpid() != process:
+        return
+    from modeldyno import wire  # noqa: PLC0415 - not before the script is over
+    from modeldyno.regions.summary import text  # noqa: PLC0415
+
+    profiled.disable()
+    result = profiled.result()
+    with suppress(ValueError, OSError):  # the script may have closed it
+        sys.stdout.flush()
+    click.echo(f"\n{text(result)}", err=True, nl=False)
+    if json_path is None:
+        return
+    try:
+        wire.write(json_path, wire.encode(result))
+        click.echo(f"\nSaved to {json_path}.", err=True)
+    except ModelDynoError as error:
+        click.echo(f"modeldyno: {error}", err=True)

@@ -1,0 +1,143 @@
+"""The probe ``layers``: where the time of a call goes, module by module.
+
+Plain and watched calls are made in turns, so that what disturbs the machine disturbs both. The plain
+ones decide when there are enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median
+from time import perf_counter, perf_counter_ns
+from typing import TYPE_CHECKING, cast
+
+from modeldyno.core import attribution
+from modeldyno.core.activity import Activity
+from modeldyno.core.attribution import attribute
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.measurement import Measurement, observed
+from modeldyno.core.pacing import pace
+from modeldyno.ports import HasLayers, Pass
+from modeldyno.probes import timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.core.attribution import Attribution, Part
+    from modeldyno.core.measurement import Distribution
+    from modeldyno.core.plan import Plan
+    from modeldyno.core.statistics import Samples
+    from modeldyno.ports import Subject
+
+needs = HasLayers
+pass_ = Pass.SECOND
+
+MOST = 100
+"""Watched calls: enough for the median of each module, and few enough for a document of some megabytes."""
+SCOPE = "layers"
+"""Of the numbers that tell how far to trust this pass."""
+
+
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Activity]:
+    """Watch the modules in a pass of its own, and free their times of the cost of watching."""
+    session = cast("HasLayers", subject.session)
+    everything = not subject.observation.layers
+    with session.layers(subject.feeds[0], subject.observation.named) as watched:
+        turns = in_turns(subject.calls[0], watched.call)
+        begin = perf_counter()
+        turns(1)
+        paced = pace(
+            turns,
+            plan=_within(plan, perf_counter() - begin),
+            clock=perf_counter,
+            interrupted=subject.interrupted,
+            watch=timer.reporting(subject, SCOPE),
+        )
+        calls = watched.spans(1 + paced.warmup_runs)
+    plain = [float(seconds) for seconds in paced.samples[: len(calls)]]
+    if not calls:
+        yield _LOST
+        return
+    found = attribute(calls, plain, watched.toll, containers=everything)
+    yield Activity(layers=tuple(part.layer for part in found.parts))
+    yield from _measurements(found, timer.distribution(paced), _known(subject))
+    yield from watched.doubts
+    yield from attribution.doubts_of(found, plain, everything=everything)
+
+
+def in_turns(plain: Callable[[], object], watched: Callable[[], object]) -> Callable[[int], Samples]:
+    """Give a function that makes n plain and n watched calls in turns, and the seconds of the plain ones.
+
+    Which of a pair comes first changes from pair to pair.
+    """
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    made = 0
+
+    def pair() -> float:
+        nonlocal made
+        made += 1
+        if made % 2:
+            watched()
+        begin = perf_counter_ns()
+        plain()
+        seconds = (perf_counter_ns() - begin) * 1e-9
+        if not made % 2:
+            watched()
+        return seconds
+
+    return lambda n: np.fromiter((pair() for _ in range(n)), float, n)
+
+
+def _within(plan: Plan, pair: float) -> Plan:
+    """Ask for no more calls than are kept, and for a warm-up of about as many; `pair` is the time of two.
+
+    Percentiles are certified of the latency alone.
+    """
+    runs = min(plan.max_runs, MOST)
+    return replace(
+        plan,
+        min_runs=min(plan.min_runs, runs),
+        max_runs=runs,
+        max_time=min(plan.max_time, 3 * MOST * pair),
+        percentiles=(),
+    )
+
+
+_LOST = Doubt(
+    code="unseen-layers",
+    seen="nothing is left of the calls that were watched: the runtime's profile was full before",
+    advice="give it less time with --max-time",
+)
+
+
+def _measurements(found: Attribution, how: Distribution, flops: dict[str, float]) -> Iterator[Measurement]:
+    yield observed("pass_overhead", found.overhead, scope=SCOPE)
+    yield observed("unattributed", found.unattributed, scope=SCOPE)
+    for part in found.parts:
+        yield from _part(part, how, flops.get(part.layer.path, 0.0))
+
+
+def _part(part: Part, how: Distribution, flops: float) -> Iterator[Measurement]:
+    """Give the numbers of a module; the latency of the whole is that of the timed pass."""
+    path = part.layer.path
+    yield Measurement(metric="self_time", value=_like(how, part.own), scope=path)
+    if not path:
+        return
+    yield Measurement(metric="latency", value=_like(how, part.times), scope=path)
+    if part.output_bytes:
+        yield Measurement(metric="output_bytes", value=part.output_bytes, scope=path)
+    if flops and (seconds := median(part.times)):
+        yield observed("achieved_flops", flops / seconds, scope=path)
+
+
+def _like(how: Distribution, samples: tuple[float, ...]) -> Distribution:
+    """Give other samples of the same pass."""
+    return replace(how, runs=type(how).of(samples).runs)
+
+
+def _known(subject: Subject) -> dict[str, float]:
+    """Give the operations of each module, as far as an analysis has found them."""
+    return {
+        m.scope: m.value for m in subject.known if m.metric == "flops" and isinstance(m.value, int | float)
+    }

@@ -1,0 +1,70 @@
+"""The probe ``training``: seconds of one training step in the steady state, and of each of its stages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from time import perf_counter, perf_counter_ns
+from typing import TYPE_CHECKING
+
+from modeldyno.core.measurement import Measurement
+from modeldyno.core.pacing import pace
+from modeldyno.ports import CanTrain, Pass
+from modeldyno.probes import timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.core.doubt import Doubt
+    from modeldyno.core.plan import Plan
+    from modeldyno.core.statistics import Samples
+    from modeldyno.ports import Subject, Training
+
+needs = CanTrain
+pass_ = Pass.TIMED
+Stages = defaultdict[str, list[float]]
+"""Stage to its seconds in every step so far."""
+
+
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+    """Warm up, and make steps until the plan is met; the stages are of those very steps."""
+    session: object = subject.session  # which has capabilities that its type does not tell
+    assert isinstance(session, CanTrain)
+    stages: Stages = defaultdict(list)
+    with session.training(subject.feeds, subject.inspection.optimizer) as training:
+        paced = pace(
+            _each(training, stages),
+            plan=plan,
+            clock=perf_counter,
+            interrupted=subject.interrupted,
+            watch=timer.reporting(subject, "step_time"),
+        )
+    yield Measurement(metric="step_time", value=timer.distribution(paced))
+    for name, seconds in stages.items():
+        steady = replace(paced, samples=_array(seconds[-len(paced.samples) :]))
+        yield Measurement(metric="step_time", value=timer.distribution(steady), scope=name)
+    yield from timer.doubts_of("step_time", paced, plan)
+
+
+def _each(training: Training, stages: Stages) -> Callable[[int], Samples]:
+    """Give a function that times n steps one by one, and adds their stages to those so far; seconds."""
+
+    def draw(n: int) -> Samples:
+        return _array([_timed(training, stages) for _ in range(n)])
+
+    return draw
+
+
+def _timed(training: Training, stages: Stages) -> float:
+    begin = perf_counter_ns()
+    found = training.step()
+    whole = (perf_counter_ns() - begin) * 1e-9
+    for name, seconds in found.items():
+        stages[name].append(seconds)
+    return whole
+
+
+def _array(seconds: list[float]) -> Samples:
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    return np.array(seconds)

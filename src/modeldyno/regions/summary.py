@@ -1,0 +1,77 @@
+"""What decorators saw, as a Result and as text."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from modeldyno import machine, plugins, views
+from modeldyno.core import region
+from modeldyno.core.job import Job
+from modeldyno.core.model import ModelRef
+from modeldyno.regions.recorder import Profiled
+from modeldyno.run import empty
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.core.region import Tally
+    from modeldyno.core.result import Result
+
+_TRIALS = 2001
+
+
+def result_of(tallies: Mapping[str, Tally], *, name: str | None, slowed: float | None) -> Result:
+    """Give a Result whose scopes are the regions."""
+    script = Path(sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c"} else "python")
+    job = Job(
+        model=ModelRef(scheme=region.SCRIPT, locator=str(script)),
+        backend="python",
+        probes=(region.PROBE,),
+        name=name or script.name,
+    )
+    return replace(
+        empty(job),
+        environment=machine.environment(()),
+        measurements=tuple(region.measurements(tallies, _clock())),
+        doubts=tuple(region.doubts(tallies, cost=0.0 if slowed else cost(), slowed=slowed)),
+    )
+
+
+def text(result: Result) -> str:
+    """Lay it out in 80 columns, without the last block, which tells how a model was measured."""
+    return str(plugins.resolve("reporter", "terminal").text(views.blocks(result)[:-1]))
+
+
+def cost() -> float:
+    """Measure what noting down a call costs whoever makes it: the median of empty calls, seconds."""
+    recorder = Profiled()
+
+    def empty_call() -> None:
+        """Do nothing."""
+
+    marked = recorder(empty_call)
+    recorder.enable()
+    return max(0.0, _median(marked) - _median(empty_call)) * 1e-9
+
+
+def _median(function: object) -> float:
+    assert callable(function)
+    times = []
+    for _ in range(_TRIALS):
+        begin = perf_counter_ns()
+        function()
+        times.append(perf_counter_ns() - begin)
+    return float(sorted(times)[_TRIALS // 2])
+
+
+def _clock() -> dict[str, float]:
+    """Measure the smallest step of the clock, and what reading it costs, seconds."""
+    stamps = [perf_counter_ns() for _ in range(_TRIALS)]
+    steps = sorted(b - a for a, b in pairwise(stamps))
+    smallest = next((step for step in steps if step > 0), 1)
+    return {"clock_resolution": smallest * 1e-9, "timer_cost": steps[len(steps) // 2] * 1e-9}

@@ -1,0 +1,60 @@
+"""A side process: how it is launched, told of stages, and asked for what it saw.
+
+It runs a module that obeys lines on standard input: ``mark STAGE``, answered by a line, and ``stop``,
+answered by a line of JSON and its end.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PATIENCE = 10.0
+"""Seconds to wait for an answer, or for its end."""
+
+
+def launch(module: str, arguments: Sequence[object]) -> subprocess.Popen[bytes] | None:
+    """Start it; None where no process can be started."""
+    command = [sys.executable, "-W", "ignore", "-m", module, *map(str, arguments)]
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    except OSError:
+        return None
+
+
+def pids(side: subprocess.Popen[bytes] | None) -> tuple[int, ...]:
+    """Give its number, if it runs."""
+    return () if side is None else (side.pid,)
+
+
+def mark(side: subprocess.Popen[bytes] | None, stage: str) -> None:
+    """Tell it of a stage, and wait for its answer."""
+    if side is None:
+        return
+    assert side.stdin is not None
+    assert side.stdout is not None
+    with suppress(OSError):
+        side.stdin.write(f"mark {stage}\n".encode())
+        ready, _, _ = select.select([side.stdout], [], [], _PATIENCE)
+        if ready:
+            side.stdout.readline()
+
+
+def ended(side: subprocess.Popen[bytes] | None) -> Any:
+    """End it; give what it saw, or None where it did not work."""
+    if side is None:
+        return None
+    try:
+        output, _ = side.communicate(b"stop\n", timeout=_PATIENCE)
+        return json.loads(output.rpartition(b"\n")[2])  # an answer that came too late stands before it
+    except (subprocess.TimeoutExpired, ValueError, OSError):
+        side.kill()
+        side.communicate()
+        return None

@@ -1,0 +1,251 @@
+"""Measured memory: what a call holds at its peak and who made it, beside the prediction; training steps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from modeldyno.core.allocations import GIVEN, Category
+from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.inspection import Mode
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.statistics import unpack
+from modeldyno.core.units import BYTES, SECONDS, format_quantity
+from modeldyno.views.modules import pattern, ranged
+from modeldyno.views.words import count, ending, estimate, number, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.activity import Activity
+    from modeldyno.core.measurement import Measurement
+    from modeldyno.core.outline import Held
+    from modeldyno.core.result import Result
+
+APART = frozenset(("step_time", "allocated_peak", "fragmentation", "memory_growth"))
+"""Metrics that have tables of their own."""
+_STAGES = ("copy", "forward", "backward", "optimizer")
+_MEASURED = "measured"
+_NAME, _HELD, _WIDE = 38, 6, 32
+_BEFORE = GIVEN | {Category.OPTIMIZER}
+"""What is there before a call begins."""
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def memory(result: Result) -> Iterator[Block]:
+    """Lay out what was measured of memory and of training steps, if anything was."""
+    yield from _steps(result)
+    yield from _numbers(result)
+    activity = result.activity
+    if activity is not None and activity.held:
+        yield from _sentence(result, activity)
+        yield from _course(activity)
+        yield _contents(activity)
+
+
+def stepped(result: Result) -> str:
+    """Say how long a training step takes, or what a call holds where nothing else is known."""
+    found, peak = result.find("step_time"), result.find("allocated_peak")
+    if peak is not None and found is None and result.find("parameters") is None:
+        return f"takes {_bytes(peak)} at the peak of a call, beyond weights and inputs"
+    if found is None or not isinstance(found.value, Distribution):
+        return ""
+    optimizer = clean(result.job.inspection.optimizer)
+    with_ = "without an optimiser" if optimizer == "none" else f"with {optimizer}"
+    about = "about " if found.value.missing("p50") else ""
+    shown, span = _median(found.value)
+    known = f", 95 % interval {span}" if span and not about else ""
+    return f"takes {about}{shown} (median{known}) for a training step {with_} on {clean(result.job.backend)}"
+
+
+def _columns(*titles: str) -> tuple[Column, ...]:
+    """Make columns: a title that ends with ``>`` stands over numbers."""
+    return tuple(
+        Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
+        for title in titles
+    )
+
+
+def _median(found: Distribution) -> tuple[str, str]:
+    return estimate(found.statistic("p50"), found.interval("p50"), SECONDS)
+
+
+# --- training ------------------------------------------------------------------------------------
+
+
+def _steps(result: Result) -> Iterator[Table]:
+    """Give the stages of a step, with the most bytes that it holds during each."""
+    whole = result.find("step_time")
+    if whole is None:
+        return
+    peaks = result.find("allocated_peak") is not None
+    rows = []
+    for stage in ("", *_STAGES):
+        found = result.find("step_time", stage)
+        if found is not None and isinstance(found.value, Distribution):
+            most = result.find("allocated_peak", stage)
+            rows.append(
+                (
+                    stage or "a whole step",
+                    *_median(found.value),
+                    share(number(found)[0], number(whole)[0]),
+                    *((_bytes(most),) if peaks else ()),
+                )
+            )
+    titles = ("stage", "median>", "95 % interval", "share>", *(("held at most>",) if peaks else ()))
+    yield Table(title="A training step", columns=_columns(*titles), rows=tuple(rows))
+
+
+# --- the numbers ---------------------------------------------------------------------------------
+
+
+def _numbers(result: Result) -> Iterator[Table]:
+    """Set what was measured beside what was predicted."""
+    of = "step" if result.job.inspection.mode is Mode.TRAIN else "call"
+    rows = list(_compared(result))
+    single = (
+        ("idle in the allocator's reserve", "fragmentation"),
+        (f"left behind by each {of}", "memory_growth"),
+        ("reserved by the allocator", "allocator_reserved"),
+    )
+    rows += [(name, _shown(found), "", "") for name, metric in single if (found := result.find(metric))]
+    if rows and (process := result.find("process_memory")) and isinstance(process.value, Distribution):
+        most = format_quantity(process.value.statistic("max"), BYTES, 3)
+        rows.append(("the whole process, above its baseline", most, "", ""))
+    if rows:
+        yield Table(
+            title=f"Memory of a {'training ' if of == 'step' else ''}{of}",
+            columns=_columns("what", "measured>", "predicted>", "of that>"),
+            rows=tuple(rows),
+        )
+
+
+def _compared(result: Result) -> Iterator[tuple[str, str, str, str]]:
+    if result.find("allocated_peak"):
+        held = result.activity.held if result.activity else ()
+        for category, metric in ((Category.WEIGHTS, "weight_bytes"), (Category.INPUTS, "input_bytes")):
+            if size := sum(part.bytes for part in held if part.role == category):
+                yield _row(str(category), size, result.find(metric))
+    for name, metric, scope, predicted in (
+        ("at the peak, beyond these", "allocated_peak", "", "activation_peak"),
+        ("gradients of parameters", "gradient_bytes", _MEASURED, "gradient_bytes"),
+        ("the optimiser's state", "optimizer_bytes", _MEASURED, "optimizer_bytes"),
+        (_within(result), "largest_batch", _MEASURED, "largest_batch"),
+    ):
+        if found := result.find(metric, scope):
+            yield _row(name, number(found)[0], result.find(predicted), unit=found.row.unit)
+
+
+def _within(result: Result) -> str:
+    limit = result.job.inspection.memory or result.job.plan.memory_limit
+    return f"largest batch within {format_quantity(limit, BYTES, None)}" if limit else "largest batch"
+
+
+def _row(
+    name: str, measured: float, predicted: Measurement | None, unit: str = BYTES
+) -> tuple[str, str, str, str]:
+    def told(value: float) -> str:
+        return format_quantity(value, unit, 3) if unit == BYTES else f"{value:,.0f}"
+
+    if predicted is None:
+        return name, told(measured), "—", "—"
+    foreseen = number(predicted)[0]
+    return name, told(measured), told(foreseen), share(measured, foreseen)
+
+
+def _shown(found: Measurement) -> str:
+    return format_quantity(number(found)[0], found.row.unit, 3)
+
+
+def _bytes(found: Measurement | None) -> str:
+    return "—" if found is None else format_quantity(number(found)[0], BYTES, 3)
+
+
+# --- the peak ------------------------------------------------------------------------------------
+
+
+def _groups(activity: Activity) -> list[tuple[str, str, int]]:
+    """Give what was held as module, category and bytes, the largest first; modules alike are one."""
+    groups: defaultdict[tuple[str, str], list[Held]] = defaultdict(list)
+    for held in activity.held:
+        apart = held.role in {Category.ACTIVATIONS, Category.WORKSPACE}
+        groups[pattern(held.scope) if apart else "", held.role].append(held)
+    found = [
+        (clean(ranged([held.scope for held in group])) if place else "", role, _sum(group))
+        for (place, role), group in groups.items()
+    ]
+    return sorted(found, key=lambda row: -row[2])
+
+
+def _sum(held: Sequence[Held]) -> int:
+    return sum(part.bytes for part in held)
+
+
+def _what(scope: str, role: str) -> str:
+    if role in {Category.ACTIVATIONS, Category.WORKSPACE}:
+        verb = "output" if role == Category.ACTIVATIONS else "workspace"
+        return f"{verb} of {ending(scope, _NAME)}" if scope else f"{verb} outside of any module"
+    named: dict[str, str] = {
+        Category.GRADIENTS: "gradients of parameters",
+        Category.OPTIMIZER: "optimiser's state",
+    }
+    return named.get(role) or clean(role)
+
+
+def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
+    """Say what most of the peak is."""
+    peak = result.find("allocated_peak")
+    made = [group for group in _groups(activity) if group[1] not in _BEFORE]
+    if peak is None or not made or not number(peak)[0]:
+        return
+    scope, role, size = made[0]
+    whole = sum(bytes_ for _, _, bytes_ in made)
+    where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
+    text = f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {_what(scope, role)}"
+    yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _contents(activity: Activity) -> Table:
+    whole = _sum(activity.held)
+    groups = _groups(activity)
+    rows = [
+        (_what(scope, role), format_quantity(size, BYTES, 3), share(size, whole))
+        for scope, role, size in groups[:_HELD]
+    ]
+    if rest := groups[_HELD:]:
+        size = sum(bytes_ for _, _, bytes_ in rest)
+        name = f"in {count(len(rest), 'more place')}"
+        rows.append((name, format_quantity(size, BYTES, 3), share(size, whole)))
+    where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
+    return Table(
+        title=f"Held at the measured peak{where}",
+        columns=_columns("what", "bytes>", "share>"),
+        rows=tuple(rows),
+    )
+
+
+# --- the course ----------------------------------------------------------------------------------
+
+
+def _course(activity: Activity) -> Iterator[Notice]:
+    """Draw the bytes in use beyond what was given, over the time of the call."""
+    course = activity.course
+    if course is None:
+        return
+    times = unpack(course.times)
+    lines = [unpack(line) for name, line in course.levels.items() if name not in _BEFORE]
+    levels = [float(sum(column)) for column in zip(*lines, strict=True)]
+    most, last = max(levels, default=0.0), float(times[-1]) if len(times) else 0.0
+    if not most or not last:
+        return
+    tops = [0.0] * _WIDE
+    for time, level, until in zip(times, levels, (*times[1:], last), strict=True):
+        for place in range(_place(time, last), _place(until, last) + 1):
+            tops[place] = max(tops[place], level)
+    drawn = "".join(_LEVELS[min(len(_LEVELS) - 1, int(top / most * len(_LEVELS)))] for top in tops)
+    text = f"{drawn} up to {format_quantity(most, BYTES, 3)} in {format_quantity(last, SECONDS, 2)}"
+    yield Notice(severity=Severity.NOTE, text=f"in use over time: {shorten(text, 78)}")
+
+
+def _place(time: float, last: float) -> int:
+    return min(_WIDE - 1, int(time / last * _WIDE))

@@ -1,0 +1,420 @@
+from __future__ import annotations
+
+import csv
+import json
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno import ModelProfiler, wire
+from modeldyno.api import Figures, UncertifiedWarning
+from modeldyno.core.activity import Activity, Course, Executed, Happening, Layer
+from modeldyno.core.inputs import InputSpec
+from modeldyno.core.measurement import Distribution, Measurement, observed, pack
+from modeldyno.core.outline import Held
+from modeldyno.core.result import Failure, FailureKind
+from modeldyno.errors import RequestError, RunFailed, UnknownName
+from modeldyno.testing.results import a_result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEADY = "call:modeldyno.testing.truth:steady"
+TIMES = tuple(0.001 * n for n in range(1, 101))
+
+
+def spread(*samples: float) -> Distribution:
+    return Distribution.of(samples or TIMES, warmup_dropped=7)
+
+
+def a_figure(*measurements: Measurement, **changes: Any) -> Figures:
+    return Figures(a_result(measurements=measurements, **changes))
+
+
+# --- sections ----------------------------------------------------------------------------------
+
+
+def test_latency_is_in_milliseconds() -> None:
+    """The statistics are those of the samples; runs and warm-up are told."""
+    latency = a_figure(Measurement(metric="latency", value=spread()))["latency"]
+
+    assert latency["mean"] == pytest.approx(50.5)
+    assert (latency["min"], latency["max"]) == (pytest.approx(1), pytest.approx(100))
+    assert latency["std"] == pytest.approx(29.011, abs=0.001)
+    assert (latency["runs"], latency["warmup_runs"]) == (100, 7)
+
+
+def test_a_percentile_that_is_no_claim_warns_when_it_is_read() -> None:
+    """The plain quantile is given, with the number of samples that are missing; others are silent."""
+    rng = np.random.default_rng(0)
+    latency = a_figure(Measurement(metric="latency", value=spread(*rng.lognormal(-5, 0.1, 100))))["latency"]
+
+    assert latency["p50"] > 0
+    with pytest.warns(UncertifiedWarning, match="p99 lacks 562 effective samples"):
+        assert latency["p99"] > latency["p50"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert dict(latency)["p99"] > 0
+
+
+def test_throughput_keeps_its_kinds_apart() -> None:
+    """Samples, batches and, where an input is tokens, tokens."""
+    rates = (observed("throughput", 80.0), observed("batch_rate", 10.0))
+    text = InputSpec(name="input_ids", shape=(8, 128), dtype="int64")
+    image = InputSpec(name="pixels", shape=(8, 128), dtype="float32")
+
+    assert dict(a_figure(*rates, inputs=(text,))["throughput"]) == {
+        "samples_per_second": 80.0,
+        "batches_per_second": 10.0,
+        "tokens_per_second": 80.0 * 128,
+    }
+    assert "tokens_per_second" not in a_figure(*rates, inputs=(image,))["throughput"]
+    free = InputSpec(name="input_ids", shape=("batch", "seq"), dtype="int64")
+    assert "tokens_per_second" not in a_figure(*rates, inputs=(free,))["throughput"]
+
+
+def test_memory_is_several_numbers() -> None:
+    """The peak is the process's on a CPU, and the allocator's on a device; each also stands by itself."""
+    process = (
+        Measurement(metric="process_memory", value=spread(100.0, 300.0)),
+        observed("process_memory", 1000, scope="baseline"),
+        Measurement(metric="weight_bytes", value=40),
+        observed("throughput", 80.0),
+        observed("batch_rate", 10.0),
+    )
+    host = a_figure(*process)["memory"]
+    assert (host["peak"], host["peak_of"], host["per_sample"], host["average"]) == (
+        300, "process_memory", 37.5, 200,
+    )  # fmt: skip
+    assert (host["weights"], host["process_baseline"]) == (40, 1000)
+    assert "allocator_reserved" not in host
+    device = a_figure(*process, observed("allocator_reserved", 800))["memory"]
+    assert (device["peak"], device["peak_of"], device["process_peak"]) == (800, "allocator_reserved", 300)
+
+
+def test_what_was_not_measured_is_absent() -> None:
+    """A missing section or number is a KeyError that says what there is, or why there is none."""
+    found = a_figure(Measurement(metric="flops", value=640))
+
+    assert list(found) == ["compute"]
+    assert found["compute"]["flops"] == 640
+    assert found.get("latency") is None
+    with pytest.raises(KeyError, match="'latency' was not measured: there is compute"):
+        _ = found["latency"]
+    with pytest.raises(KeyError, match="'macs' was not measured; there is flops"):
+        _ = found["compute"]["macs"]
+    failure = Failure(where="open", kind=FailureKind.OOM, message="out of memory")
+    failed = a_figure(failures=(failure,))
+    assert failed.failure == "the run failed in open: out of memory"
+    with pytest.raises(KeyError, match="the run failed in open: out of memory"):
+        _ = failed["latency"]
+    assert "failed" in repr(failed)
+    assert "out of memory" in (Figures(None, failure="out of memory")._repr_html_())
+    assert found.result is not None
+    assert found._repr_html_() == found.result._repr_html_()
+
+
+def test_resources_are_of_the_whole_or_by_device() -> None:
+    """Numbers of the process stand plainly, those of devices by their names."""
+    found = a_figure(
+        observed("cpu_utilization", 1.5),
+        Measurement(metric="gpu_utilization", value=spread(0.5, 0.7), scope="gpu 0"),
+    )["resources"]
+
+    assert dict(found) == {"cpu_utilization": 1.5, "gpu_utilization": {"gpu 0": pytest.approx(0.6)}}
+
+
+def watched() -> Figures:
+    layers = tuple(
+        Layer(path=path, kind=kind) for path, kind in (("", "Net"), ("a", "Attention"), ("b", "Mlp"))
+    )
+    kinds = (Happening.OPERATOR, Happening.KERNEL, Happening.TRANSFER, Happening.RANGE)
+    activity = Activity(
+        layers=layers,
+        executed=tuple(
+            Executed(name=str(kind), kind=kind, calls=1, self_time=0.001, total_time=0.002) for kind in kinds
+        ),
+        course=Course(
+            times=pack((0.0, 0.001, 0.002, 0.003)),
+            levels={"weights": pack((10, 10, 10, 10)), "activations": pack((0, 5, 5, 0))},
+        ),
+        held=(Held(scope="a", role="activations", bytes=5),),
+    )
+    return a_figure(
+        Measurement(metric="self_time", value=spread(0.001)),
+        Measurement(metric="self_time", value=spread(0.003), scope="a"),
+        Measurement(metric="latency", value=spread(0.004), scope="a"),
+        Measurement(metric="flops", value=7, scope="a"),
+        activity=activity,
+    )
+
+
+def test_layers_are_told_by_path() -> None:
+    """Times in milliseconds, and the share of each in the whole; the whole itself is none of them."""
+    layers = watched()["layers"]
+
+    assert list(layers) == ["a", "b"]
+    assert layers["a"]["mean"] == pytest.approx(4)
+    assert layers["a"]["self"] == pytest.approx(3)
+    assert layers["a"]["share"] == pytest.approx(0.75)
+    assert (layers["a"]["kind"], layers["a"]["flops"]) == ("Attention", 7)
+    assert "mean" not in layers["b"]
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+def test_a_live_function_is_profiled(tmp_path: Path) -> None:
+    """As many calls are measured as were asked for, and the last result can be written."""
+    profiler = ModelProfiler(np.negative)
+    with pytest.raises(RequestError, match="call profile"):
+        profiler.export_json(tmp_path / "no.json")
+    results = profiler.profile(np.ones((4, 3)), num_runs=30)
+
+    assert results.failure is None
+    assert results["latency"]["runs"] == 30
+    assert 0 < results["latency"]["min"] <= results["latency"]["mean"] <= results["latency"]["max"]
+    assert results["throughput"]["samples_per_second"] > results["throughput"]["batches_per_second"]
+    assert results.result is profiler.result
+    text = profiler.export_json(tmp_path / "out.json")
+    assert json.loads(text) == json.loads((tmp_path / "out.json").read_text())
+    assert wire.read(tmp_path / "out.json") == profiler.result
+    profiler.export_csv(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["metric"] for row in rows} >= {"latency", "throughput"}
+
+
+def test_a_benchmark_repeats_and_cuts_rows() -> None:
+    """Each configuration is measured with its batch; a failed one is among the others with its failure."""
+    sizes: list[int] = []
+
+    def model(x: Any) -> Any:
+        if len(x) == 8:
+            raise MemoryError("too large")
+        sizes.append(len(x))
+        return x
+
+    profiler = ModelProfiler(model)
+    found = profiler.benchmark(
+        [{"batch_size": 1}, {"batch_size": 8}, {"batch_size": 4}], np.arange(6.0).reshape(3, 2), num_runs=12
+    )
+
+    assert [each.configuration["batch_size"] for each in found] == [1, 8, 4]
+    assert set(sizes) == {1, 4}
+    assert [each.failure is None for each in found] == [True, False, True]
+    assert "too large" in (found[1].failure or "")
+    assert found[2]["latency"]["runs"] == 12
+
+
+def test_a_wrong_configuration_raises_before_anything_is_measured() -> None:
+    """A knob that there is not is told at once, whatever its place in the list."""
+    calls: list[Any] = []
+    profiler = ModelProfiler(calls.append)
+    with pytest.raises(UnknownName, match="did you mean 'batch_size'"):
+        profiler.benchmark([{"batch_size": 1}, {"batchsize": 2}], np.ones((2, 2)))
+
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: ModelProfiler(abs, precision="fp16"), "leave precision=fp16 out"),
+        (lambda: ModelProfiler(abs, device="cuda"), "There is no knob 'device'"),
+        (lambda: ModelProfiler("nowhere.onnx"), "There is no file or directory"),
+        (lambda: ModelProfiler(abs, device="cpu").profile(np.ones(2), num_runs=0), "num_runs takes a whole"),
+        (lambda: ModelProfiler(abs).profile(np.ones(2), warmup_runs=-1), "warmup_runs takes a whole"),
+        (
+            lambda: ModelProfiler(abs, device="cpu").profile(STEADY),
+            "is a model, and this profiler is of a live",
+        ),
+        (lambda: ModelProfiler(STEADY).profile((np.ones(2), np.ones(2))), "takes 0 inputs, and 2 were given"),
+        (lambda: ModelProfiler(STEADY).profile(np.array(["a"])), "arrays or tensors of numbers, not ndarray"),
+    ],
+)
+def test_a_wrong_request_is_told(make: Any, says: str) -> None:
+    """One sentence each."""
+    with pytest.raises(RequestError, match=says):
+        make()
+
+
+def test_the_path_of_the_model_stands_for_its_own_inputs() -> None:
+    """`profile(model_path)` measures the model that the profiler is of."""
+    results = ModelProfiler(STEADY).profile(STEADY, num_runs=12)
+
+    assert results["latency"]["runs"] == 12
+    assert results.result is not None
+    assert "not-isolated" not in {doubt.code for doubt in results.result.doubts}
+
+
+def test_details_that_the_backend_cannot_give_are_left_out() -> None:
+    """A function has no layers: the rest is measured all the same."""
+    results = ModelProfiler(abs).profile(np.ones((2, 2)), num_runs=12, detailed_analysis=True)
+
+    assert results["latency"]["runs"] == 12
+    assert "layers" not in results
+
+
+def test_a_gpu_is_profiled_only_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one, and on another device, a sentence says so; with one, what was seen is sorted by kind."""
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(4, 2)
+    with pytest.raises(RequestError, match="made for 'cpu'"):
+        ModelProfiler(net, device="cpu").gpu_profile(torch.zeros(1, 4))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RequestError, match="There is no GPU"):
+        ModelProfiler(net).gpu_profile(torch.zeros(1, 4))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(ModelProfiler, "_measured", lambda *_args, **_more: watched())
+    found = ModelProfiler(net).gpu_profile(torch.zeros(1, 4), profile_nvtx=False)
+
+    assert [row["name"] for row in found["kernels"]] == ["kernel"]
+    assert [row["name"] for row in found["transfers"]] == ["transfer"]
+    assert [row["name"] for row in found["operators"]] == ["operator"]
+    assert "ranges" not in found
+
+
+def test_memory_is_profiled_by_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allocations and frees are the steps of the course of memory, each with its moment."""
+    monkeypatch.setattr(ModelProfiler, "_measured", lambda *_args, **_more: watched())
+    profiler = ModelProfiler(abs)
+    found = profiler.memory_profile()
+
+    assert found["allocations"] == [{"time": pytest.approx(1), "bytes": 5}]
+    assert found["deallocations"] == [{"time": pytest.approx(3), "bytes": -5}]
+    assert found["held"] == [{"layer": "a", "role": "activations", "bytes": 5}]
+    less = profiler.memory_profile(track_allocations=False, memory_snapshots=False)
+    assert not {"allocations", "held", "timeline"} & set(less)
+
+
+# --- torch ------------------------------------------------------------------------------------------
+
+
+def test_a_live_module_has_layers_and_memory() -> None:
+    """Partial names choose layers; a call's allocations are those of its activations."""
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
+    profiler = ModelProfiler(net, device="cpu", precision="fp32")
+    found = profiler.profile_layers(torch.zeros(4, 8), layer_names=["linear"], num_runs=12)
+
+    assert set(found["layers"]) == {"0", "2"}
+    assert found["layers"]["0"]["parameters"] == 8 * 64 + 64
+    assert found["layers"]["0"]["mean"] > 0
+    memory = profiler.memory_profile()
+    taken = [step["bytes"] for step in memory["allocations"]]
+    assert max(taken) >= 4 * 64 * 4
+    assert memory["memory"]["allocated_peak"] >= 4 * 64 * 4
+
+
+def test_arrays_reach_a_model_of_another_process(tmp_path: Path) -> None:
+    """One array is the first input, several are in order, a dict is by name; the first axis is the batch."""
+    pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def forward(self, left, right):\n"
+        "        return left.sum() + right.sum()\n"
+        "def make():\n"
+        "    return Net(), (torch.ones(1, 4), torch.ones(1, 4))\n"
+    )
+    profiler = ModelProfiler(f"torch:{tmp_path}/net.py:make")
+    left, right = np.ones((6, 4), "float32"), np.zeros((6, 4), "float32")
+    for given in ((left, right), {"right": right, "left": left}):
+        results = profiler.profile(given, num_runs=12)
+
+        assert results.failure is None
+        assert results.result is not None
+        assert [(spec.name, spec.shape) for spec in results.result.inputs] == [
+            ("left", (6, 4)),
+            ("right", (6, 4)),
+        ]
+        assert results.result.job.config["batch_size"] == 6
+
+
+def test_an_array_reaches_a_function_of_another_process(tmp_path: Path) -> None:
+    """Its inputs are known by its parameters, before it runs."""
+    (tmp_path / "code.py").write_text("def double(x):\n    return 2 * x\n")
+    results = ModelProfiler(f"call:{tmp_path}/code.py:double").profile(np.ones((4, 2)), num_runs=12)
+
+    assert results.failure is None
+    assert results.result is not None
+    assert [(spec.name, spec.shape) for spec in results.result.inputs] == [("x", (4, 2))]
+
+
+def test_a_model_that_does_not_load_is_told(tmp_path: Path) -> None:
+    """Asked for the names of its inputs, it says why there are none."""
+    pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text("def make():\n    raise ValueError('no weights')\n")
+    profiler = ModelProfiler(f"torch:{tmp_path}/net.py:make")
+
+    with pytest.raises(RunFailed, match="no weights"):
+        profiler.profile(np.ones(3))
+    (found,) = profiler.benchmark([{"batch_size": 2}], np.ones(3))
+    assert "no weights" in (found.failure or "")
+
+
+SESSION = """
+from modeldyno import ModelProfiler
+import torch
+
+# Initialize profiler
+profiler = ModelProfiler(
+    model_path="models/bert-base-uncased",
+    device="cpu",
+    precision="fp16"
+)
+
+# Prepare sample data
+sample_inputs = torch.randint(0, 1000, (32, 128))  # batch_size=32, seq_len=128
+
+# Run profiling
+results = profiler.profile(
+    input_data=sample_inputs,
+    num_runs=100,
+    warmup_runs=10,
+    detailed_analysis=True
+)
+
+# Print key metrics
+print(f"Average Latency: {results['latency']['mean']:.2f}ms")
+print(f"Throughput: {results['throughput']['samples_per_second']:.0f} samples/s")
+print(f"Peak Memory: {results['memory']['peak'] / 1024**3:.2f} GB")
+"""
+SHORT = SESSION.replace("(32, 128)", "(2, 16)").replace("num_runs=100", "num_runs=12").replace("fp16", "bf16")
+
+
+@pytest.mark.parametrize(
+    "session", [SHORT, pytest.param(SESSION, marks=pytest.mark.slow)], ids=("short", "full")
+)
+def test_the_session_of_the_source_system_runs(
+    session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As written there, but for the import and the device: a BERT on the CPU, with details.
+
+    In the default suite with fewer and smaller calls.
+    """
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    small = transformers.BertConfig(
+        vocab_size=1000, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4,
+        max_position_embeddings=128, architectures=["BertModel"],
+    )  # fmt: skip
+    torch.manual_seed(0)
+    transformers.BertModel(small).save_pretrained(tmp_path / "models" / "bert-base-uncased")
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(session, names)
+    results, said = names["results"], capsys.readouterr().out.splitlines()
+
+    assert [line.partition(":")[0] for line in said] == ["Average Latency", "Throughput", "Peak Memory"]
+    assert results["latency"]["runs"] == results.result.job.plan.max_runs
+    assert results["throughput"]["tokens_per_second"] == pytest.approx(
+        names["sample_inputs"].shape[1] * results["throughput"]["samples_per_second"]
+    )
+    assert results["compute"]["parameters"] > 0
+    assert any("attention" in path for path in results["layers"])
+    assert results.result.job.config["precision"] in {"fp16", "bf16"}

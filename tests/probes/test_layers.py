@@ -1,0 +1,245 @@
+"""The probe ``layers``: what it makes of a session that can watch its modules."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno import peaks
+from modeldyno.core.activity import Activity, Span
+from modeldyno.core.attribution import Toll
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.core.observation import Observation
+from modeldyno.core.plan import Plan
+from modeldyno.core.roofline import Device
+from modeldyno.ports import HasLayers, Layers, Subject
+from modeldyno.probes import layers
+from modeldyno.request import Request
+from modeldyno.run import run
+from modeldyno.testing.fakes import a_model
+from modeldyno.testing.probes import ProbeSuite
+from modeldyno.testing.truth import Spinner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from modeldyno.ports import Feed, Named
+
+UNSEEN = Doubt(code="unseen-layers", seen="one is compiled", advice="watch the eager model")
+
+
+@dataclass
+class Watchable:
+    """A session whose calls take a millisecond and tell of spans in which all that time is `inner`."""
+
+    inside: float = 0.0
+    """Seconds that are told of `inner` beyond its own."""
+    lost: bool = False
+    events: list[str] = field(default_factory=list)
+
+    def prepare(self, feed: Feed) -> Callable[[], Any]:
+        """Spin."""
+        del feed
+        return Spinner(0.001)
+
+    def arrays(self, output: Any) -> Feed:
+        """Give nothing."""
+        del output
+        return {}
+
+    @contextmanager
+    def layers(self, feed: Feed, named: Named) -> Iterator[Layers]:
+        """Tell of a whole and of what is named of two modules in it."""
+        spin, made = self.prepare(feed), []
+        self.events.append("entered")
+
+        def call() -> None:
+            begin = perf_counter()
+            spin()
+            made.append(perf_counter() - begin)
+
+        def spans(since: int) -> Sequence[Sequence[Span]]:
+            return [] if self.lost else [self._spans(seconds, named) for seconds in made[since:]]
+
+        toll = Toll(inside=self.inside)
+        try:
+            yield Layers(call=call, spans=spans, toll=toll, doubts=(UNSEEN,))
+        finally:
+            self.events.append("left")
+
+    def _spans(self, seconds: float, named: Named) -> list[Span]:
+        whole = Span(path="", kind="Net", begin=0, end=seconds + self.inside)
+        inner = Span(
+            path="block.inner", kind="Linear", begin=0, end=seconds + self.inside, parent=0,
+            output="2x4 float32", output_bytes=32,
+        )  # fmt: skip
+        other = Span(path="norm", kind="Norm", begin=seconds, end=seconds, parent=0)
+        return [whole, *(each for each in (inner, other) if named(each.path, each.kind))]
+
+
+def a_subject(session: Watchable, **changes: Any) -> Subject:
+    """Let a session be measured."""
+    subject = Subject(model=a_model(), session=session, calls=(session.prepare({}),), feeds=({},), samples=1)
+    return replace(subject, **changes)
+
+
+PLAN = Plan(min_time=0.02, min_runs=5, max_time=2.0)
+
+
+def seen(
+    subject: Subject, plan: Plan = PLAN
+) -> tuple[dict[tuple[str, str], Measurement], Activity | None, list[Doubt]]:
+    """Give what the probe gives, sorted."""
+    found = list(layers.measure(subject, plan))
+    measured = {(m.metric, m.scope): m for m in found if isinstance(m, Measurement)}
+    activity = next((a for a in found if isinstance(a, Activity)), None)
+    return measured, activity, [d for d in found if isinstance(d, Doubt)]
+
+
+class TestLayers(ProbeSuite):
+    name = "layers"
+    plan = PLAN
+
+    @pytest.fixture
+    def subject(self) -> Subject:
+        """A session that can be watched."""
+        return a_subject(Watchable())
+
+
+def test_each_module_has_its_numbers() -> None:
+    """Times as distributions of the same pass, the output, and how the whole pass went."""
+    session = Watchable()
+    numbers, activity, doubts = seen(a_subject(session))
+
+    assert isinstance(session, HasLayers)
+    assert activity is not None
+    assert [(layer.path, layer.kind, layer.calls) for layer in activity.layers] == [
+        ("", "Net", 1.0), ("block", "", 0.0), ("block.inner", "Linear", 1.0), ("norm", "Norm", 1.0),
+    ]  # fmt: skip
+    inner = numbers["latency", "block.inner"].value
+    assert isinstance(inner, Distribution)
+    assert inner.statistic("p50") >= 0.001
+    own = numbers["self_time", "block.inner"].value
+    assert isinstance(own, Distribution)
+    assert own.runs == inner.runs
+    assert len(inner) <= layers.MOST
+    assert numbers["output_bytes", "block.inner"].value == 32
+    assert ("output_bytes", "norm") not in numbers
+    assert numbers["pass_overhead", "layers"].value > 0  # type: ignore[operator]  # a number
+    assert numbers["unattributed", "layers"].value == 0
+    assert UNSEEN in doubts
+    assert session.events == ["entered", "left"]
+
+
+def test_the_latency_of_the_whole_is_left_to_the_timed_pass() -> None:
+    """No measurement of this pass takes the place of the one that nobody disturbed."""
+    numbers, _, _ = seen(a_subject(Watchable()))
+
+    assert ("latency", "") not in numbers
+    assert ("self_time", "") in numbers
+
+
+def test_the_cost_of_watching_is_taken_off() -> None:
+    """A span that is longer by what watching costs is told without it."""
+    plain, _, _ = seen(a_subject(Watchable()))
+    dear, _, _ = seen(a_subject(Watchable(inside=10.0)))
+
+    values = [numbers["latency", "block.inner"].value for numbers in (plain, dear)]
+    assert all(isinstance(value, Distribution) and value.statistic("p50") < 1.0 for value in values)
+
+
+def test_operations_that_are_known_become_a_rate() -> None:
+    """What an analysis has counted of a module is divided by the time that it takes."""
+    known = (
+        Measurement(metric="flops", value=1000, scope="block.inner"),
+        Measurement(metric="flops", value=1, scope="elsewhere"),
+    )
+    numbers, _, _ = seen(a_subject(Watchable(), known=known))
+    inner = numbers["latency", "block.inner"].value
+
+    assert isinstance(inner, Distribution)
+    rate = numbers["achieved_flops", "block.inner"].value
+    assert rate == pytest.approx(1000 / inner.statistic("p50"), rel=0.5)
+    assert [scope for metric, scope in numbers if metric == "achieved_flops"] == ["block.inner"]
+
+
+def test_only_what_is_named_is_watched() -> None:
+    """Neither the other modules nor what holds them has a time, and what is left is no doubt."""
+    subject = a_subject(Watchable(), observation=Observation(layers=("norm",)))
+    numbers, activity, doubts = seen(subject)
+
+    assert activity is not None
+    assert [layer.path for layer in activity.layers] == ["", "norm"]
+    assert ("latency", "norm") in numbers
+    assert "unattributed" not in {doubt.code for doubt in doubts}
+
+
+def test_a_lost_profile_is_told() -> None:
+    """Where a runtime kept nothing of the watched calls there is a doubt, and no number."""
+    numbers, activity, doubts = seen(a_subject(Watchable(lost=True)))
+
+    assert numbers == {}
+    assert activity is None
+    assert [doubt.code for doubt in doubts] == ["unseen-layers"]
+
+
+def test_the_session_is_left_when_a_call_fails() -> None:
+    """An error goes through, and what was put around the modules is taken off before."""
+    session = Watchable()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(layers.measure(a_subject(session, calls=(fail,)), PLAN))
+    assert session.events == ["entered", "left"]
+
+
+def test_plain_and_watched_calls_alternate() -> None:
+    """Each pair has one of both, and which is first changes."""
+    order: list[str] = []
+    draw = layers.in_turns(lambda: order.append("plain"), lambda: order.append("watched"))
+
+    assert len(draw(3)) == 3
+    assert len(draw(1)) == 1
+    assert order == ["watched", "plain", "plain", "watched", "watched", "plain", "plain", "watched"]
+
+
+def test_asking_for_layers_asks_for_what_they_are_held_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An analysis by module and this machine's peaks come with it, and each layer gets a rate."""
+    pytest.importorskip("torch")
+    here = Device(name="here", flops={"float32": 1e9}, bandwidth=1e9, memory=10**9, source="a test")
+    monkeypatch.setattr(peaks, "here", lambda _dtype: here)
+    (tmp_path / "nets.py").write_text(
+        "import torch\n\ndef make():\n"
+        "    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()), torch.zeros(2, 4)\n"
+    )
+    asked = Request(
+        model=f"torch:{tmp_path}/nets.py:make", settings={"device": "cpu"}, probes=("layers",), plan=PLAN
+    )
+    job = asked.job()
+
+    assert job.probes == ("static", "layers")
+    assert job.inspection.modules
+    assert job.inspection.devices == ("here",)
+    assert replace(asked, probes=("latency",)).job().inspection == asked.inspection
+
+    result = run(job)
+
+    assert result.failures == ()
+    rate, flops = result.ask("achieved_flops@0").value, result["flops@0"]
+    assert rate is not None
+    assert flops is not None
+    assert rate == pytest.approx(flops / (result["latency.p50.raw@0"] or 0), rel=0.5)
+    assert result["roofline_latency@here"]
+    assert result.activity is not None
+    assert [layer.kind for layer in result.activity.layers] == ["Sequential", "Linear", "ReLU"]
+    assert result["output_bytes@0"] == 2 * 8 * 4

@@ -1,0 +1,110 @@
+"""NVML as far as it is used; FAKE_NVML describes its cards as JSON, and their energy follows the clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from types import SimpleNamespace
+from typing import Any
+
+_ASKED: list[str] = []
+
+
+class NVMLError(Exception):
+    pass
+
+
+def _cards() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(os.environ["FAKE_NVML"])
+    return found
+
+
+def _known(handle: Any, name: str) -> Any:
+    """Give a fact of a card or instance; one that is not described is not supported."""
+    if handle is None or name not in handle:
+        raise NVMLError(name)
+    return handle[name]
+
+
+def nvmlInit() -> None:  # noqa: N802 - as the module has it
+    if os.environ.get("FAKE_NVML_BROKEN"):
+        raise NVMLError
+
+
+def nvmlShutdown() -> None:  # noqa: N802
+    _ASKED.append("shutdown")
+
+
+def nvmlDeviceGetCount() -> int:  # noqa: N802
+    return len(_cards())
+
+
+def nvmlDeviceGetHandleByIndex(index: int) -> dict[str, Any]:  # noqa: N802
+    return _cards()[index]
+
+
+def nvmlDeviceGetHandleByUUID(uuid: str) -> dict[str, Any]:  # noqa: N802
+    parts = [part for card in _cards() for part in card.get("parts", ())]
+    return next(part for part in parts if part["uuid"] == uuid)
+
+
+def nvmlDeviceGetName(handle: Any) -> bytes:  # noqa: N802 - in bytes, as older versions answer
+    return str(_known(handle, "name")).encode()
+
+
+def nvmlDeviceGetUUID(handle: Any) -> str:  # noqa: N802
+    return str(_known(handle, "uuid"))
+
+
+def nvmlDeviceGetMigMode(handle: Any) -> tuple[int, int]:  # noqa: N802
+    return (1, 1) if _known(handle, "parts") else (0, 0)
+
+
+def nvmlDeviceGetMaxMigDeviceCount(handle: Any) -> int:  # noqa: N802
+    assert handle
+    return 7
+
+
+def nvmlDeviceGetMigDeviceHandleByIndex(handle: Any, index: int) -> Any:  # noqa: N802
+    parts = _known(handle, "parts")
+    if index >= len(parts):
+        raise NVMLError
+    return parts[index]
+
+
+def nvmlDeviceGetMemoryInfo(handle: Any) -> SimpleNamespace:  # noqa: N802
+    return SimpleNamespace(used=_known(handle, "used"))
+
+
+def nvmlDeviceGetUtilizationRates(handle: Any) -> SimpleNamespace:  # noqa: N802
+    return SimpleNamespace(gpu=_known(handle, "utilization"), memory=1)
+
+
+def nvmlDeviceGetPowerUsage(handle: Any) -> int:  # noqa: N802
+    return int(1000 * _known(handle, "watts"))
+
+
+def nvmlDeviceGetTotalEnergyConsumption(handle: Any) -> int:  # noqa: N802
+    return int(1000 * _known(handle, "counted_watts") * time.monotonic())
+
+
+def nvmlDeviceGetClockInfo(handle: Any, kind: int) -> int:  # noqa: N802
+    return int(_known(handle, "clocks")[str(kind)])
+
+
+def nvmlDeviceGetTemperature(handle: Any, sensor: int) -> int:  # noqa: N802
+    assert sensor == 0
+    return int(_known(handle, "temperature"))
+
+
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle: Any) -> int:  # noqa: N802 - its older name
+    return int(_known(handle, "reasons"))
+
+
+def nvmlDeviceGetComputeRunningProcesses(handle: Any) -> list[SimpleNamespace]:  # noqa: N802
+    """``parent`` stands for the process that started this one."""
+    return [
+        SimpleNamespace(pid=os.getppid() if pid == "parent" else pid, usedGpuMemory=memory)
+        for pid, memory in _known(handle, "processes")
+    ]

@@ -1,0 +1,104 @@
+"""Why a path that is there is no model, told by content that is never executed."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modeldyno.errors import RequestError
+from modeldyno.request import reference
+from modeldyno.unclaimed import why_not
+
+HERE = Path(__file__)
+
+
+class Bomb:
+    """Goes off when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return pytest.fail, ("a pickle was executed",)
+
+
+def archive(path: Path, pickled: bytes) -> Path:
+    """Write what torch.save writes: a zip file with the pickle in it."""
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("m/data.pkl", pickled)
+        made.writestr("m/data/0", b"0000")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("config.json", '{"model_type": "bert", "hidden', "is no JSON (Unterminated string"),
+        ("config.json", "[1]", "is no table of settings, so it is none of transformers"),
+        ("config.json", '{"hidden_size": 3}', "names no model_type, so it is none of transformers"),
+        ("m.pt", "", "is empty; copy it again"),
+        ("m.pt", "PK\x03\x04 and so on", "is an archive whose end is missing; copy it again"),
+        ("m.pt2", "PK\x03\x04", "is an archive whose end is missing; copy it again"),
+        ("m.pt", "weights?", "holds weights without an architecture; write a function"),
+        ("m.py", "x = 1", "m.py:make"),
+        ("m.xyz", "what", "is nothing that a loader recognises by its content; write scheme:"),
+    ],
+)
+def test_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: str, says: str) -> None:
+    """Damage is called damage, and what is no model is told what to write instead."""
+    path = tmp_path / name
+    path.write_bytes(content.encode("latin-1"))
+
+    assert says in why_not(path, ("onnx", "torch"))
+
+
+def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
+    """A configuration that cannot be read is there all the same."""
+    assert why_not(tmp_path, ()).startswith("holds no config.json")
+    (tmp_path / "config.json").write_text("{")
+
+    assert why_not(tmp_path, ()).startswith("has a config.json that is no JSON (")
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"w": 1.0}, "holds weights without an architecture"),
+        ([1, 2], "holds weights without an architecture"),
+        (Path("x"), "is a pickled pathlib."),
+    ],
+)
+def test_a_pickle_is_told_by_what_it_makes(tmp_path: Path, protocol: int, value: Any, says: str) -> None:
+    """A table of tensors is weights; an object is named by its class, in an archive or not."""
+    pickled = pickle.dumps(value, protocol)
+    plain = tmp_path / "plain.pth"
+    plain.write_bytes(pickled)
+
+    assert why_not(plain, ()).startswith(says)
+    assert why_not(archive(tmp_path / "zipped.pt", pickled), ()).startswith(says)
+
+
+def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
+    """What torch.save writes of a module names its class; of a state_dict it is weights."""
+    torch = pytest.importorskip("torch")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
+    torch.save(torch.nn.Linear(2, 2).state_dict(), tmp_path / "state.pt")
+
+    assert why_not(tmp_path / "whole.pt", ()).startswith("is a pickled torch.nn.modules.linear.Linear, and")
+    assert why_not(tmp_path / "state.pt", ()).startswith("holds weights without an architecture")
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x80", b"\x80\x02cos\nsys", b"\x80\x04\x95", b"\x80\x02\xff\xff"])
+def test_a_damaged_pickle_is_no_error(tmp_path: Path, damage: bytes) -> None:
+    """Whatever a pickle is cut down to, there is a sentence."""
+    assert why_not(archive(tmp_path / "m.pt", damage), ()).startswith("holds weights without an architecture")
+
+
+def test_nothing_of_a_pickle_is_executed(tmp_path: Path) -> None:
+    """A pickle that would run code is looked at and left alone."""
+    path = archive(tmp_path / "m.pt", pickle.dumps(Bomb(), 2))
+
+    with pytest.raises(RequestError, match=r"is a pickled _pytest\.outcomes.*runs code"):
+        reference(str(path))

@@ -1,0 +1,78 @@
+"""Tables of many: what a store holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import views
+from modeldyno.core.measurement import Interval, Measurement
+from modeldyno.ports import Entry
+from modeldyno.reporters import terminal
+from modeldyno.testing.reporters import full
+from modeldyno.testing.results import a_failed_result, a_result, an_inspection
+
+if TYPE_CHECKING:
+    from modeldyno.core.result import Result
+
+
+def an_entry(**changes: object) -> Entry:
+    """Make what a store tells of a Result."""
+    made = Entry(
+        id="0123456789ab", created="2026-01-02T03:04:05.678901+00:00", name="digits", digest="sha256:5a",
+        backend="onnxruntime", config={}, tags=(), headline="38.3 k parameters, 338 kMACs", failed=False,
+    )  # fmt: skip
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def open_ended() -> Result:
+    """Make an inspection with operators that were not counted."""
+    macs = Measurement(metric="macs", value=5_000_000, interval=Interval(low=5e6, high=9e6))
+    return an_inspection(measurements=(macs,))
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (a_result(), "onnxruntime, batch 8: 1.28 ms, 6,200/s"),
+        (an_inspection(), "22.7 M parameters, at least 1.41 GMACs"),
+        (open_ended(), "at least 5.00 MMACs"),
+        (a_failed_result(), "failed in load: out of memory"),
+        (an_inspection(measurements=()), "nothing measured"),
+    ],
+)
+def test_a_result_is_told_in_a_few_words(result: Result, says: str) -> None:
+    """How fast it is on what, or what it has and costs, or where it failed."""
+    assert views.brief(result) == says
+
+
+def test_a_listing_takes_a_line_for_each() -> None:
+    """Within 80 columns, with tags behind the name."""
+    entries = [an_entry(), an_entry(tags=("claim",)), an_entry(name="all-MiniLM-L6-v2-and-more")]
+    lines = terminal.text([views.listing(entries)]).splitlines()
+
+    assert len(lines) == 4
+    assert lines[1].split() == [
+        "0123456789ab", "2026-01-02", "03:04", "digits", "38.3", "k", "parameters,", "338", "kMACs",
+    ]  # fmt: skip
+    assert "digits (claim)" in lines[2]
+    assert "all-MiniLM-L6-v2-…" in lines[3]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_sentence_from_before_is_told_without_its_name() -> None:
+    """What an older release wrote into a store begins with the name, which has a column."""
+    (row,) = views.listing([an_entry(headline="digits answers in 1 ms (median) on torch.")]).rows
+
+    assert row == ("0123456789ab", "2026-01-02 03:04", "digits", "answers in 1 ms (median) on torch.")
+
+
+def test_numbers_of_modules_may_be_left_out() -> None:
+    """Those of the whole, of dtypes and of devices stay."""
+    whole = views.numbers(an_inspection(), modules=False)
+    scopes = {row[1] for row in whole.rows}
+
+    assert scopes == {"", "float32", "int64", "a100"}
+    assert {row[1] for row in views.numbers(full()).rows} >= {"baseline"}
