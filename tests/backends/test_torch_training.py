@@ -183,6 +183,21 @@ def test_payloads_are_cycled_through() -> None:
     assert seen == [1, 2, 1, 2]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_an_archive_of_torchscript_is_trained_like_its_module() -> None:
+    """Its copy has parameters of its own, of which the frozen stay frozen."""
+    module = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2))
+    module[2].requires_grad_(requires_grad=False)
+    script: Any = torch.jit.script(module)
+    with (
+        backend.open(lent(script), configure(backend.knobs, CPU)) as session,
+        session.training((FEED,), "adamw") as training,
+    ):
+        blocks = allocations.blocks(training.watched())
+    gradients = sum(block.bytes for block in blocks if block.category is Category.GRADIENTS)
+    assert gradients == 4 * (16 * 8 + 8)
+
+
 # --- the loss ----------------------------------------------------------------------------------------------
 
 

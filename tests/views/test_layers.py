@@ -103,6 +103,21 @@ def test_the_whole_stands_under_the_bound_of_the_analysis() -> None:
     assert rows["Net"][3:] == ("3.27 G", "compute 41%")
 
 
+def test_a_layer_that_is_a_mere_number_is_named_with_its_class() -> None:
+    """The third part of a sequence is called by its number and what it is."""
+    times = {"": 3.0, "0": 1.0, "2": 2.0}
+    found = [
+        Measurement(metric=metric, scope=path, value=Distribution.of([time * MS] * 4))
+        for path, time in times.items()
+        for metric in ("latency", "self_time")
+        if path or metric == "self_time"
+    ]
+    made = tuple(Layer(path=path, kind="Linear" if path else "Sequential") for path in times)
+    _, texts = shown(a_result(measurements=tuple(found), activity=Activity(layers=made)))
+
+    assert texts[0].startswith("2 (Linear) takes ")
+
+
 def test_the_sentence_names_what_takes_most() -> None:
     """It goes down to where there is a choice, past what is around everything."""
     _, texts = shown(watched())
@@ -115,8 +130,8 @@ def test_the_layers_with_most_time_to_win_are_named() -> None:
     _, texts = shown(watched())
 
     assert texts[1] == (
-        "most time to win, by the roofline of this machine: layer.0-2.wide 12.0 ms (compute-bound, at 50% "
-        "of the roof); layer.0-2.norm 2.99 ms (overhead-bound, at <1% of the roof); head 250 us "
+        "most time to win, by the roofline of this machine: layer.0-2.wide: 12.0 ms (compute-bound, at 50% "
+        "of the roof); layer.0-2.norm: 2.99 ms (overhead-bound, at <1% of the roof); head: 250 us "
         "(compute-bound, at 50% of the roof)"
     )
     assert texts[2] == (

@@ -75,13 +75,19 @@ def module_is(callee: Any) -> bool:
 
 
 def _copied(module: Module) -> Module:
+    import torch  # noqa: PLC0415 - heavy
+
     try:
-        return copy.deepcopy(module)
+        with torch.no_grad():  # or the parameters of a ScriptModule would be computed from the others
+            found = copy.deepcopy(module)
     except Exception as error:
         raise RequestError(
             f"{type(module).__name__} cannot be copied, and what is given is not trained itself: "
             f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}."
         ) from error
+    for one, other in zip(found.parameters(), module.parameters(), strict=True):
+        one.requires_grad_(other.requires_grad)
+    return found
 
 
 def _optimizer(name: str, parameters: Sequence[Tensor]) -> Optimizer | None:

@@ -344,9 +344,15 @@ def _dearest(root: Branch) -> str:
     found = max((*at.children, at), key=lambda each: each.own if each is at else each.time)
     itself = " itself" if found is at and at.children else ""
     time = found.own if itself else found.time
-    name = ending(clean(found.path), _LONGEST) or "the whole"
     part = share(time, root.time)
-    return f"{name}{itself} takes {part} of the time: {_seconds(time)} of {_seconds(root.time)}"
+    return f"{_called(found)}{itself} takes {part} of the time: {_seconds(time)} of {_seconds(root.time)}"
+
+
+def _called(branch: Branch) -> str:
+    """Name a layer in a sentence; a mere number says nothing without its class."""
+    path = clean(branch.path)
+    kind = f" ({clean(branch.kind)})" if path.rpartition(".")[2].isdecimal() else ""
+    return ending(path, _LONGEST) + kind or "the whole"
 
 
 _LONGEST = 60
@@ -357,8 +363,7 @@ def _winners(root: Branch) -> str:
     found = [(branch, place) for branch in _finest(root) if (place := branch.placed)]
     best = sorted(found, key=lambda item: -item[1].to_win)[:_WINNERS]
     named = [
-        f"{ending(clean(branch.path), _LONGEST) or 'the whole'} {_seconds(place.to_win)} "
-        f"({place.bound}-bound, at {_percent(place)} of the roof)"
+        f"{_called(branch)}: {_seconds(place.to_win)} ({place.bound}-bound, at {_percent(place)} of the roof)"
         for branch, place in best
         if place.to_win
     ]
