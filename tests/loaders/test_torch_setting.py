@@ -6,6 +6,7 @@ import builtins
 import logging
 import os
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -485,3 +486,15 @@ def test_the_line_that_raises_is_named() -> None:
 
     with pytest.raises(RequestError, match=r"\(test_torch_setting.py:\d+\)"):
         traced(nn.Sequential(Failing()), INPUT)
+
+
+def test_a_script_runs_in_inference_after_its_training_was_analysed() -> None:
+    """The analysis of a training step leaves no trace in how a script is run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        plain = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval()
+        module = torch.jit.trace(plain, torch.randn(3, 8))  # type: ignore[no-untyped-call]
+    assert macs(traced(module, INPUT, mode=Mode.TRAIN)) == 2 * 3 * 64
+    with torch.inference_mode():
+        for _ in range(3):
+            assert module(torch.randn(3, 8)).shape == (3, 8)

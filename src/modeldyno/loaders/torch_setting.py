@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from torch.nn import Module
 
+_unoptimised: Any = torch.jit.optimized_execution  # type: ignore[attr-defined]  # not in the stubs
 _TURN = RLock()
 """One analysis at a time: much of what it sets is the whole process's."""
 
@@ -33,7 +34,8 @@ def alone() -> Iterator[None]:
     with _TURN:
         before = logging.root.manager.disable
         logging.disable(logging.WARNING)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _unoptimised(should_optimize=False):
+            # a script that was once optimised for a training step would be run so for good
             warnings.simplefilter("ignore")
             try:
                 yield
@@ -92,9 +94,13 @@ def in_mode(module: Module, mode: Mode) -> Iterator[None]:
 def copied(module: Module, memo: dict[int, Any]) -> Module:
     """Copy a module, its tensors as `memo` has them by their ids; what cannot be copied is shared."""
     try:
-        found: Module = copy.deepcopy(module, dict(memo))
+        with torch.no_grad():  # a script clones its weights, which are to be leaves
+            found: Module = copy.deepcopy(module, dict(memo))
     except Exception:  # noqa: BLE001 - whatever a part of it has against being copied, such as a lock
         return module if isinstance(module, torch.jit.ScriptModule) else _shells(module, memo)
+    if isinstance(found, torch.jit.ScriptModule):
+        for before, after in zip(module.parameters(), found.parameters(), strict=True):
+            after.requires_grad_(before.requires_grad)
     return found
 
 
