@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-engine test-gpu lint format bench bench-static truth clean
+.PHONY: help setup run test test-slow fuzz test-engine test-gpu lint format bench bench-inside bench-static truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,9 @@ test: setup          ## the default suite, as CI runs it
 test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live noise runs
 	$(BIN)/python -m pytest -m slow --timeout 3600
 
+fuzz: setup          ## 10,000 damaged files of each format are analysed or refused
+	MODELDYNO_FUZZ=10000 $(BIN)/python -m pytest -n 2 tests/test_fuzz.py --timeout 3600 -s
+
 test-engine: setup   ## against a real PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://...
 	$(BIN)/python -m pytest -m engine
 
@@ -63,8 +66,15 @@ bench: setup         ## the ratios that the performance claims rest on
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/minilm.py
 	$(BIN)/python bench/architectures.py
-	$(BIN)/python bench/layers.py
 	$(BIN)/python bench/llama70b.py
+
+bench-inside: setup  ## what the second pass sees: layers, memory, waste, generation, and what watching costs
+	$(BIN)/python bench/layers.py
+	$(BIN)/python bench/memory.py
+	$(BIN)/python bench/waste.py
+	$(BIN)/python bench/generate.py
+	$(BIN)/python bench/samplers.py
+	$(BIN)/python bench/decorators.py
 
 $(VENV)/.peers: $(VENV)/.dev
 	$(PYTHON) -m venv $(VENV)/peers

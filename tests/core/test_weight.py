@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from modeldyno.core.weight import Weight, tally
+from modeldyno.core.weight import Weight, by_module, tally
 
 
 def weight(name: str, **changes: object) -> Weight:
@@ -35,4 +35,24 @@ def test_parameters_buffers_and_dtypes_are_told_apart() -> None:
         ("weight_bytes", ""): 76,
         ("weight_bytes", "float32"): 72,
         ("weight_bytes", "int4"): 4,
+    }
+
+
+def test_a_module_has_its_weights_and_those_of_its_parts() -> None:
+    """A name tells the module, unless that is said apart; what is shared counts for the first that has it."""
+    weights = [
+        weight("a.b.w", storage="s"),
+        weight("c.w", storage="s"),
+        weight("a.mean", parameter=False),
+        weight("val_71", scope="a.b"),
+        weight("alone"),
+        weight("odd.name", scope=""),
+    ]
+    found = {(m.metric, m.scope): m.value for m in by_module(weights)}
+
+    assert found == {
+        ("parameters", "a.b"): 12,
+        ("weight_bytes", "a.b"): 48,
+        ("parameters", "a"): 12,
+        ("weight_bytes", "a"): 72,
     }

@@ -79,7 +79,7 @@ def _gathered(words: Iterable[str]) -> Iterator[str]:
 )
 @limit_options
 @keeping_options
-@click.option("-v", "--verbose", is_flag=True, help="Print every operator and number.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every operator, and the numbers of the whole.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Say what MODEL costs without running it: parameters, MACs, memory, by module and operator.

@@ -121,7 +121,7 @@ def _probes(given: tuple[str, ...], mode: Mode) -> tuple[str, ...]:
 )
 @click.option("--inline", is_flag=True, help="Run inside this process, for a debugger.")
 @keeping_options
-@click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Measure MODEL in a process of its own: latency, throughput, memory, weights.

@@ -28,7 +28,7 @@ from modeldyno.views import Look
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @look_options
-@click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
 def command(
     ctx: click.Context,
