@@ -37,8 +37,7 @@ class TestTimeline:
     ) -> None:
         """The differences give what adding up the live storages of every operator gives."""
         expected = [
-            sum(item.bytes for item in storages if item.role in roles and lives(item, op))
-            for op in range(8)
+            sum(item.bytes for item in storages if item.role in roles and lives(item, op)) for op in range(8)
         ]
         assert timeline(graph(8, *storages), roles=roles) == expected
 
