@@ -454,3 +454,33 @@ class TestMiniLM:
         assert feed["input_ids"][0, 0] == 101
         assert model.encode(["word " * 2000], None)["input_ids"].shape == (1, 512)
         assert model.encode(["a", "b"], 16)["input_ids"].shape == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers = 1,000,000,000, and more than 1,000"),
+        ({"num_labels": 10**9}, "num_labels = 1,000,000,000, and more than 10,000"),
+        ({"text_config": {"n_layer": 5000}}, "text_config.n_layer = 5,000"),
+        ({"encoder_layers": 10**5}, "encoder_layers = 100,000"),
+        ({"num_local_experts": 10**6}, "num_local_experts = 1,000,000"),
+    ],
+)
+def test_numbers_of_parts_beyond_reason_are_refused(
+    tmp_path: Path, changed: dict[str, Any], told: str
+) -> None:
+    """A configuration that asks for more layers than could be built in an hour is refused at once."""
+    file = tmp_path / "config.json"
+    document = {
+        "model_type": "bert",
+        "hidden_size": 10**5,
+        "max_position_embeddings": 10**6,
+        "block_size": 4096,
+    }
+    file.write_text(json.dumps(document | changed))
+    with pytest.raises(RequestError) as caught:
+        transformers_model.configuration(tmp_path)
+    assert told in str(caught.value)
+    assert is_one_sentence(str(caught.value))
+    file.write_text(json.dumps(document))
+    assert transformers_model.configuration(tmp_path).hidden_size == 10**5

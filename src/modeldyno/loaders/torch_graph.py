@@ -21,7 +21,7 @@ from modeldyno.feeds import randoms
 from modeldyno.feeds.forward import Forward
 from modeldyno.loaders import torch_module
 from modeldyno.loaders.torch_recorder import Memory, Recorder
-from modeldyno.loaders.torch_setting import alone, attributes, collected, copied, in_mode, unwritten
+from modeldyno.loaders.torch_setting import alone, attributes, collected, copied, eager, in_mode, unwritten
 from modeldyno.loaders.torch_shadow import Shadow, Stage
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def graph(module: Module, stage: Stage, tracing: Tracing) -> Graph:
     stage.witness = recorder
     stage.assumptions.clear()
     try:
-        with alone(), stage, collected(), in_mode(module, tracing.mode):
+        with alone(), eager(), stage, collected(), in_mode(module, tracing.mode):
             recorder.flat = _flat(module)
             _weights(module, stage, recorder)
             _keep(recorder.memory)

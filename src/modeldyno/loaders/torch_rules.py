@@ -166,11 +166,29 @@ def _overload(found: Trait, given: Mapping[str, Any]) -> Any:
     return packet
 
 
+def _packed_rows(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Give what is left of padded sequences: their steps one after the other, and how many go on at each.
+
+    How many go on is a plain tensor: torch's recurrent layers read it in memory.
+    """
+    given = dict(zip(found.arguments, args, strict=False)) | kwargs
+    source, lengths = stage.as_shadow(given["input"]), stage.as_shadow(given["lengths"]).known()
+    steps, batch = (1, 0) if given["batch_first"] else (0, 1)
+    if lengths is None:
+        stage.assume("the lengths of sequences are not computed; taken as all full")
+        lengths = torch.full((source.shape[batch],), source.shape[steps])
+    going = [int((lengths > step).sum()) for step in range(int(lengths.max()))]
+    rows = stage.shadow((sum(going), *source.shape[2:]), source.dtype)
+    stage.tell(found, args, kwargs, (rows,))
+    return rows, torch.tensor(going)
+
+
 Special = Callable[["Stage", Trait, tuple[Any, ...], dict[str, Any]], Any]
 SPECIAL: dict[str, Special] = {
     "aten._local_scalar_dense": _item,
     "aten.equal": _equal,
     "aten._fused_sdp_choice": _choice,
+    "aten._pack_padded_sequence": _packed_rows,
     "aten.nonzero": _count_of_true,
     "aten.masked_select": _masked_select,
     "aten.repeat_interleave": _repeated,
@@ -184,6 +202,35 @@ SPECIAL: dict[str, Special] = {
     "aten.argmin": _chosen,
     "aten.argsort": _chosen,
 }
+
+
+# -- operators that take functions -------------------------------------------------------------------
+
+
+def _flexible(stage: Stage, args: tuple[Any, ...]) -> Any:
+    """Attend with scores and masks that are functions: dense, as if they cost nothing and hid nothing."""
+    query, _, value = (stage.as_shadow(each).shape_of for each in args[:3])
+    rows = tuple(query.shape[:-1])
+    made = (
+        stage.shadow((*rows, value.shape[-1]), query.dtype),
+        stage.shadow(rows, torch.float32),
+        stage.shadow(rows, torch.float32),
+    )
+    stage.assume("functions given to flex attention are taken to cost nothing and to hide nothing")
+    stage.tell(_FLEXIBLE, args[:3], {}, made)
+    return made
+
+
+_FLEXIBLE = Trait(
+    name="higher_order.flex_attention",
+    arguments=("query", "key", "value"),
+    written=(),
+    written_names=(),
+    reshapes_in_place=False,
+    random=False,
+)
+HIGHER: dict[str, Callable[[Stage, tuple[Any, ...]], Any]] = {"flex_attention": _flexible}
+"""What is known of them beside their functions; any other is refused."""
 
 
 # -- shapes that torch does not know -----------------------------------------------------------------
@@ -229,25 +276,11 @@ def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], see
     return source.new_empty((*source.shape[:-1], width), dtype=torch.float32 if dynamic else source.dtype)
 
 
-def _packed_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
-    """Give what is left of padded sequences: their steps one after the other, and how many go on at each."""
-    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
-    source, lengths = given["input"], seen.shadows[id(given["lengths"])].known()
-    seen.by_value = True
-    steps, batch = (1, 0) if given["batch_first"] else (0, 1)
-    if lengths is None:
-        seen.stage.assume("the lengths of sequences are not computed; taken as all full")
-        lengths = torch.full((source.shape[batch],), source.shape[steps])
-    going = [int((lengths > step).sum()) for step in range(int(lengths.max()))]
-    return source.new_empty((sum(going), *source.shape[2:])), lengths.new_empty(len(going), device=META)
-
-
 Shapes = Callable[[Any, tuple[Any, ...], dict[str, Any], "Seen"], Any]
 SHAPES: dict[str, Shapes] = {
     "aten._transformer_encoder_layer_fwd": _like_first,
     "aten._native_multi_head_attention": _attention_fast_path,
     "aten._grouped_mm": _grouped,
-    "aten._pack_padded_sequence": _packed_rows,
     "quantized.linear_dynamic": _packed_linear,
     "quantized.linear_relu_dynamic": _packed_linear,
     "quantized.linear": _packed_linear,

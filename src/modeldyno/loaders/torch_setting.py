@@ -43,6 +43,11 @@ def alone() -> Iterator[None]:
                 logging.disable(before)
 
 
+def eager() -> Any:
+    """Run what is compiled as it was written."""
+    return torch.compiler.set_stance("force_eager")  # type: ignore[no-untyped-call]
+
+
 @contextmanager
 def unwritten() -> Iterator[None]:
     """Refuse to write files: what a factory would write of shadows is false, and would stay."""

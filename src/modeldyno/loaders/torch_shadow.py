@@ -21,7 +21,7 @@ from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modeldyno.errors import RequestError
-from modeldyno.loaders.torch_rules import SHAPES, SPECIAL
+from modeldyno.loaders.torch_rules import HIGHER, SHAPES, SPECIAL
 from modeldyno.loaders.torch_traits import META, MOST_KNOWN, Trait, is_small, trait
 
 if TYPE_CHECKING:
@@ -289,6 +289,8 @@ class Stage(TorchDispatchMode):
         if any(kind is not Shadow and hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented
         if isinstance(func, torch._ops.HigherOrderOperator):  # noqa: SLF001 - no public name
+            if (rule := HIGHER.get(func.name())) is not None:
+                return rule(self, args)
             raise RequestError(
                 f"The operator {func.name()}, which takes functions, cannot be analysed; analyse the model "
                 "with another implementation of it."

@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import os
+import re
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,7 @@ def configuration(path: Path) -> Any:
         raise RequestError(f"'{file}' is no JSON: {first_line(error)}; copy it again.") from error
     if not isinstance(content, dict):
         raise RequestError(f"'{file}' is no configuration of transformers; give one with a model_type.")
+    _check_counts(content, file)
     with offline():
         from transformers import AutoConfig  # noqa: PLC0415 - heavy
 
@@ -112,6 +114,26 @@ def configuration(path: Path) -> Any:
             raise RequestError(
                 f"transformers cannot read '{file}': {first_line(error)}; is it a saved model's?"
             ) from error
+
+
+def _check_counts(content: dict[str, Any], file: Path, path: str = "") -> None:
+    """Refuse numbers of parts that would be made one by one for hours, as in a damaged file."""
+    for key, value in content.items():
+        if isinstance(value, dict):
+            _check_counts(value, file, f"{path}{key}.")
+        for named, most in _MOST.items():
+            if type(value) is int and value > most and named.search(key):
+                raise RequestError(
+                    f"'{file}' asks for {path}{key} = {value:,}, and more than {most:,} are not built; "
+                    "is it damaged?"
+                )
+
+
+_MOST = {
+    re.compile(r"(^|_)(n|num)_(\w+_)?(layers?|blocks?)$|(^|_)layers$|(^|_)depth$"): 1_000,
+    re.compile(r"^num_labels$|(^|_)(n|num)_(\w+_)?experts$"): 10_000,
+}
+"""Name of a number in a configuration to the most that it may be."""
 
 
 def class_of(config: Any, where: Path) -> Any:

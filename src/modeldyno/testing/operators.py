@@ -252,10 +252,14 @@ def _low_precision() -> list[OperatorCase]:
             "float8 mm",
             16 * 32 * 48,
             lambda torch, a, b, s: torch._scaled_mm(  # noqa: SLF001 - its only name
-                a, b.t(), scale_a=s, scale_b=s, out_dtype=torch.bfloat16
+                a.to(torch.float8_e4m3fn),
+                b.to(torch.float8_e4m3fn).t(),
+                scale_a=s,
+                scale_b=s,
+                out_dtype=torch.bfloat16,
             ),
-            lambda torch: torch.randn(16, 32).to(torch.float8_e4m3fn),
-            lambda torch: torch.randn(48, 32).to(torch.float8_e4m3fn),
+            (16, 32),
+            (48, 32),
             lambda torch: torch.ones(()),
         ),
         _layer("quantised linear, dynamic", 5 * 16 * 24, quantised, (5, 16)),
