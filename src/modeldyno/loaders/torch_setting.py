@@ -45,7 +45,7 @@ def alone() -> Iterator[None]:
 
 def eager() -> Any:
     """Run what is compiled as it was written."""
-    return torch.compiler.set_stance("force_eager")  # type: ignore[no-untyped-call]
+    return torch.compiler.set_stance("force_eager")
 
 
 @contextmanager
