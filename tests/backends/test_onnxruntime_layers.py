@@ -160,22 +160,6 @@ def test_what_is_between_fused_nodes_belongs_to_what_takes_it() -> None:
     assert found.known == {"/fc/Linear", ""}
 
 
-@pytest.mark.parametrize(
-    ("name", "scope"),
-    [
-        ("/encoder/layer.0/output/MatMul", "encoder.layer.0.output"),
-        ("/encoder/MatMul/MatMulScaleFusion/", "encoder"),
-        ("/encoder/Add/LayerNormFusion_2", "encoder"),
-        ("/MatMul", ""),
-        ("node_MatMul_44/MatMulAddFusion", None),
-        ("", None),
-    ],
-)
-def test_names_with_a_path_tell_the_module(name: str, scope: str | None) -> None:
-    """What it was fused by is no part of the path; a name without a path tells nothing."""
-    assert onnxruntime_layers.named_scope(name) == scope
-
-
 def event(name: str, ts: int, dur: int, op: str, index: int) -> dict[str, Any]:
     """Make an event of a profile, as ONNX Runtime writes it."""
     arguments = {

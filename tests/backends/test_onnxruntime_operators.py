@@ -107,21 +107,6 @@ def test_kernels_belong_to_the_node_that_launched_them() -> None:
     assert [gemm.device_time, memcpy.device_time] == pytest.approx([7e-6, 1e-6])
 
 
-@pytest.mark.parametrize(
-    ("name", "scope"),
-    [
-        ("/encoder/layer.0/output/MatMul_1", "encoder.layer.0.output"),
-        ("/encoder/layer.0/MatMul/MatMulScaleFusion/", "encoder.layer.0"),
-        ("/MatMul", ""),
-        ("MatMul_3", ""),
-        ("fused /MatMulAddFusion_", ""),
-    ],
-)
-def test_the_module_is_read_from_the_name(name: str, scope: str) -> None:
-    """A path of the exporter names it, without what ONNX Runtime appends to it."""
-    assert operators.scope(name) == scope
-
-
 def test_shapes_are_those_of_the_inputs() -> None:
     """Scalars have none."""
     assert operators.shapes([{"float": [3, 4]}, {"int64": []}, {"float": [4]}]) == "3x4, 4"

@@ -7,7 +7,6 @@ this, tells where that comes from. Times are told in whole microseconds, rounded
 
 from __future__ import annotations
 
-import ast
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from modeldyno.core import origin
 from modeldyno.core.activity import Span
 from modeldyno.core.attribution import Toll, quiet
 from modeldyno.core.doubt import Doubt
@@ -163,25 +163,8 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 def _scope(node: Any) -> str | None:
     """Read the module out of a node's metadata or name; None where neither tells."""
-    told = {entry.key: entry.value for entry in node.metadata_props}.get("pkg.torch.onnx.name_scopes", "")
-    try:
-        path = ast.literal_eval(told) if told else []
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        path = []
-    if isinstance(path, list) and path:
-        return str(path[-2]) if len(path) > 1 else ""
-    return named_scope(node.name)
-
-
-def named_scope(name: str) -> str | None:
-    """Read the module out of a name such as ``/encoder/layer.0/output/MatMul``; None where there is none.
-
-    ONNX Runtime appends what it fused a node by, such as ``/MatMulScaleFusion/``.
-    """
-    parts = [part for part in name.split("/") if part]
-    while parts and parts[-1].rstrip("_0123456789").endswith("Fusion"):
-        parts.pop()
-    return ".".join(parts[:-1]) if name.startswith("/") and parts else None
+    told = {entry.key: entry.value for entry in node.metadata_props}
+    return origin.of_node(node.name, told.get(origin.SCOPES, ""))
 
 
 # -- profile ------------------------------------------------------------------------------------------
@@ -200,7 +183,7 @@ class _Names:
         name, index = event["name"].removesuffix(_END), str(event["args"].get("node_index", ""))
         if (name, index) not in self._paths:
             kind = event["args"].get("op_name") or name
-            scope = self._places.scopes.get(name, named_scope(name) or "")
+            scope = self._places.scopes.get(name, origin.of_node(name) or "")
             path = f"{scope}.{kind}" if scope else kind
             turn, self._used[path] = self._used[path], self._used[path] + 1
             new = bool(self._places.known) and name not in self._places.known

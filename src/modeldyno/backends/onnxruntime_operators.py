@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core import origin
 from modeldyno.core.activity import Happening
 from modeldyno.core.occurrence import Occurrence, Watched
 
@@ -95,7 +96,7 @@ def _node(event: Event) -> Occurrence:
     return Occurrence(
         name=name,
         kind=Happening.TRANSFER if name.startswith("Memcpy") else Happening.OPERATOR,
-        scope=scope(event["name"].removesuffix(_SUFFIX)),
+        scope=origin.of_node(event["name"].removesuffix(_SUFFIX)) or "",
         shapes=shapes(arguments.get("input_type_shape", ())),
         self_time=seconds,
         total_time=seconds,
@@ -110,12 +111,6 @@ def _kernel(event: Event, found: list[Occurrence], place: int) -> Iterable[Occur
     is_transfer = event["name"].lower().startswith("memcpy")
     kind = Happening.TRANSFER if is_transfer else Happening.KERNEL
     return [Occurrence(name=event["name"], kind=kind, scope=node.scope, device_time=seconds)]
-
-
-def scope(name: str) -> str:
-    """Read the module out of a node's name, such as ``/encoder/layer.0/output/MatMul``; else the whole."""
-    parts = [part for part in name.split("/") if part and not part.rstrip("_0123456789").endswith("Fusion")]
-    return ".".join(parts[:-1]) if name.startswith("/") else ""
 
 
 def shapes(found: Iterable[Mapping[str, Sequence[int]]]) -> str:

@@ -55,9 +55,9 @@ def _measured(result: Result, judgements: Sequence[Judgement], look: Look) -> It
         yield from regions(result)
         return
     yield from results(result, judgements)
+    yield from _histogram(result)
     yield from layers(result, look)
     yield from operations(result)
-    yield from _histogram(result)
     yield from generation(result)
     yield from memory(result)
     yield from devices(result, look)

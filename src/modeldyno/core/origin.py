@@ -1,0 +1,39 @@
+"""The module that a node of an exported graph came from, as far as exporters and runtimes tell."""
+
+from __future__ import annotations
+
+import ast
+
+SCOPES = "pkg.torch.onnx.name_scopes"
+"""Metadata in which torch's exporter writes the paths of the modules around a node."""
+NOWHERE = "_empty_nn_module_stack_from_metadata_hook"
+"""What it writes there where no module is at work."""
+_LONGEST = 4096
+"""Characters of metadata that are read."""
+
+
+def of_node(name: str, scopes: str = "") -> str | None:
+    """Give the path of a node's module by its metadata or its name; None where neither tells.
+
+    The older exporter of torch writes ``/encoder/layer.0/output/MatMul_1`` for a name. ONNX Runtime appends
+    what it fused a node by, such as ``/MatMulScaleFusion/``, or writes ``fused`` and a space before it.
+    """
+    path = listed(scopes)
+    if path:
+        return path[-2] if len(path) > 1 and path[0] != NOWHERE else ""
+    parts = [part for part in name.split("/") if part]
+    while parts and parts[-1].rstrip("_0123456789").endswith("Fusion"):
+        parts.pop()
+    is_path = " " not in name and (len(parts) > 1 or name.startswith("/"))
+    return ".".join(parts[:-1]) if parts and is_path else None
+
+
+def listed(written: str) -> list[str]:
+    """Read a list of names as Python writes it; empty where it is none."""
+    if not written or len(written) > _LONGEST:
+        return []
+    try:
+        value = ast.literal_eval(written)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return []
+    return [str(item) for item in value] if isinstance(value, list) else []
