@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CPU = Path("/sys/devices/system/cpu")
+_NVIDIA = Path("/proc/driver/nvidia")
 _UNLIMITED = 1 << 60
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -38,6 +40,7 @@ def hardware() -> dict[str, Fact]:
         "cores_allowed": len(allowed_cores()),
         "cpu_quota": cpu_quota(),
         "memory": memory_limit(),
+        **({"devices": found} if (found := devices()) else {}),
     }
 
 
@@ -50,6 +53,8 @@ def software(packages: Iterable[str]) -> dict[str, Fact]:
     for package in ("modeldyno", "numpy", *packages):
         with suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
+    if driver := _text(_NVIDIA / "version"):
+        found["nvidia_driver"] = next(iter(re.findall(r"\d+\.\d+(?:\.\d+)*", driver)), "unknown")
     return found
 
 
@@ -63,6 +68,14 @@ def conditions() -> dict[str, Fact]:
         found["turbo"] = turbo == "0"
     found |= {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ}
     return found
+
+
+def devices() -> str:
+    """Name the cards of NVIDIA by their driver's own list, ``2 x NVIDIA A100``; empty where there are none."""
+    names = (_text(file) or "" for file in sorted((_NVIDIA / "gpus").glob("*/information")))
+    models = [line.partition(":")[2].strip() for text in names for line in text.splitlines()[:1]]
+    counted = {name: models.count(name) for name in dict.fromkeys(models)}
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
 
 
 def processor() -> str:
