@@ -11,9 +11,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-VERSION = (
-    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 2024\nGCC 12.2\n"
-)
+VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 2024\nGCC 12.2\n"
 
 
 def a_driver(root: Path, *models: str) -> Path:

@@ -71,7 +71,7 @@ def conditions() -> dict[str, Fact]:
 
 
 def devices() -> str:
-    """Name the cards of NVIDIA as their driver lists them, ``2 x NVIDIA A100``; empty where there are none."""
+    """Name the cards that the driver of NVIDIA lists, ``2 x NVIDIA A100``; empty where there are none."""
     names = (_text(file) or "" for file in sorted((_NVIDIA / "gpus").glob("*/information")))
     models = [line.partition(":")[2].strip() for text in names for line in text.splitlines()[:1]]
     counted = {name: models.count(name) for name in dict.fromkeys(models)}
