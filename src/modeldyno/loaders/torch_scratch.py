@@ -75,6 +75,8 @@ def _convolution_backward(given: Mapping[str, Any], outputs: tuple[Tensor, ...])
     gradient, source, weight = given["grad_output"], given["input"], given["weight"]
     if not _is_blocked(source, weight, given):
         return _columns(source, weight, gradient)
+    if prod(weight.shape[2:]) == 1 and prod(given.get("stride", (1,))) == 1:
+        return 0
     held: int = max(_blocked(source) + gradient.bytes, weight.bytes)
     return held
 
