@@ -6,6 +6,7 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.core.inspection import Inspection
+from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.request import Request
@@ -46,3 +47,20 @@ def test_an_inspection_is_part_of_the_job() -> None:
     assert asked().job().inspection == Inspection()
     with pytest.raises(RequestError, match="--memory"):
         asked(inspection=Inspection(memory=0)).job()
+
+
+def test_probes_that_need_others_have_them() -> None:
+    """Layers are held to what they cost, and a trace is written by the probe that watches operators."""
+    layers = asked(probes=("latency", "layers")).job()
+    assert layers.probes == ("static", "latency", "layers")
+    assert layers.inspection.modules
+    assert layers.inspection.devices == ("here",)
+    traced = asked(probes=("latency",), observation=Observation(trace="trace.json")).job()
+    assert traced.probes == ("latency", "ops")
+    assert asked(probes=("latency",)).job().probes == ("latency",)
+
+
+def test_a_trace_without_a_directory_is_refused() -> None:
+    """What could not be written is refused before anything is measured."""
+    with pytest.raises(RequestError, match=r"There is no directory '/absent' for the trace"):
+        asked(observation=Observation(trace="/absent/trace.json")).job()

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from modeldyno.core.knob import Knob
 
-LAYERS, STATIC = "layers", "static"
-"""Probes that know of each other: what a layer takes is held to what it costs."""
+LAYERS, STATIC, OPERATORS = "layers", "static", "ops"
+"""Probes that are asked for with others: what a layer takes is held to what it costs, and `ops` traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,7 @@ class Request:
             plugins.require(loader.requires, f"model {ref}")
             self._check_idle(backend.knobs)
         self._check_batch(config)
+        self._check_trace()
         self.constraints()
         return Job(
             model=ref,
@@ -96,6 +97,14 @@ class Request:
                 "the model as it is stored; leave it away, or use modeldyno profile."
             )
 
+    def _check_trace(self) -> None:
+        """Refuse a trace that could not be written, before anything is measured."""
+        trace = self.observation.trace
+        if trace and not Path(trace).parent.is_dir():
+            raise RequestError(
+                f"There is no directory '{Path(trace).parent}' for the trace; make it, or name another."
+            )
+
     def _check_batch(self, config: Mapping[str, KnobValue]) -> None:
         """Refuse two sizes of the batch."""
         if BATCH_SIZE.name in config and BATCH in self.inspection.vary:
@@ -105,9 +114,10 @@ class Request:
             )
 
     def _together(self) -> tuple[str, ...]:
-        """Add to the probe of layers the analysis that says what they cost."""
-        lonely = LAYERS in self.probes and STATIC not in self.probes
-        return (STATIC, *self.probes) if lonely else self.probes
+        """Add to the probe of layers the analysis that says what they cost, and to a trace what writes it."""
+        before = (STATIC,) if LAYERS in self.probes else ()
+        after = (OPERATORS,) if self.observation.trace else ()
+        return tuple(dict.fromkeys((*before, *self.probes, *after)))
 
     def _inspected(self) -> Inspection:
         """Have an analysis tell what each module costs, and what this machine does at most."""
