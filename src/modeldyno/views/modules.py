@@ -229,8 +229,8 @@ def pattern(path: str) -> str:
 
 
 def ranged(paths: Sequence[str]) -> str:
-    """Name paths of one pattern together: ``layer.0-11.mlp``, or with a star where they leave gaps."""
-    common = pattern(paths[0])
+    """Name paths of one pattern together: ``layer.0-11.mlp``, with a star where they leave gaps."""
+    common = _alike(sorted(set(paths), key=_natural))
     if len(set(paths)) == 1:
         return paths[0]
     indices = {tuple(_INDEX.findall(path)) for path in paths}
@@ -245,7 +245,12 @@ def ranged(paths: Sequence[str]) -> str:
         return common
     parts = [str(n) for n in found[0]]
     parts[varying[0]] = f"{column[0]}-{column[-1]}"
-    return _INDEX.sub(lambda _match: parts.pop(0), common.replace("*", "0"))
+    return _INDEX.sub(lambda _match: parts.pop(0), pattern(paths[0]).replace("*", "0"))
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    """Order paths so that 10 comes after 9."""
+    return [(int(part) if _NUMBER.fullmatch(part) else -1, part) for part in path.split(".")]
 
 
 def titled(node: Node) -> str:
