@@ -389,6 +389,8 @@ class TestModules:
         (("0.a.0", "1.a.1"), "*.a.*"),
         (("1.a.0", "1.a.1"), "1.a.0-1"),
         (("a.*.0", "a.*.1"), "a.*.*"),
+        (("10", "2", "0", "2"), "0, 2, 10"),
+        (("0", "2", "4", "6", "8"), "0, 2, 4, 6, …"),
     ],
 )
 def test_paths_of_one_pattern_are_named_together(paths: tuple[str, ...], name: str) -> None:
@@ -646,18 +648,3 @@ def test_a_path_that_looks_like_a_formula_is_defused() -> None:
     found = an_inspection(measurements=(Measurement(metric="macs", value=1, scope="=1+1"),))
 
     assert "macs,'=1+1,,1,,,,,," in csv.render(found).splitlines()
-
-
-@pytest.mark.parametrize(
-    ("paths", "name"),
-    [
-        (["layer.0.mlp", "layer.1.mlp"], "layer.0-1.mlp"),
-        (["layer.0.mlp", "layer.2.mlp"], "layer.*.mlp"),
-        (["10", "2", "0", "2"], "0, 2, 10"),
-        (["0", "2", "4", "6", "8"], "0, 2, 4, 6, …"),
-        (["head"], "head"),
-    ],
-)
-def test_paths_of_one_pattern_are_named_together(paths: list[str], name: str) -> None:
-    """A range where they follow each other, else a star, or the first ones where a star says nothing."""
-    assert ranged(paths) == name
