@@ -423,7 +423,7 @@ class TestPeak:
         held = tuple(Held(scope="", role=role, bytes=8) for role in roles)
 
         assert list(rows(outlined(peak=held), "Held")) == [
-            "gradients of parameters", "optimiser's state", "novel", "activations of no module",
+            "gradients of parameters", "optimiser's state", "novel", "activations",
         ]  # fmt: skip
 
     def test_nothing_held_is_no_table(self) -> None:

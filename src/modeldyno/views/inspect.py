@@ -230,7 +230,7 @@ def _held(role: str, group: Sequence[Held]) -> tuple[str, str]:
     what = _ROLES.get(role, "")
     if role == Role.ACTIVATION:
         scope = clean(ranged([held.scope for held in group]))
-        what = f"activations of {ending(scope, _NAME)}" if scope else "activations of no module"
+        what = f"activations of {ending(scope, _NAME)}" if scope else "activations"
     return what or shorten(clean(role), _NAME), format_quantity(_bytes(group), BYTES, 3)
 
 
