@@ -128,6 +128,19 @@ def _recurrent(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
     return copied + int(gates)
 
 
+def _recurrent_backward(given: Mapping[str, Any], _outputs: tuple[Tensor, ...]) -> int:
+    """Copy as in the forward course; of wide layers the gradients of the weights, too."""
+    weights = sum(given[name].bytes for name in ("weight1", "weight2", "weight3", "weight4"))
+    output = given["output"]
+    gates = output.bytes // max(1, output.shape[-1]) * given["weight1"].shape[0]
+    copies = 2 if output.shape[-1] > _WIDE else 1
+    return int(given["input"].bytes + copies * weights + gates)
+
+
+_WIDE = 128
+"""Numbers in a state up to which gradients of weights are made where they are returned."""
+
+
 def _encoder_layer(given: Mapping[str, Any], outputs: tuple[Tensor, ...]) -> int:
     """Hold the attention of torch's fast path, or the inner layer of the network that follows it."""
     output = outputs[0]
@@ -159,6 +172,7 @@ _RULES: dict[str, Callable[[Mapping[str, Any], tuple[Tensor, ...]], int]] = {
     "aten._transformer_encoder_layer_fwd": _encoder_layer,
     "aten._native_multi_head_attention": _attention_layer,
     "aten.mkldnn_rnn_layer": _recurrent,
+    "aten.mkldnn_rnn_layer_backward": _recurrent_backward,
     "aten.mm": _product("self", "mat2"),
     "aten.addmm": _product("mat1", "mat2"),
 }
