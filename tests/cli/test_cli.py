@@ -109,7 +109,7 @@ def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp
     result = wire.read(tmp_path / "r.json")
 
     assert said.code == 0
-    assert said.out.startswith("truth.steady answers in 2.0")
+    assert said.out.startswith("truth.steady answers in ")
     assert all(len(line) <= 80 for line in said.out.splitlines())
     assert "Saved to r.json." in said.out
     assert modeldyno("show", "first", "--json").out == (tmp_path / "r.json").read_text()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from time import perf_counter
+import random
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from modeldyno.core.measurement import Measurement
@@ -12,6 +14,9 @@ from modeldyno.ports import Subject
 from modeldyno.probes import latency, static, throughput, timer
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.truth import Spinner
+
+if TYPE_CHECKING:
+    from modeldyno.core.statistics import Samples
 
 PLAN = Plan(min_time=0.05, min_runs=10, max_time=5.0)
 
@@ -112,16 +117,20 @@ def test_interruption_ends_measuring_with_what_there_is() -> None:
 
 
 def test_a_drift_is_a_doubt() -> None:
-    """A callable that becomes slower and slower is doubted."""
+    """A callable that becomes slower and slower, in virtual time, is doubted."""
+    drawn = random.Random(0)
+    now = [0.0]
+    calls = [0]
 
-    class Slowing:
-        calls = 0
+    def slowing(n: int) -> Samples:
+        first, calls[0] = calls[0], calls[0] + n
+        samples = np.array(
+            [(0.001 + 2e-6 * call) * drawn.uniform(0.99, 1.01) for call in range(first, calls[0])]
+        )
+        now[0] += float(samples.sum())
+        return samples
 
-        def __call__(self) -> None:
-            self.calls += 1
-            Spinner(0.001 + 2e-6 * self.calls)()
-
-    paced = pace(timer.each((Slowing(),)), plan=Plan(max_time=2.0), clock=perf_counter)
+    paced = pace(slowing, plan=Plan(max_time=2.0), clock=lambda: now[0])
 
     assert "drift" in {d.code for d in timer.doubts_of("latency", paced, PLAN)}
 
