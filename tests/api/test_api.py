@@ -94,8 +94,11 @@ def test_one_text_stands_for_a_sequence_of_one() -> None:
         modeldyno.profile(STEADY, plan=QUICK, probes="latency", require="latency.min <= 1ms")
 
 
-def test_the_options_of_the_second_pass_are_those_of_the_command_line() -> None:
+def test_the_options_of_the_second_pass_are_those_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is to be observed and trained reaches the Job, in any form that the command line takes too."""
+    monkeypatch.chdir(tmp_path)
     result = modeldyno.profile(
         DIGITS,
         probes=(),
