@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from modeldyno.core.flow import Flow
     from modeldyno.core.goal import Judgement
     from modeldyno.core.job import Job
-    from modeldyno.core.occurrence import Watched
+    from modeldyno.core.occurrence import WatchedCalls
     from modeldyno.core.plan import Plan
 
 
@@ -249,7 +249,7 @@ class CanGenerate(Protocol):
 class HasOperators(Protocol):
     """A session that can tell what runs within its calls, operator by operator."""
 
-    def operators(self, feed: Feed, calls: int, trace: Path | None) -> Watched:
+    def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
         """Make so many calls and tell what happened within them; write a trace of them if one is asked for.
 
         The calls do what those of `prepare` do. Raises OSError where the trace cannot be written.

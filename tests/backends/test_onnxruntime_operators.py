@@ -21,14 +21,14 @@ from modeldyno.testing import models
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.occurrence import Watched
+    from modeldyno.core.occurrence import WatchedCalls
 
 pytest.importorskip("onnxruntime")
 
 FEED = {"x": np.ones((3, 4), np.float32)}
 
 
-def watched(folder: Path, calls: int, trace: Path | None = None, **settings: Any) -> Watched:
+def watched(folder: Path, calls: int, trace: Path | None = None, **settings: Any) -> WatchedCalls:
     """Watch calls of a small network, as it was written."""
     folder.mkdir(exist_ok=True)
     model = loader.load(ModelRef(scheme="onnx", locator=str(models.mlp(folder))), seed=0, trust=False)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from modeldyno.core.occurrence import Watched
+    from modeldyno.core.occurrence import WatchedCalls
 
 CPU = torch.device("cpu")
 
@@ -63,13 +63,13 @@ class Net(nn.Module):
         return y
 
 
-def watched(module: Any, *args: Any, calls: int = 1, trace: Path | None = None) -> Watched:
+def watched(module: Any, *args: Any, calls: int = 1, trace: Path | None = None) -> WatchedCalls:
     """Watch calls of a module."""
     with torch.inference_mode():
         return torch_operators.watched(partial(module, *args), module, CPU, calls, trace)
 
 
-def names(found: Watched, scope: str, kind: Happening = Happening.OPERATOR) -> list[str]:
+def names(found: WatchedCalls, scope: str, kind: Happening = Happening.OPERATOR) -> list[str]:
     """Name what happened in one module."""
     return [o.name for o in found.occurrences if o.scope == scope and o.kind is kind]
 

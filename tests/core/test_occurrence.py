@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from modeldyno.core.activity import Executed, Happening
-from modeldyno.core.occurrence import VARIOUS, Occurrence, Watched, executed
+from modeldyno.core.occurrence import VARIOUS, Occurrence, WatchedCalls, executed
 
 
 def op(name: str, self_time: float, **more: object) -> Occurrence:
@@ -20,7 +20,7 @@ def test_rows_are_of_one_call() -> None:
         op("mm", 1.0, scope="a", shapes="2x3"),
         op("add", 8.0, scope="a"),
     )
-    rows = executed(Watched(times=(1.0, 1.0), occurrences=call + call))
+    rows = executed(WatchedCalls(times=(1.0, 1.0), occurrences=call + call))
 
     assert [(r.name, r.calls, r.self_time, r.total_time, r.allocated) for r in rows] == [
         ("add", 1.0, 8.0, 8.0, 0.0),
@@ -37,7 +37,7 @@ def test_what_differs_in_kind_module_or_shapes_is_apart() -> None:
         op("mm", 1.0, shapes="2x3"),
         op("mm", 1.0, kind=Happening.RANGE),
     )
-    assert len(executed(Watched(times=(1.0,), occurrences=found))) == 4
+    assert len(executed(WatchedCalls(times=(1.0,), occurrences=found))) == 4
 
 
 def test_time_of_one_that_calls_itself_is_told_once() -> None:
@@ -47,7 +47,7 @@ def test_time_of_one_that_calls_itself_is_told_once() -> None:
         Occurrence(name="g", self_time=2.0, total_time=5.0, parent=0),
         Occurrence(name="f", self_time=3.0, total_time=3.0, parent=1),
     )
-    rows = {row.name: row for row in executed(Watched(times=(6.0,), occurrences=found))}
+    rows = {row.name: row for row in executed(WatchedCalls(times=(6.0,), occurrences=found))}
 
     assert (rows["f"].self_time, rows["f"].total_time, rows["f"].calls) == (4.0, 6.0, 2.0)
     assert rows["g"].total_time == 5.0
@@ -56,12 +56,16 @@ def test_time_of_one_that_calls_itself_is_told_once() -> None:
 def test_the_dearest_comes_first_wherever_it_takes_its_time() -> None:
     """Rows are in the order of their own time on the host or on a device, whichever is longer."""
     found = (op("host", 2.0), op("device", 0.1, device_time=3.0), op("none", 0.0))
-    assert [r.name for r in executed(Watched(times=(1.0,), occurrences=found))] == ["device", "host", "none"]
+    assert [r.name for r in executed(WatchedCalls(times=(1.0,), occurrences=found))] == [
+        "device",
+        "host",
+        "none",
+    ]
 
 
 def test_given_back_memory_is_not_told_as_taken() -> None:
     """An operator that gives back more than it takes has taken nothing."""
-    (row,) = executed(Watched(times=(1.0,), occurrences=(op("free", 1.0, allocated=-64.0),)))
+    (row,) = executed(WatchedCalls(times=(1.0,), occurrences=(op("free", 1.0, allocated=-64.0),)))
     assert row.allocated == 0.0
 
 
@@ -72,7 +76,7 @@ def test_rows_beyond_the_most_are_joined_and_nothing_is_lost() -> None:
         for place in range(1, 11)
         for name in ("mm", "add")
     )
-    watched = Watched(times=(1.0,), occurrences=found)
+    watched = WatchedCalls(times=(1.0,), occurrences=found)
     every, few = executed(watched), executed(watched, most=4)
 
     assert few[:4] == every[:4]

@@ -15,7 +15,7 @@ from modeldyno.core.doubt import Doubt
 from modeldyno.core.flow import Flow, Step, Value
 from modeldyno.core.measurement import Measurement
 from modeldyno.core.observation import Observation
-from modeldyno.core.occurrence import Occurrence, Watched
+from modeldyno.core.occurrence import Occurrence, WatchedCalls
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Artifact
 from modeldyno.ports import Subject
@@ -52,14 +52,14 @@ class Session:
         """Not used."""
         raise NotImplementedError
 
-    def operators(self, feed: Feed, calls: int, trace: Path | None) -> Watched:
+    def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
         """Tell of operators, and write a trace."""
         assert feed is FEED
         self.asked.append((calls, trace))
         if trace is not None:
             trace.write_bytes(b"{}")
         found = (Occurrence(name="mm", scope="fc", self_time=1.0, total_time=1.0),) * self.events
-        return Watched(times=(self.seconds,) * calls, occurrences=found * calls, hidden=self.hidden)
+        return WatchedCalls(times=(self.seconds,) * calls, occurrences=found * calls, hidden=self.hidden)
 
 
 class Following(Session):

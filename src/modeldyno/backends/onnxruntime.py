@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.core.knob import KnobValue
-    from modeldyno.core.occurrence import Watched
+    from modeldyno.core.occurrence import WatchedCalls
     from modeldyno.ports import Feed, Layers, Model, Named
 
 requires = ("onnxruntime",)
@@ -220,7 +220,7 @@ class _Session:
         provider = self.session.get_providers()[0]
         return onnxruntime_layers.watching(self.start, prepare, self.path, named, provider)
 
-    def operators(self, feed: Feed, calls: int, trace: Path | None) -> Watched:
+    def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
         """Watch the nodes of some calls in a second session, by ONNX Runtime's own profiling."""
 
         def start(profile: str) -> tuple[Callable[[], Any], Callable[[], str]]:

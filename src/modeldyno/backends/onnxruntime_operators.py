@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core import origin
 from modeldyno.core.activity import Happening
-from modeldyno.core.occurrence import Occurrence, Watched
+from modeldyno.core.occurrence import Occurrence, WatchedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ _SUFFIX = "_kernel_time"
 
 def watched(
     start: Callable[[str], tuple[Callable[[], Any], Callable[[], str]]], calls: int, trace: Path | None
-) -> Watched:
+) -> WatchedCalls:
     """Make so many calls in a session that profiles itself, after one that warms up.
 
     Args:
@@ -53,7 +53,7 @@ def watched(
         events = json.loads(profile.read_bytes())
         if trace is not None:
             _export(profile, trace)
-    return Watched(times=tuple(times), occurrences=occurrences(events, calls))
+    return WatchedCalls(times=tuple(times), occurrences=occurrences(events, calls))
 
 
 def _export(profile: Path, path: Path) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from modeldyno.core.allocations import Watching
     from modeldyno.core.flow import Flow
     from modeldyno.core.knob import KnobValue
-    from modeldyno.core.occurrence import Watched
+    from modeldyno.core.occurrence import WatchedCalls
     from modeldyno.ports import Decoding, Feed, Layers, Model, Named, Training
 
 requires: tuple[str, ...] = ("torch",)
@@ -135,7 +135,7 @@ class Session:
         """Watch the modules within a call, those that are named."""
         return torch_layers.watching(self._module, self.prepare(feed), self._placement.place, named)
 
-    def operators(self, feed: Feed, calls: int, trace: Path | None) -> Watched:
+    def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
         """Watch the operators of some calls by torch.profiler."""
         run, place = Session.prepare(self, feed), self._placement.place
         return torch_operators.watched(run, self._module, place, calls, trace)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.backends.torch_flow import eager, entered
 from modeldyno.core.activity import Happening
-from modeldyno.core.occurrence import Occurrence, Watched
+from modeldyno.core.occurrence import Occurrence, WatchedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ _ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 
 def watched(
     run: Callable[[], Any], callee: Callable[..., Any], place: device, calls: int, trace: Path | None
-) -> Watched:
+) -> WatchedCalls:
     """Make so many calls under torch.profiler, and tell what happened within them.
 
     Args:
@@ -68,7 +68,7 @@ def watched(
             times.append(perf_counter() - begin)
     if trace is not None:
         _export(profiler, trace)
-    return Watched(
+    return WatchedCalls(
         times=tuple(times), occurrences=occurrences(profiler.events() or ()), hidden=module is None
     )
 

@@ -38,7 +38,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class WatchedCalls:
     """What a few watched calls gave."""
 
     times: tuple[float, ...]
@@ -53,7 +53,7 @@ Key = tuple[Happening, str, str, str]
 """Kind, name, scope, shapes."""
 
 
-def executed(watched: Watched, most: int = MOST_ROWS) -> tuple[Executed, ...]:
+def executed(watched: WatchedCalls, most: int = MOST_ROWS) -> tuple[Executed, ...]:
     """Sum occurrences up by kind, name, module and shapes, for one call; the dearest first.
 
     Rows beyond `most` are joined by kind and name alone, as of the whole, with the shapes VARIOUS, so

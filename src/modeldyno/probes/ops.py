@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.measurement import Measurement
-    from modeldyno.core.occurrence import Watched
+    from modeldyno.core.occurrence import WatchedCalls
     from modeldyno.core.plan import Plan
     from modeldyno.ports import Subject
 
@@ -76,7 +76,7 @@ def _plain(subject: Subject, plan: Plan) -> list[float]:
     return times
 
 
-def _calls(first: Watched, plan: Plan) -> int:
+def _calls(first: WatchedCalls, plan: Plan) -> int:
     """Say how many calls to watch, by what one takes and how much happens in it."""
     by_time = SHARE * plan.max_time / max(first.times[0], 1e-6)
     by_size = MOST_EVENTS / max(1, len(first.occurrences))
@@ -108,7 +108,7 @@ def _needless(subject: Subject) -> Iterator[Activity | Doubt]:
         yield Activity(wastes=wastes(flow))
 
 
-def _traced(session: HasOperators, subject: Subject, path: Path, first: Watched) -> Artifact | Doubt:
+def _traced(session: HasOperators, subject: Subject, path: Path, first: WatchedCalls) -> Artifact | Doubt:
     size = _EVENT * max(1, len(first.occurrences))
     calls = max(1, min(TRACED, LARGEST // size))
     if size > LARGEST:

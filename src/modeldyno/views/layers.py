@@ -11,7 +11,7 @@ from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, 
 from modeldyno.core.inspection import HERE
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.units import RATE, SECONDS, format_quantity
-from modeldyno.views.modules import follows, pattern, ranged
+from modeldyno.views.modules import follows, parent_of, pattern, ranged
 from modeldyno.views.words import count, ending, number, share
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _tree(result: Result) -> Branch | None:
     alike: dict[object, str] = {}
     for layer in sorted(found, key=lambda layer: -_depth(layer.path)):
         children = tuple(_collapsed(families.pop(layer.path, [])))
-        parent = _parent(layer.path, known)
+        parent = parent_of(layer.path, known)
         named = layer if layer.kind else replace(layer, kind=kinds.get(layer.path, ""))
         branch = _branch(named, parent, numbers, children, alike)
         families[parent].append(branch if layer.path else _whole(branch, result, numbers))
@@ -201,16 +201,6 @@ def _runs_here(result: Result) -> bool:
 
 def _depth(path: str) -> int:
     return path.count(".") + 1 if path else 0
-
-
-def _parent(path: str, known: set[str]) -> str | None:
-    if not path:
-        return None
-    while "." in path:
-        path = path.rpartition(".")[0]
-        if path in known:
-            return path
-    return ""
 
 
 def _collapsed(branches: Sequence[Branch]) -> Iterator[Branch]:

@@ -66,7 +66,7 @@ def tree(result: Result) -> Node | None:
         children = tuple(map(_joined, _collapsed(families.pop(module.path, [])[::-1])))
         if module.path and (module.path.count(".") > _DEEPEST or not (any(numbers) or children)):
             continue
-        parent = _parent(module.path, known)
+        parent = parent_of(module.path, known)
         key = (module.kind, numbers, tuple((child.label, child.likeness) for child in children))
         families[parent].append(
             Node(
@@ -81,7 +81,7 @@ def tree(result: Result) -> Node | None:
     return families[None][-1]
 
 
-def _parent(path: str, known: set[str]) -> str | None:
+def parent_of(path: str, known: set[str]) -> str | None:
     """Give the nearest module that holds this one; None for the whole."""
     if not path:
         return None
