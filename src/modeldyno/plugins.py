@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno import ports
     from modeldyno.core.counts import Formula
 
-KINDS = ("loader", "backend", "probe", "sampler", "store", "reporter")
+KINDS = ("loader", "backend", "client", "probe", "sampler", "store", "reporter")
 
 STORE_VARIABLE = "MODELDYNO_STORE"
 
@@ -83,6 +83,11 @@ def loader(name: str) -> ports.Loader:
 def backend(name: str) -> ports.Backend:
     """Give a backend by its name."""
     return cast("ports.Backend", resolve("backend", name))
+
+
+def client(name: str) -> ports.Client:
+    """Give the client of a protocol by its name."""
+    return cast("ports.Client", resolve("client", name))
 
 
 def probe(name: str) -> ports.Probe:

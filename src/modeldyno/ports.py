@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
+    from modeldyno.core.account import Account
     from modeldyno.core.allocations import Recorded, Watching
     from modeldyno.core.flow import Flow
     from modeldyno.core.goal import Judgement
     from modeldyno.core.job import Job
     from modeldyno.core.occurrence import WatchedCalls
     from modeldyno.core.plan import Plan
+    from modeldyno.core.target import Endpoint, Reply, Target, Transport
 
 
 Feed = dict[str, "ndarray"]
@@ -272,6 +274,53 @@ class HasAllocator(Protocol):
         """Bytes."""
 
 
+@runtime_checkable
+class CanSend(Protocol):
+    """A session of a model behind a server."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process from which those of the server descend; None for a server that is not ours."""
+
+    def target(self, feeds: Sequence[Feed]) -> Target:
+        """Make each payload a request."""
+
+    def arrays(self, output: Reply) -> Feed:
+        """Read an answer as named arrays; raises ValueError, in a phrase, for one that cannot be read."""
+
+
+@runtime_checkable
+class HasServerStats(Protocol):
+    """A session whose server tells what it does."""
+
+    def account(self) -> Account:
+        """Look at the counters now: cheap, no request to the model. Raises OSError where that fails."""
+
+
+class Client(Protocol):
+    """Endpoint and inputs -> a request ready for the wire; an answer -> outputs. It does no I/O."""
+
+    requires: tuple[str, ...]
+    transport: Transport
+    health: str
+    """Path that answers 200 when the server is ready; ``""`` where there is none (gRPC: its method)."""
+
+    def target(self, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+        """Make each payload a request; raise RequestError for what the protocol cannot carry."""
+
+    def arrays(self, reply: Reply) -> Feed:
+        """Read the outputs of an answer; raise ValueError, in a phrase, for one that cannot be read."""
+
+    def tokens(self, reply: Reply) -> int:
+        """Count the tokens of an answer that came as a stream; -1 where it does not tell."""
+
+    def described(self, endpoint: Endpoint) -> bytes:
+        """Give the request that asks for the model's inputs; empty where the protocol has none."""
+
+    def inputs(self, reply: Reply) -> tuple[InputSpec, ...]:
+        """Read the answer to it; raise ValueError for one that cannot be read."""
+
+
 class Backend(Protocol):
     """Model -> Session."""
 
@@ -283,8 +332,10 @@ class Backend(Protocol):
     def check(self, config: Mapping[str, KnobValue]) -> None:
         """Raise RequestError for knobs that exclude each other; cheap, without any framework."""
 
-    def open(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[CanCall]:
-        """Make it ready to call. `config` is complete: `core.knob.configure` has checked it."""
+    def open(
+        self, model: Model, config: Mapping[str, KnobValue]
+    ) -> AbstractContextManager[CanCall | CanSend]:
+        """Make it ready to call or to send to. `config` is complete: `core.knob.configure` has checked it."""
 
 
 class Pass(StrEnum):

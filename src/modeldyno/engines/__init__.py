@@ -1,0 +1,1 @@
+"""Servers that we start: their processes, ports, installation and files."""
