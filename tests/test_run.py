@@ -139,7 +139,7 @@ def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.Monkey
     @contextmanager
     def converting(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
         with real(model, config) as session:
-            session.converted = "bf16"  # type: ignore[attr-defined]  # as torch's sessions have
+            session.converted = "bf16"  # type: ignore[union-attr]  # as torch's sessions have
             yield session
 
     monkeypatch.setattr(found, "open", converting)

@@ -20,11 +20,12 @@ from modeldyno.core.graph import Graph
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.knob import Knob, KnobValue
+from modeldyno.core.load import Load
 from modeldyno.core.measurement import Measurement
 from modeldyno.core.model import ModelIdentity, ModelRef
 from modeldyno.core.observation import Observation
 from modeldyno.core.outline import Outline
-from modeldyno.core.result import Artifact, Event, Result
+from modeldyno.core.result import Artifact, Event, Failure, Result
 from modeldyno.core.weight import Weight
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from modeldyno.core.job import Job
     from modeldyno.core.occurrence import WatchedCalls
     from modeldyno.core.plan import Plan
-    from modeldyno.core.target import Endpoint, Reply, Target, Transport
+    from modeldyno.core.target import Endpoint, Reply, Server, Target, Transport
 
 
 Feed = dict[str, "ndarray"]
@@ -69,6 +70,8 @@ class Form:
     """`value` is a torch.nn.Module or ScriptModule in eval mode."""
     CALLABLE = "callable"
     """`value` is a Python callable that takes the inputs by keyword, or by position where it must."""
+    REMOTE = "remote"
+    """`value` is an Endpoint, of a server that someone else runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,8 @@ class Model:
     """Such as: the weights are random."""
     looked: float = 0.0
     """Seconds of `load` that went into looking (digest, graph), which no user of the model pays."""
+    undeclared: bool = False
+    """Nobody tells its inputs: those that the user names are taken, and must have shapes."""
     borrowed: bool = False
     """Someone else goes on using `value`: a backend that would alter it works on a copy."""
 
@@ -297,13 +302,18 @@ class HasServerStats(Protocol):
         """Look at the counters now: cheap, no request to the model. Raises OSError where that fails."""
 
 
+Session = CanCall | CanSend
+"""A model made ready."""
+
+
 class Client(Protocol):
     """Endpoint and inputs -> a request ready for the wire; an answer -> outputs. It does no I/O."""
 
     requires: tuple[str, ...]
     transport: Transport
     health: str
-    """Path that answers 200 when the server is ready; ``""`` where there is none (gRPC: its method)."""
+    """Path that answers 200 when the server is ready, where ``{model}`` stands for the model's name; ``""``
+    where there is none. gRPC: the method that answers when it is."""
 
     def target(self, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
         """Make each payload a request; raise RequestError for what the protocol cannot carry."""
@@ -312,13 +322,33 @@ class Client(Protocol):
         """Read the outputs of an answer; raise ValueError, in a phrase, for one that cannot be read."""
 
     def tokens(self, reply: Reply) -> int:
-        """Count the tokens of an answer that came as a stream; -1 where it does not tell."""
+        """Count the tokens of an answer that came as a stream; -1 where it does not tell.
 
-    def described(self, endpoint: Endpoint) -> bytes:
-        """Give the request that asks for the model's inputs; empty where the protocol has none."""
+        Raises ValueError, in a phrase, for a stream that tells of an error, or lacks its end.
+        """
 
-    def inputs(self, reply: Reply) -> tuple[InputSpec, ...]:
+    def greeting(self, endpoint: Endpoint) -> Target | None:
+        """Give a harmless request that shows whether a server speaks this protocol; None: there is none."""
+
+    def recognised(self, reply: Reply) -> Server | None:
+        """Read the answer to it; None where the server speaks another protocol."""
+
+    def described(self, endpoint: Endpoint) -> Target | None:
+        """Give the request that asks for the model's inputs; None where the protocol has none."""
+
+    def inputs(self, reply: Reply, endpoint: Endpoint) -> tuple[InputSpec, ...]:
         """Read the answer to it; raise ValueError for one that cannot be read."""
+
+
+@runtime_checkable
+class CountsWork(Protocol):
+    """A Client whose protocol tells what the server did."""
+
+    def statistics(self, endpoint: Endpoint) -> Target:
+        """Give the request that asks for the counters of the model."""
+
+    def account(self, reply: Reply, endpoint: Endpoint) -> Account:
+        """Read the answer to it; raise ValueError, in a phrase, for one that cannot be read."""
 
 
 class Backend(Protocol):
@@ -329,12 +359,13 @@ class Backend(Protocol):
     """The forms of Model that it can run."""
     knobs: tuple[Knob, ...]
 
+    serves: bool
+    """Whether its sessions are of a server, which is sent to; where it is not told, they can call."""
+
     def check(self, config: Mapping[str, KnobValue]) -> None:
         """Raise RequestError for knobs that exclude each other; cheap, without any framework."""
 
-    def open(
-        self, model: Model, config: Mapping[str, KnobValue]
-    ) -> AbstractContextManager[CanCall | CanSend]:
+    def open(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[Session]:
         """Make it ready to call or to send to. `config` is complete: `core.knob.configure` has checked it."""
 
 
@@ -350,7 +381,7 @@ class Subject:
     """What a probe may measure."""
 
     model: Model
-    session: CanCall | None = None
+    session: Session | None = None
     """Open only if a probe of the Job needs one."""
     calls: tuple[Callable[[], Any], ...] = ()
     """Prepared calls, one for each distinct payload; to be cycled through."""
@@ -360,6 +391,8 @@ class Subject:
     """Samples (items of the batch) in one call."""
     inputs: tuple[InputSpec, ...] = ()
     """As requested: shapes that bind the symbolic dimensions of the model's inputs."""
+    load: Load | None = None
+    """What the server is put under."""
     batch_size: int | None = None
     inspection: Inspection = field(default_factory=Inspection)
     observation: Observation = field(default_factory=Observation)
@@ -370,7 +403,7 @@ class Subject:
     """Told of progress and of provisional measurements while measuring."""
 
 
-Seen = Measurement | Doubt | Outline | Activity | Artifact
+Seen = Measurement | Doubt | Failure | Outline | Activity | Artifact
 """What a probe may give."""
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -46,7 +47,7 @@ from modeldyno.core.result import (
 )
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.feeds import Payload
-from modeldyno.ports import CanCall, HasAllocator, Pass, Seen, Subject
+from modeldyno.ports import CanCall, HasAllocator, Pass, Seen, Session, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from modeldyno.ports import Model, Probe, Watch
 
 SAMPLERS = ("device", "process")
+"""What watches from outside: this process, or where a server runs the model, that."""
 _CHECKING = 1.0
 """Seconds of calls that looking at the outputs may take."""
 
@@ -63,6 +65,11 @@ _CHECKING = 1.0
 def needs_session(probes: Iterable[str]) -> bool:
     """Say whether a probe needs the model ready to call; the others only look at it."""
     return any(plugins.probe(name).needs is not None for name in probes)
+
+
+def serves(backend: str) -> bool:
+    """Say whether a backend runs models in a server."""
+    return bool(getattr(plugins.backend(backend), "serves", False))
 
 
 def empty(job: Job) -> Result:
@@ -101,8 +108,8 @@ def _told(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator[E
 def events(job: Job, *, interrupted: Callable[[], bool], watch: Callable[[Event], None]) -> Iterator[Event]:
     """Carry a Job out, yielding what is found as it is found."""
     stage = _Stage(watch=watch)
-    watchers = SAMPLERS if needs_session(job.probes) else ()  # looking at a model is no use of it
-    samplers = _started(watchers)
+    used = needs_session(job.probes)  # looking at a model is no use of it
+    samplers = _started(os.getpid()) if used and not serves(job.backend) else []
     found: list[Measurement] = []
     try:
         with ExitStack() as stack:
@@ -164,7 +171,7 @@ class _Stage:
 class _Opened:
     """A model made ready to call."""
 
-    session: CanCall
+    session: Session
     payload: Payload
     calls: tuple[Callable[[], Any], ...]
     found: list[Event] = field(default_factory=list)
@@ -198,6 +205,7 @@ def _measured(
         model=model,
         inputs=job.inputs,
         batch_size=_batch_size(job),
+        load=job.load,
         inspection=job.inspection,
         observation=job.observation,
         interrupted=interrupted,
@@ -212,6 +220,7 @@ def _measured(
     known: list[Measurement] = []
     yield from _forgiven(_noted(_probed(alone, tuple(Pass), looked, job, stage), known))
     opened = _open(job, model, stage, stack, spent)
+    samplers += _beside(opened.session)
     yield Loaded(model=_identity(job, model), inputs=opened.payload.used)
     if device := getattr(opened.session, "device", None):
         yield Located(environment=replace(place, conditions={**place.conditions, "device": device}))
@@ -275,7 +284,7 @@ def _open(job: Job, model: Model, stage: _Stage, stack: ExitStack, spent: dict[s
     with stage("open", spent):
         session = stack.enter_context(backend.open(model, job.config))
     with stage("first call"):
-        calls = tuple(session.prepare(feed) for feed in payload.feeds)
+        calls = _calls(session, payload)
         begin = perf_counter()
         output = calls[0]()
         first = perf_counter() - begin
@@ -286,7 +295,16 @@ def _open(job: Job, model: Model, stage: _Stage, stack: ExitStack, spent: dict[s
     return opened
 
 
-def _conversion(job: Job, session: CanCall) -> Iterator[Event]:
+def _calls(session: Session, payload: Payload) -> tuple[Callable[[], Any], ...]:
+    """Prepare a call of each payload; for a server, one request, to see that it answers at all."""
+    if isinstance(session, CanCall):
+        return tuple(session.prepare(feed) for feed in payload.feeds)
+    from modeldyno.loadgen.crew import once  # noqa: PLC0415 - only a server is sent to
+
+    return (partial(once, session.target(payload.feeds[:1])),)
+
+
+def _conversion(job: Job, session: Session) -> Iterator[Event]:
     """Doubt an analysis of the model as it is stored beside a run of what it was converted to."""
     converted = getattr(session, "converted", "")
     if converted and any(plugins.probe(name).needs is None for name in job.probes):
@@ -377,6 +395,8 @@ def _event(found: Seen) -> Event:
             return Found(measurement=found)
         case Doubt():
             return Doubted(doubt=found)
+        case Failure():
+            return Failed(failure=found)
         case Outline():
             return Outlined(outline=found)
         case Activity():
@@ -397,7 +417,7 @@ def _checked(opened: _Opened, where: str, stage: _Stage) -> Iterator[Event]:
         yield Found(measurement=observed("allocator_reserved", opened.session.peak_reserved()))
 
 
-def _faults(session: CanCall, output: Any, where: str) -> list[Event]:
+def _faults(session: Session, output: Any, where: str) -> list[Event]:
     arrays = session.arrays(output)
     if not arrays:
         return [Doubted(doubt=_UNCHECKED)]
@@ -425,12 +445,22 @@ def _steady_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _started(names: Iterable[str]) -> list[Watch]:
-    """Start samplers; each is told which processes beside the first are ours, and no load of the model."""
+def _started(root: int) -> list[Watch]:
+    """Start the samplers on a process; each is told which others are ours, and no load of the model."""
     found: list[Watch] = []
-    for name in names:
+    program = dict.fromkeys((root, os.getpid(), os.getppid()))
+    for name in SAMPLERS:
         ours = (pid for sampler in found for pid in sampler.pids)
-        found.append(plugins.sampler(name).start((os.getpid(), os.getppid(), *ours)))
+        found.append(plugins.sampler(name).start((*program, *ours)))
+    return found
+
+
+def _beside(session: Session) -> list[Watch]:
+    """Watch a server, now that it is there; one that is not ours cannot be watched."""
+    if isinstance(session, CanCall) or session.pid is None:
+        return []
+    found = _started(session.pid)
+    _mark(found, "idle")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +25,10 @@ class Account:
     compute_output: float | None = None
     batches: dict[int, int] = field(default_factory=dict)
     """Size of a batch that was formed, to how often."""
-    overlapping: bool = False
-    """Whether `compute` is summed over executions, not over requests."""
 
     def since(self, before: Account) -> Account:
         """Give what was added after another look."""
-        added = {name: _less(getattr(self, name), getattr(before, name)) for name in _SUMS}
+        added: dict[str, Any] = {name: _less(getattr(self, name), getattr(before, name)) for name in _SUMS}
         batches = {size: count - before.batches.get(size, 0) for size, count in self.batches.items()}
         return replace(self, **added, batches={size: count for size, count in batches.items() if count})
 

@@ -68,6 +68,13 @@ CODES: dict[str, str] = {
     "context-drift": "The time of a token changes with the length of its context.",
     "not-followed": "The data could not be followed through a call: needless copies are unknown.",
     "no-trace": "The trace that was asked for could not be written.",
+    "saturated": "More was asked of the server than it can do: its latency has no steady value.",
+    "client-limited": "The client set the pace: nothing is known of the server.",
+    "failed-requests": "Some requests were not answered well; they are in no latency.",
+    "foreign-requests": "The server answered others while it was measured.",
+    "account-differs": "The server's own account contradicts what the client saw.",
+    "no-account": "The server tells nothing of its own work.",
+    "repeated-request": "All requests were alike, so that a cache may have answered them.",
     "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
 }
 """Every doubt that this program raises, by its short stable code."""

@@ -80,12 +80,15 @@ class Answer:
                 f"{query.metric} is a distribution; name a statistic, such as "
                 f"{query.metric}.p50, {query.metric}.p99 or {query.metric}.mean."
             )
-        missing = 0 if query.part == "raw" else found.missing(name)
+        raw = query.part == "raw"
+        missing = 0 if raw else found.missing(name)
+        why = "" if raw or not found.void else f"the load was {found.void}"
         return cls(
             query=query,
-            value=None if missing else found.statistic(name),
+            value=None if missing or why else found.statistic(name),
             interval=found.interval(name),
-            why=f"{name} is no claim yet: {missing:,} effective samples are missing; "
+            why=why
+            or f"{name} is no claim yet: {missing:,} effective samples are missing; "
             f"{query.metric}.{name}.raw gives the plain quantile."
             if missing
             else "",
@@ -159,6 +162,10 @@ class Constraint:
             answer = Answer.to(self.query, measurements)
         except (RunFailed, RequestError) as error:
             answer = Answer(query=self.query, value=None, why=str(error))
+        return self.on(answer)
+
+    def on(self, answer: Answer) -> Judgement:
+        """Judge an answer that was found already."""
         interval = answer.bounds()
         near, far = (interval.low, interval.high) if self.at_most else (-interval.high, -interval.low)
         bound = self.bound if self.at_most else -self.bound

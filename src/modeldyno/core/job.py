@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.knob import KnobValue
+from modeldyno.core.load import Load
 from modeldyno.core.model import ModelRef
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PROBES = ("static", "latency", "throughput")
 TRAINING_PROBES = ("static", "training", "memory")
+SERVED_PROBES = ("static", "load")
+REMOTE_PROBES = ("load",)
 
 
 def default_probes(mode: Mode) -> tuple[str, ...]:
@@ -37,6 +40,8 @@ class Job:
     plan: Plan = field(default_factory=Plan)
     inspection: Inspection = field(default_factory=Inspection)
     observation: Observation = field(default_factory=Observation)
+    load: Load | None = None
+    """What the server is put under; None for a run within the process."""
     name: str | None = None
     """What to call the model; its locator says otherwise."""
     trust: bool = False

@@ -47,6 +47,8 @@ class Load:
     """Over how long slots or rate grow up to their full number."""
     timeout: float = 60.0
     """From sending a request to giving it up."""
+    within: float | None = None
+    """Latency up to which an answer counts as good."""
     retries: int = 0
     """Times that a request is sent again where the server did not answer it; each is counted."""
     drivers: int = 1
@@ -82,7 +84,7 @@ class Load:
 def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
     """Return what must not be, each with the sentence that says so."""
     paced = load.arrivals in {Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST}
-    positive = {"rate": load.rate, "duration": load.duration, "timeout": load.timeout}
+    positive = {"rate": load.rate, "duration": load.duration, "timeout": load.timeout, "within": load.within}
     counted = {
         "concurrency": load.concurrency, "requests": load.requests, "burst": load.burst,
         "drivers": load.drivers,

@@ -10,6 +10,7 @@ import sys
 from array import array
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core import statistics
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
+SATURATED = "saturated"
 PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9")
 
 
@@ -83,6 +85,9 @@ class Distribution:
     """Seconds; the smallest step that the clock was seen to make."""
     timer_cost: float = 0.0
     """Seconds that reading the clock adds to a sample; included in it, never subtracted."""
+    void: str = ""
+    """Why none of its statistics is a claim: ``saturated``, where it has no steady value and only grows, or
+    ``client-limited``, where it tells nothing of the server."""
 
     @classmethod
     def of(cls, *runs: Iterable[float], **how: object) -> Distribution:
@@ -117,7 +122,10 @@ class Distribution:
         target: float | str | None = "mean" if name == "mean" else fraction_of(name)
         if target is None:
             return None
-        return _interval(self.runs, target)
+        found = _interval(self.runs, target)
+        if not self.void:
+            return found
+        return Interval(low=found.low if self.void == SATURATED else -inf, high=inf)
 
     def effective_size(self, name: str = "mean") -> float:
         """Samples that the pool is worth for this statistic, allowing for autocorrelation."""
@@ -132,8 +140,8 @@ class Distribution:
         return max(0, -int(-lacking // 1))
 
     def certified(self, name: str) -> float | None:
-        """Give the statistic, or None for a percentile below its certified floor."""
-        return None if self.missing(name) else self.statistic(name)
+        """Give the statistic, or None for a percentile below its certified floor, and where it is void."""
+        return None if self.void or self.missing(name) else self.statistic(name)
 
     def pooled(self, other: Distribution) -> Distribution:
         """Add the samples of other fresh processes; the weaker reason to stop is kept."""
@@ -147,6 +155,7 @@ class Distribution:
             rejected=self.rejected + other.rejected,
             clock_resolution=max(self.clock_resolution, other.clock_resolution),
             timer_cost=max(self.timer_cost, other.timer_cost),
+            void=self.void or other.void,
         )
 
     def certificate(self) -> Certificate:

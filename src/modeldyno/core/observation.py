@@ -20,6 +20,8 @@ class Observation:
     """Tokens to generate."""
     trace: str | None = None
     """File for a trace of a few calls that Perfetto opens."""
+    records: str | None = None
+    """File for every request of a load: .csv, .jsonl or .npz."""
 
     def named(self, path: str, kind: str) -> bool:
         """Say whether a module is asked for."""

@@ -82,7 +82,8 @@ class Records:
     @property
     def fine(self) -> Column:
         """Whether each was answered."""
-        return self.outcome == Outcome.OK
+        fine: Column = self.outcome == Outcome.OK
+        return fine
 
     def chosen(self, mask: Column) -> Records:
         """Give those where `mask` holds."""

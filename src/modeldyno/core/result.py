@@ -38,6 +38,7 @@ class FailureKind(StrEnum):
     TIMEOUT = "timeout"
     ERROR = "error"
     INVALID_OUTPUT = "invalid-output"
+    SERVER = "server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,20 @@ class Endpoint:
     tls: Tls | None = None
     options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     """What a protocol leaves open, such as ``binary`` or ``max_tokens``."""
+    protocol: str = ""
+    """Name of the client that speaks with it, where that is settled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What a server says of itself."""
+
+    name: str = ""
+    """What it is, such as ``triton 2.51.0``."""
+    models: tuple[str, ...] = ()
+    """Their names, where it lists them."""
+    options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    """What its protocol leaves open and it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

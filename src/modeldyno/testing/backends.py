@@ -17,6 +17,7 @@ Inherit, say which backend it is, and give a model and a way to feed it::
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,9 +30,19 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.testing.loaders import imported_frameworks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from modeldyno.core.knob import Knob, KnobValue
+
+
+@contextmanager
+def opened(
+    backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+) -> Iterator[ports.CanCall]:
+    """Open a session of a local runtime."""
+    with backend.open(model, config) as session:
+        assert isinstance(session, ports.CanCall)
+        yield session
 
 
 class BackendSuite:
@@ -109,7 +120,7 @@ class BackendSuite:
         self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
     ) -> None:
         """A prepared call gives the same named numpy arrays each time that it is made."""
-        with backend.open(model, config) as session:
+        with opened(backend, model, config) as session:
             assert isinstance(session, ports.CanCall)
             call = session.prepare(self.feed(2))
             first, second = (session.arrays(call()) for _ in range(2))
@@ -123,7 +134,7 @@ class BackendSuite:
         """Two prepared calls can be cycled through: each goes on with its own payload."""
         feed = self.feed(2)
         turned = {name: array[::-1].copy() for name, array in feed.items()}
-        with backend.open(model, config) as session:
+        with opened(backend, model, config) as session:
             calls = [session.prepare(feed), session.prepare(turned)]
             before = [session.arrays(call()) for call in calls]
             after = [session.arrays(call()) for call in calls]
@@ -136,7 +147,7 @@ class BackendSuite:
         """Preparing and calling do not change the feed."""
         feed = self.feed(2)
         copies = {name: array.copy() for name, array in feed.items()}
-        with backend.open(model, config) as session:
+        with opened(backend, model, config) as session:
             session.prepare(feed)()
         assert all(np.array_equal(feed[name], copies[name]) for name in copies)
 
@@ -146,7 +157,7 @@ class BackendSuite:
         """A dynamic model takes another batch size in the same session."""
         if not self.dynamic:
             pytest.skip("this model has one batch size")
-        with backend.open(model, config) as session:
+        with opened(backend, model, config) as session:
             shapes = [
                 {name: a.shape for name, a in session.arrays(session.prepare(self.feed(n))()).items()}
                 for n in (2, 3)
@@ -159,10 +170,10 @@ class BackendSuite:
     ) -> None:
         """What a session changes for the whole process is as before when it closes, even by an error."""
         before = self.state()
-        with backend.open(model, config) as session:
+        with opened(backend, model, config) as session:
             session.prepare(self.feed(2))()
         assert self.state() == before
-        with pytest.raises(ZeroDivisionError), backend.open(model, config):
+        with pytest.raises(ZeroDivisionError), opened(backend, model, config):
             raise ZeroDivisionError
         assert self.state() == before
 
@@ -172,7 +183,7 @@ class BackendSuite:
         """A model that was opened and closed can be opened again and gives the same outputs."""
         outputs = []
         for _ in range(2):
-            with backend.open(model, config) as session:
+            with opened(backend, model, config) as session:
                 outputs.append(session.arrays(session.prepare(self.feed(2))()))
         self.assert_same(*outputs)
 
@@ -184,7 +195,7 @@ class BackendSuite:
             pytest.skip("this model shows no weights")
         borrowed = replace(model, borrowed=True)
         before = tuple(model.weights())
-        with backend.open(borrowed, config) as session:
+        with opened(backend, borrowed, config) as session:
             session.prepare(self.feed(2))()
         assert tuple(model.weights()) == before
 

@@ -1,0 +1,299 @@
+"""The probe ``load``: what a server does under a load, as its client sees it and as it tells itself.
+
+The load runs in processes of its own; here its records are read as they come, and the rule that decides
+when calls within a process have warmed up and are known well enough decides the same for requests.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic_ns, perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+from modeldyno import outputs
+from modeldyno.core import breakdown, served
+from modeldyno.core.account import Account
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.load import Load
+from modeldyno.core.measurement import Measurement, observed
+from modeldyno.core.pacing import Stop, pace
+from modeldyno.core.records import COLUMNS, Outcome, Records, joined
+from modeldyno.core.result import Artifact, Failure, FailureKind
+from modeldyno.core.served import NANO, Window
+from modeldyno.loadgen import Driving, Usage
+from modeldyno.ports import CanSend, HasServerStats, Pass
+from modeldyno.probes import timer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.pacing import Paced
+    from modeldyno.core.plan import Plan
+    from modeldyno.core.statistics import Samples
+    from modeldyno.core.target import Reply, Target
+    from modeldyno.ports import Subject
+
+needs = CanSend
+pass_ = Pass.TIMED
+_WAIT = 0.1
+"""Seconds between two looks at what has ended."""
+_LOOK = 0.5
+"""Seconds between two looks at the server's counters."""
+_GRACE = 2.0
+"""Seconds beyond the timeout of a request after which a server that answers nothing is given up."""
+
+
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Failure | Artifact]:
+    """Put the load on the server until its latency is known to the plan's precision; then let it drain."""
+    from modeldyno.loadgen.crew import driving  # noqa: PLC0415 - only a server is sent to
+
+    session, load = cast("CanSend", subject.session), subject.load or Load()
+    target = session.target(subject.feeds)
+    with driving(target, replace(load, requests=None), seed=plan.seed) as driven:
+        course = _Course(driven=driven, session=session, load=load)
+        paced = course.paced(subject, _within(plan, load))
+        course.look()
+        ending = driven.stop(load.timeout)
+    records = joined([*course.parts, ending.records])
+    window, account = course.window(records, paced, samples=subject.samples)
+    yield from served.measurements(window)
+    yield from _client(window)
+    yield from served.doubts(window)
+    if account is not None:
+        yield from _accounted(account, window)
+    elif isinstance(session, HasServerStats):
+        yield _NO_ACCOUNT
+    if paced is not None and not served.void(window):
+        yield from timer.doubts_of("latency", paced, plan)
+    if len(target.messages) == 1:
+        yield _REPEATED
+    yield from _outcome(records, ending.replies, session, target)
+    if path := subject.observation.records:
+        yield write(records, Path(path))
+
+
+def _within(plan: Plan, load: Load) -> Plan:
+    """Ask for what the load says: so many requests, or so long a window, whatever the precision."""
+    if load.requests is not None:
+        plan = replace(plan, min_runs=load.requests, max_runs=load.requests)
+    if load.duration is None:
+        return replace(plan, max_time=plan.max_time + load.ramp)
+    longest = load.ramp + 1.5 * load.duration + 1.0  # the warm-up may take a third of it
+    return replace(plan, min_time=load.duration, max_time=longest, precision=0.99, percentiles=())
+
+
+class _Over(Exception):
+    """Nothing more is to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What stood at one moment."""
+
+    when: int
+    account: Account | None
+    usages: tuple[Usage, ...]
+    backlog: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Course:
+    """A load on its way, and what has been seen of it."""
+
+    driven: Driving
+    session: CanSend
+    load: Load
+    parts: list[Records] = field(default_factory=list)
+    looks: list[_Look] = field(default_factory=list)
+    ends: list[Any] = field(default_factory=list)
+    """When the requests ended whose latency was drawn, in blocks."""
+    backlog: int = 0
+    over: bool = False
+    begin: float = field(default_factory=perf_counter)
+    heard: float = field(default_factory=perf_counter)
+    """When an answer last came."""
+
+    def paced(self, subject: Subject, plan: Plan) -> Paced | None:
+        """Draw until there is enough; None where too little was answered to say anything."""
+        try:
+            return pace(
+                self.draw,
+                plan=plan,
+                clock=perf_counter,
+                interrupted=lambda: self.over or subject.interrupted(),
+                watch=timer.reporting(subject, "latency"),
+            )
+        except _Over:
+            return None
+
+    def draw(self, n: int) -> Samples:
+        """Wait until so many more requests were answered; give their latencies in seconds."""
+        import numpy as np  # noqa: PLC0415 - dear at start-up
+
+        found: list[Samples] = []
+        while sum(map(len, found)) < n:
+            taken = self.driven.take(_WAIT)
+            now = perf_counter()
+            self.backlog = taken.backlog
+            self.parts.append(taken.records)
+            fine = taken.records.chosen(taken.records.fine)
+            settled = now - self.begin > self.load.ramp
+            if len(fine):
+                self.heard = now
+            if len(fine) and settled:
+                found.append((fine.end - fine.due) * NANO)
+                self.ends.append(fine.end)
+            if not self.looks or monotonic_ns() - self.looks[-1].when > _LOOK / NANO:
+                self.look()
+            self.over = taken.ended or now - self.heard > self.load.timeout + _GRACE
+            if self.over:
+                break
+        if not found:
+            raise _Over
+        return np.concatenate(found)
+
+    def look(self) -> None:
+        """Look at the server's counters and the drivers'."""
+        when = monotonic_ns()
+        self.looks.append(
+            _Look(
+                when=when,
+                account=_account(self.session),
+                usages=tuple(self.driven.usage()),
+                backlog=self.backlog,
+            )
+        )
+
+    def window(self, records: Records, paced: Paced | None, *, samples: int) -> tuple[Window, Account | None]:
+        """Cut the steady window, from a look at the counters after the warm-up to the last one."""
+        import numpy as np  # noqa: PLC0415 - dear at start-up
+
+        first, last = self.looks[0], self.looks[-1]
+        if paced is not None:
+            ends = np.concatenate(self.ends)
+            begun = int(ends[min(paced.warmup_runs, len(ends) - 1)])
+            first = next((look for look in self.looks if begun <= look.when < last.when), first)
+            begin = max(first.when, begun)
+        else:
+            begin = first.when
+        window = Window(
+            records=records,
+            begin=begin,
+            end=last.when,
+            load=self.load,
+            samples=samples,
+            clients=_busy(first, last),
+            backlog=last.backlog,
+            how=self._how(paced, records, begin),
+        )
+        told = first.account is not None and last.account is not None and begin == first.when
+        return window, last.account.since(first.account) if told else None  # type: ignore[union-attr, arg-type]
+
+    def _how(self, paced: Paced | None, records: Records, begin: int) -> dict[str, Any]:
+        unmet: tuple[str, ...]
+        stop, unmet = str(Stop.TIME_LIMIT), ("too few requests were answered",)
+        if paced is not None:
+            stop, unmet = str(paced.stop), paced.unmet
+            if self.load.duration is not None and paced.stop in {Stop.CONVERGED, Stop.TIME_LIMIT}:
+                stop, unmet = "duration", ()
+        return {
+            "stop": stop,
+            "unmet": unmet,
+            "warmup_dropped": int((records.due < begin).sum()),
+            "warmup_time": max(0.0, (begin - int(records.due.min())) * NANO) if len(records) else 0.0,
+            "clock": "monotonic_ns",
+            **timer.clock_facts(),
+        }
+
+
+def _account(session: CanSend) -> Account | None:
+    if not isinstance(session, HasServerStats):
+        return None
+    try:
+        return session.account()
+    except (OSError, ValueError):  # the server may be too busy to tell, or may not know
+        return None
+
+
+def _busy(first: _Look, last: _Look) -> tuple[float, ...]:
+    """Give the cores that each driver kept busy between two looks."""
+    return tuple(
+        (after.cpu - before.cpu) / wall if (wall := after.wall - before.wall) > 0 else 0.0
+        for before, after in zip(first.usages, last.usages, strict=False)
+    )
+
+
+def _client(window: Window) -> Iterator[Measurement]:
+    """Say what a request cost the client."""
+    count = int(((window.records.sent >= window.begin) & (window.records.sent < window.end)).sum())
+    if count and window.clients:
+        yield observed("client_time", sum(window.clients) * window.seconds / count)
+
+def _accounted(account: Account, window: Window) -> Iterator[Measurement | Doubt]:
+    done = window.done()
+    if not len(done):
+        return
+    service = float((done.end - done.sent).mean()) * NANO
+    yield from breakdown.measurements(account, service)
+    yield from breakdown.doubts(account, service, len(done))
+
+
+_NO_ACCOUNT = Doubt(
+    code="no-account",
+    seen="the server's own statistics could not be had at both ends of the steady window",
+    advice="look at its log, or at the address of its metrics",
+)
+_REPEATED = Doubt(
+    code="repeated-request",
+    seen="every request was the same",
+    advice="give more data with --input, unless the server is known to cache nothing",
+)
+
+
+def _outcome(
+    records: Records, replies: Sequence[Reply], session: CanSend, target: Target
+) -> Iterator[Failure]:
+    """Tell what was wrong: nothing was answered, or an answer is none."""
+    if len(records) and not records.fine.any():
+        worst = Outcome(int(records.outcome[0])).word
+        yield Failure(
+            where="load",
+            kind=FailureKind.SERVER,
+            message=f"none of {len(records):,} requests was answered well; the first one ended as {worst}",
+        )
+    wrong: dict[str, None] = {}
+    for reply in replies:
+        try:
+            wrong |= dict.fromkeys(outputs.faults(session.arrays(reply)))
+        except ValueError as error:
+            wrong[f"an answer of {target.protocol} cannot be read: {error}"] = None
+    for message in wrong:
+        yield Failure(where="load", kind=FailureKind.INVALID_OUTPUT, message=message)
+
+
+def write(records: Records, path: Path) -> Artifact:
+    """Write every request: a column each in ``.npz``, or else a line of CSV or JSON each.
+
+    Times are nanoseconds of the monotonic clock.
+    """
+    import hashlib  # noqa: PLC0415 - rarely needed
+
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    columns = {name: getattr(records, name) for name in COLUMNS}
+    if path.suffix == ".npz":
+        np.savez_compressed(path, **columns)
+    else:
+        words = [Outcome(int(each)).word for each in records.outcome]
+        lists = {name: column.tolist() for name, column in columns.items()} | {"outcome": words}
+        rows = zip(*lists.values(), strict=True)
+        with path.open("w", encoding="utf-8") as file:
+            if path.suffix == ".jsonl":
+                file.writelines(json.dumps(dict(zip(lists, row, strict=True))) + "\n" for row in rows)
+            else:
+                file.write(",".join(lists) + "\n")
+                file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Artifact(name="records", path=str(path), digest=f"sha256:{digest}")
