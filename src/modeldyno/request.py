@@ -11,8 +11,9 @@ from modeldyno import plugins
 from modeldyno.core.goal import Constraint
 from modeldyno.core.inputs import BATCH, InputSpec, parse_input
 from modeldyno.core.inspection import HERE, Inspection, Mode, parse_vary
-from modeldyno.core.job import DEFAULT_PROBES, Job
+from modeldyno.core.job import Job, default_probes
 from modeldyno.core.knob import BATCH_SIZE, KnobValue, configure
+from modeldyno.core.load import Load
 from modeldyno.core.metric import canonical_statistic, fraction_of
 from modeldyno.core.model import ModelRef
 from modeldyno.core.observation import Observation
@@ -20,6 +21,7 @@ from modeldyno.core.plan import Plan
 from modeldyno.core.roofline import device_named
 from modeldyno.core.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.run import serves
 from modeldyno.unclaimed import why_not
 
 if TYPE_CHECKING:
@@ -39,7 +41,10 @@ class Request:
     backend: str | None = None
     settings: Mapping[str, KnobValue]
     inputs: tuple[str | InputSpec, ...] = ()
-    probes: tuple[str, ...] = DEFAULT_PROBES
+    probes: tuple[str, ...] = ()
+    """Empty: what is usual for this backend and mode."""
+    load: Load | None = None
+    """What a server is put under; None leaves that to the backend."""
     require: tuple[str, ...] = ()
     percentiles: tuple[str, ...] = ()
     plan: Plan
@@ -62,6 +67,8 @@ class Request:
         ref = reference(self.model)
         loader = plugins.loader(ref.scheme)
         name = self.backend or loader.backend
+        if not self.probes:
+            return replace(self, probes=default_probes(self.inspection.mode, served=serves(name))).job()
         backend = plugins.backend(name)
         config = configure(backend.knobs, self.settings)
         if any(plugins.probe(probe).needs is not None for probe in self.probes):
@@ -83,9 +90,23 @@ class Request:
             plan=self._careful(),
             inspection=self._inspected().checked(),
             observation=self.observation,
+            load=self._loaded(name),
             name=self.name,
             trust=self.trust,
         )
+
+    def _loaded(self, backend: str) -> Load | None:
+        """Give the load, with the latency up to which an answer counts as good."""
+        if not serves(backend):
+            if self.load is not None:
+                raise RequestError(
+                    f"The backend '{backend}' calls the model within a process; a load needs a server: "
+                    "choose one with --backend triton, or give its URL."
+                )
+            return None
+        bounds = [c.bound for c in self.constraints() if c.query.metric == "latency" and c.at_most]
+        load = self.load or Load()
+        return load if load.within is not None or not bounds else replace(load, within=min(bounds))
 
     def _check_idle(self, knobs: Iterable[Knob]) -> None:
         """Refuse knobs that only what runs a model would heed; the size of the batch is no such knob."""

@@ -10,7 +10,6 @@ from modeldyno import plugins, wire
 from modeldyno.api.words import in_python
 from modeldyno.core.goal import Verdict
 from modeldyno.core.inputs import InputSpec
-from modeldyno.core.job import default_probes
 from modeldyno.core.observation import Observation, tokens
 from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError, RunFailed
@@ -89,7 +88,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         backend=backend,
         settings=settings,
         inputs=_several(inputs, "inputs"),
-        probes=default_probes(looked.mode) if probes is None else _several(probes, "probes"),
+        probes=() if probes is None else _several(probes, "probes"),
         require=_several(require, "require"),
         percentiles=_several(percentiles, "percentiles"),
         plan=plan or Plan(),

@@ -14,7 +14,6 @@ from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimi
 from modeldyno.cli.output import listened
 from modeldyno.cli.progress import Progress
 from modeldyno.core.inspection import OPTIMIZERS, Mode
-from modeldyno.core.job import default_probes
 from modeldyno.core.metric import canonical_statistic
 from modeldyno.core.observation import Observation, tokens
 from modeldyno.core.plan import Plan
@@ -54,6 +53,7 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         _option("--min-time", "1s", "Shortest steady measuring.", callback=seconds),
         _option("--min-runs", _PLAN["min_runs"], "Fewest steady samples."),
         _option("--max-runs", _PLAN["max_runs"], "Most steady samples."),
+        _option("--min-warmup", _PLAN["min_warmup"], "Fewest samples left out as warm-up."),
         _option(
             "--target", _PLAN["target"], "Statistic whose interval is to be narrow.", callback=_statistic
         ),
@@ -67,9 +67,9 @@ def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _probes(given: tuple[str, ...], mode: Mode) -> tuple[str, ...]:
-    named = [name.strip() for each in given for name in each.split(",")]
-    return tuple(dict.fromkeys(named)) or default_probes(mode)
+def probes(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Read names of probes, separated by commas."""
+    return tuple(dict.fromkeys(name.strip() for each in given for name in each.split(",")))
 
 
 @click.command(name="profile")
@@ -140,7 +140,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         backend=options["backend"],
         settings=request.settings(options["settings"]),
         inputs=options["inputs"],
-        probes=_probes(options["probes"], Mode(options["mode"])),
+        probes=probes(options["probes"]),
         require=options["require"],
         percentiles=options["percentiles"],
         plan=plan,

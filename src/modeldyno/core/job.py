@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 DEFAULT_PROBES = ("static", "latency", "throughput")
 TRAINING_PROBES = ("static", "training", "memory")
 SERVED_PROBES = ("static", "load")
-REMOTE_PROBES = ("load",)
 
 
-def default_probes(mode: Mode) -> tuple[str, ...]:
+def default_probes(mode: Mode, *, served: bool = False) -> tuple[str, ...]:
     """Name what is measured where nobody says what."""
+    if served:
+        return SERVED_PROBES
     return TRAINING_PROBES if mode is Mode.TRAIN else DEFAULT_PROBES
 
 

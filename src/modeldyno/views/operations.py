@@ -156,13 +156,19 @@ def _number(value: float) -> str:
 
 # --- waste ---------------------------------------------------------------------------------------
 
+_NONE_FOUND = "no needless copies, casts, transfers or waits were found"
 
-def _needless(result: Result) -> Iterator[Table]:
-    groups: defaultdict[tuple[str, str, str, str], list[Waste]] = defaultdict(list)
-    for waste in result.activity.wastes if result.activity else ():
-        groups[waste.kind, waste.name, pattern(waste.scope), pattern(waste.reason)].append(waste)
-    if not groups:
+
+def _needless(result: Result) -> Iterator[Block]:
+    wastes = result.activity.wastes if result.activity else None
+    if wastes is None:
         return
+    if not wastes:
+        yield Notice(severity=Severity.NOTE, text=_NONE_FOUND)
+        return
+    groups: defaultdict[tuple[str, str, str, str], list[Waste]] = defaultdict(list)
+    for waste in wastes:
+        groups[waste.kind, waste.name, pattern(waste.scope), pattern(waste.reason)].append(waste)
     rows = sorted(groups.values(), key=lambda found: -sum(waste.time for waste in found))
     whole = sum(waste.time for found in rows for waste in found)
     shown = rows[:_WASTES]

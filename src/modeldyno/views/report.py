@@ -18,6 +18,7 @@ from modeldyno.views.memory import memory
 from modeldyno.views.operations import operations
 from modeldyno.views.regions import is_of_regions, regions
 from modeldyno.views.sentence import verdict
+from modeldyno.views.served import breakdown
 from modeldyno.views.table import results
 from modeldyno.views.totals import looked_at
 from modeldyno.views.words import KINDS, LOG_LINES, NAME_LIMIT, TEXT_LIMIT
@@ -55,6 +56,7 @@ def _measured(result: Result, judgements: Sequence[Judgement], look: Look) -> It
         yield from regions(result)
         return
     yield from results(result, judgements)
+    yield from breakdown(result)
     yield from _histogram(result)
     yield from layers(result, look)
     yield from operations(result)

@@ -14,6 +14,7 @@ from modeldyno.views.generation import spoken
 from modeldyno.views.memory import stepped
 from modeldyno.views.operations import operated
 from modeldyno.views.regions import is_of_regions, spent
+from modeldyno.views.served import spoken as under_load
 from modeldyno.views.words import KINDS, NAME_LIMIT, amount, count, estimate, number, plain, sized
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> st
 def _speed(result: Result) -> str:
     if is_of_regions(result):
         return spent(result)
+    if served := under_load(result):
+        return served
     found = result.find("latency")
     if found is None or not isinstance(found.value, Distribution):
         return spoken(result) or stepped(result) or operated(result)

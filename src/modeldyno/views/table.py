@@ -12,6 +12,7 @@ from modeldyno.views.devices import APART
 from modeldyno.views.generation import GENERATED
 from modeldyno.views.layers import TOLD
 from modeldyno.views.memory import APART as MEMORY
+from modeldyno.views.served import SERVED
 from modeldyno.views.totals import SHOWN_BESIDE_SPEED, STATIC, exact, said, scopes
 from modeldyno.views.words import NAME_LIMIT, NOISE, count, estimate, joined, number, plain
 
@@ -21,10 +22,18 @@ if TYPE_CHECKING:
     from modeldyno.core.goal import Judgement
     from modeldyno.core.result import Result
 
-_LATENCY = ("p50", "p90", "p95", "p99", "mean")
+_USUAL = {
+    "latency": ("p50", "p90", "p95", "p99", "mean"),
+    "service_time": ("p50", "p99", "mean"),
+    "send_lag": ("p50", "p99"),
+    "process_memory": ("max",),
+}
+"""The statistics that a reader of a metric looks for; of others, the mean."""
 _ROWS = (
-    "latency", "throughput", "batch_rate", "load_time", "first_call", "process_memory", "allocator_reserved",
-    "cpu_utilization", "parameters", "trainable_parameters", "buffers", "weight_bytes", "file_bytes",
+    "latency", "service_time", "send_lag", "throughput", "batch_rate", "request_rate", "offered_rate",
+    "goodput", "error_rate", "requests", "in_flight", "client_cpu", "client_time", "load_time", "first_call",
+    "process_memory", "allocator_reserved", "cpu_utilization", "parameters", "trainable_parameters",
+    "buffers", "weight_bytes", "file_bytes",
 )  # fmt: skip
 """The order of the table; a metric that is not here follows, and one of NOISE is evidence, no result."""
 
@@ -51,7 +60,7 @@ def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
 def _ordered(result: Result, asked: set[str]) -> list[Measurement]:
     """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
     names, modules = (*_ROWS, *METRICS), scopes(result)
-    told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | GENERATED | MEMORY
+    told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | GENERATED | MEMORY | SERVED
     hidden = {*NOISE, *APART, *(told - asked)}
     shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
     return sorted(shown, key=lambda m: (names.index(m.metric), m.scope))
@@ -73,7 +82,7 @@ def _rows(
 
 def _statistics(result: Result, found: Measurement, judgements: Sequence[Judgement]) -> tuple[str, ...]:
     """Give the statistics that a reader of this metric looks for, and those that somebody asked for."""
-    usual = {"latency": _LATENCY, "process_memory": ("max",)}.get(found.metric, ("mean",))
+    usual = _USUAL.get(found.metric, ("mean",))
     asked = {
         query.statistic
         for query in (j.constraint.query for j in judgements)

@@ -23,6 +23,7 @@ KINDS = {
     FailureKind.TIMEOUT: "time-out",
     FailureKind.ERROR: "error",
     FailureKind.INVALID_OUTPUT: "invalid output",
+    FailureKind.SERVER: "the server",
 }
 """What went wrong, for people."""
 NOISE = {

@@ -1,0 +1,87 @@
+"""A server under load: the sentence, and where the time of a request goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.breakdown import STAGES
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.units import RATE, SECONDS, format_quantity
+from modeldyno.views.words import NAME_LIMIT, count, estimate, number, plain, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.result import Result
+
+_STAGES = {
+    "queue_time": "queue",
+    "compute_input_time": "compute: input",
+    "compute_time": "compute: model",
+    "compute_output_time": "compute: output",
+    "network_time": "network, protocol and client",
+}
+SERVED = frozenset((*_STAGES, "formed_batch", "executions"))
+"""Metrics that have a table of their own."""
+_LARGEST = 4
+"""Sizes of batches that are named."""
+
+assert set(STAGES) < set(_STAGES)
+
+
+def spoken(result: Result) -> str:
+    """Say what the server did; nothing where nothing was served."""
+    rate, latency = result.find("request_rate"), result.find("latency")
+    if rate is None:
+        return ""
+    backend = shorten(clean(result.job.backend), NAME_LIMIT)
+    at = f"at {result.job.load}" if result.job.load else "under load"
+    value, interval = number(rate)
+    speed = estimate(value, interval, RATE)[0].replace("/s", " requests/s")
+    if latency is None or not isinstance(latency.value, Distribution):
+        return f"answers {speed} {at} on {backend}"
+    times = latency.value
+    if times.void:
+        return f"answers {speed} {at} on {backend}, and was {times.void}: its latency is no claim"
+    half = estimate(times.statistic("p50"), times.interval("p50"), SECONDS)[0]
+    tail = times.certified("p99")
+    slow = "" if tail is None else f", p99 {estimate(tail, times.interval('p99'), SECONDS)[0]}"
+    return f"answers {speed} {at} on {backend}, each within {half} (median{slow})"
+
+
+def breakdown(result: Result) -> Iterator[Block]:
+    """Divide the mean time of a request into the stages that the server tells of, and the rest."""
+    service = result.find("service_time")
+    parts = [(metric, found) for metric in _STAGES if (found := result.find(metric)) is not None]
+    if service is None or not isinstance(service.value, Distribution) or not parts:
+        return
+    whole = service.value.statistic("mean")
+    rows = [
+        (_STAGES[metric], plain(found), share(number(found)[0], whole), metric) for metric, found in parts
+    ]
+    yield Table(
+        title="Where a request spends its time, on the average, by the server's own account",
+        columns=(
+            Column(title="stage", align=Align.LEFT),
+            Column(title="time", align=Align.RIGHT),
+            Column(title="share", align=Align.RIGHT),
+            Column(title="metric", align=Align.LEFT),
+        ),
+        rows=(*rows, ("in all", format_quantity(whole, SECONDS, 3), "100%", "service_time.mean")),
+    )
+    if batches := _batches(result):
+        yield Notice(severity=Severity.NOTE, code="batches", text=batches)
+
+
+def _batches(result: Result) -> str:
+    """Say what batches the server formed."""
+    mean = result.find("formed_batch")
+    if mean is None:
+        return ""
+    sizes = [m for m in result.measurements if m.metric == "executions"]
+    sizes.sort(key=lambda m: -number(m)[0])
+    named = ", ".join(
+        f"{m.scope.removeprefix('batch ')} ({count(int(number(m)[0]), 'call')})" for m in sizes[:_LARGEST]
+    )
+    return f"the server ran batches of {plain(mean)} on the average{f': {named}' if named else ''}"
