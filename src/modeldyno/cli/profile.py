@@ -158,20 +158,21 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(asked, in_process=options["inline"], watch=progress.watch)
     problem = places.keep(outcome)
-    with listened():
-        _tell(outcome, places, options)
+    tell(outcome, places, options)
     if problem is not None:
         raise problem
     ctx.exit(outcome.exit_code)
 
 
-def _tell(outcome: Outcome, places: Places, options: dict[str, Any]) -> None:
+def tell(outcome: Outcome, places: Places, options: dict[str, Any]) -> None:
+    """Print what came out, unless standard output holds the document alone."""
     if places.silent:
         return
-    if options["quiet"]:
-        click.echo(verdict(outcome))
-        return
-    from modeldyno.cli.output import draw  # noqa: PLC0415 - rich is for what is drawn
+    with listened():
+        if options["quiet"]:
+            click.echo(verdict(outcome))
+            return
+        from modeldyno.cli.output import draw  # noqa: PLC0415 - rich is for what is drawn
 
-    draw(outcome.result, outcome.judgements, verbose=options["verbose"])
-    places.told()
+        draw(outcome.result, outcome.judgements, verbose=options["verbose"])
+        places.told()

@@ -46,8 +46,8 @@ def spoken(result: Result) -> str:
         return f"answers {speed} {at} on {backend}, and was {times.void}: its latency is no claim"
     half = estimate(times.statistic("p50"), times.interval("p50"), SECONDS)[0]
     tail = times.certified("p99")
-    slow = "" if tail is None else f", p99 {estimate(tail, times.interval('p99'), SECONDS)[0]}"
-    return f"answers {speed} {at} on {backend}, each within {half} (median{slow})"
+    slow = "" if tail is None else f", {estimate(tail, times.interval('p99'), SECONDS)[0]} (p99)"
+    return f"answers {speed} {at} on {backend}: latency {half} (median){slow}"
 
 
 def breakdown(result: Result) -> Iterator[Block]:
