@@ -176,7 +176,7 @@ def test_what_was_due_and_never_sent_counts_as_load() -> None:
 @pytest.mark.parametrize(
     ("found", "load", "clients", "said"),
     [
-        (steady(lag=20 * MILLI), OPEN, (0.2,), "requests were sent late, by 20 ms at p99"),
+        (steady(lag=20 * MILLI), OPEN, (0.2,), "half of the requests were sent 20 ms late or later"),
         (steady(), Load(concurrency=1), (0.97,), "a driver kept 0.97 cores busy"),
         (steady(lag=20 * MILLI), Load(concurrency=4), (0.2,), "of the slots were idle"),
     ],
@@ -199,6 +199,15 @@ def test_waiting_for_a_slot_is_no_lateness_of_the_client() -> None:
     load = Load(arrivals=Arrivals.CONSTANT, rate=100, concurrency=1)
     assert served.void(window(steady(lag=20 * MILLI), load=load, clients=(0.2,))) == ""
     assert served.void(window(steady(), load=OPEN, clients=(0.95,))) == ""
+
+
+def test_a_few_late_requests_make_the_tail_doubtful() -> None:
+    """Where one in fifty was sent late, the latency stands, and its tail is doubted."""
+    cut = window(steady(lag=(np.arange(1000) % 50 == 0) * 20 * MILLI))
+    assert served.void(cut) == ""
+    (doubt,) = served.doubts(cut)
+    assert doubt.code == "sent-late"
+    assert not list(served.doubts(window(steady(lag=MILLI // 100), load=Load())))
 
 
 def test_drivers_are_told_one_by_one() -> None:

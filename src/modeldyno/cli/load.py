@@ -9,22 +9,22 @@ from typing import Any
 
 import click
 
-from modeldyno import request
+from modeldyno import plugins, request
 from modeldyno.cli import quantity
 from modeldyno.cli.keeping import Places, keeping_options, limit_options
 from modeldyno.cli.profile import plan_options, probes, tell
 from modeldyno.cli.progress import Progress
+from modeldyno.core.address import HEADERS_VARIABLE, parse_headers
 from modeldyno.core.load import Arrivals, Load, parse_rate
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError
 from modeldyno.measure import measure
+from modeldyno.run import serves
 
 _PLAN = {field.name for field in fields(Plan)}
 _SERVER = "triton"
 """What serves a model that nobody serves yet, when the user names nothing."""
-SECRETS = "MODELDYNO_HEADER_"
-"""Beginning of the environment variables that hold headers: what is in none of our documents."""
 
 
 @click.command(name="load")
@@ -62,9 +62,7 @@ SECRETS = "MODELDYNO_HEADER_"
 @plan_options
 @limit_options
 @click.option("--name", help="What to call the model.")
-@click.option(
-    "--trust", is_flag=True, allow_from_autoenv=False, help="Load files that run code when loaded."
-)
+@click.option("--trust", is_flag=True, allow_from_autoenv=False, help="Load files that run code when loaded.")
 @keeping_options
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
@@ -90,14 +88,12 @@ def _request(options: dict[str, Any]) -> request.Request:
         plan = Plan(**{name: options[name] for name in _PLAN & options.keys() if options[name] is not None})
     except ValueError as error:
         raise RequestError(f"{error}.") from None
-    settings = request.settings(options["settings"])
     if options["headers"]:
-        settings["headers"] = _kept_secret(options["headers"])
-    served = request.is_served(options["model"])
+        _keep_secret(options["headers"])
     return request.Request(
         model=options["model"],
-        backend=options["backend"] or (None if served else _SERVER),
-        settings=settings,
+        backend=options["backend"] or _server(options["model"]),
+        settings=request.settings(options["settings"]),
         inputs=options["inputs"],
         probes=probes(options["probes_"]),
         load=_load(options),
@@ -108,6 +104,12 @@ def _request(options: dict[str, Any]) -> request.Request:
         name=options["name"],
         trust=options["trust"],
     )
+
+
+def _server(model: str) -> str | None:
+    """Name what serves a model that nobody serves yet."""
+    own = plugins.loader(request.reference(model).scheme).backend
+    return None if serves(own) else _SERVER
 
 
 def _load(options: dict[str, Any]) -> Load:
@@ -134,14 +136,11 @@ def _load(options: dict[str, Any]) -> Load:
     )
 
 
-def _kept_secret(headers: tuple[str, ...]) -> str:
-    """Put headers into the environment, which the process that sends inherits; give their variables."""
-    names = []
-    for number, header in enumerate(headers):
-        name, colon, value = header.partition(":")
-        if not colon or not name.strip():
-            raise RequestError(f"--header '{name}' is not 'Name: value'.")
-        variable = f"{SECRETS}{number}"
-        os.environ[variable] = f"{name.strip()}: {os.path.expandvars(value.strip())}"
-        names.append(variable)
-    return ",".join(names)
+def _keep_secret(headers: tuple[str, ...]) -> None:
+    """Put headers where the process that sends finds them, and no document does."""
+    lines = [os.path.expandvars(header) for header in headers]
+    try:
+        parse_headers("\n".join(lines))
+    except RequestError:
+        raise RequestError("--header takes 'Name: value', such as 'Authorization: Bearer $TOKEN'.") from None
+    os.environ[HEADERS_VARIABLE] = "\n".join(lines)

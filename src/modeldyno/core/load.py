@@ -78,7 +78,7 @@ class Load:
         if self.arrivals is Arrivals.TRACE:
             return f"trace {self.trace}{limit}"
         several = f" in bursts of {self.burst}" if self.arrivals is Arrivals.BURST else f" {self.arrivals}"
-        return f"{self.rate:g}/s{several}{limit}"
+        return f"{self.rate:,g}/s{several}{limit}"
 
 
 def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:

@@ -39,6 +39,7 @@ _IDLE = 0.1
 """Share of a closed loop's slots that may be idle, and of the service time that sending may lag behind."""
 _LAG = 1e-3
 """Seconds of lag that are no reason to doubt, whatever the server takes."""
+_MEDIAN, _TAIL = 0.5, 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -115,6 +116,8 @@ def doubts(window: Window) -> Iterator[Doubt]:
             seen=f"{growth}: latency rises as long as the load lasts, and has no steady value",
             advice="lower the rate; find the largest that holds with --find-load",
         )
+    if not limits:
+        yield from _late(window)
     due = window.due()
     if lost := int((~due.fine).sum()):
         words = {each.word: int((due.outcome == each).sum()) for each in Outcome if each is not Outcome.OK}
@@ -234,25 +237,48 @@ def _limits(window: Window) -> Iterator[Doubt]:
 
 
 def _lateness(window: Window) -> str:
-    """Say how late requests were sent, where that matters; waiting for a slot is no lateness of ours."""
-    due = window.due()
-    fine = due.chosen(due.fine)
+    """Say how the client held requests up, where it did so to most of them.
+
+    Waiting for a slot is no lateness of ours.
+    """
+    fine = _answered(window)
     if not len(fine):
         return ""
+    allowed = _IDLE * statistics.quantile((fine.end - fine.sent) * NANO, _MEDIAN)
+    lag = statistics.quantile((fine.sent - fine.due) * NANO, _MEDIAN)
+    if lag <= allowed:
+        return ""
     if window.load.closed:
-        slots = window.load.slots or 1
-        idle = 1 - _in_flight(window) / slots
-        lag = statistics.quantile((fine.sent - fine.due) * NANO, 0.5)
-        evident = idle > _IDLE and lag > _IDLE * statistics.quantile((fine.end - fine.sent) * NANO, 0.5)
-        return f"{idle:.0%} of the slots were idle between an answer and the next request" if evident else ""
-    if window.load.concurrency is not None and window.backlog:
+        idle = 1 - _in_flight(window) / (window.load.slots or 1)
+        return (
+            f"{idle:.0%} of the slots were idle between an answer and the next request"
+            if idle > _IDLE
+            else ""
+        )
+    if window.load.concurrency is not None or lag <= _LAG:
         return ""
-    lag = statistics.quantile((fine.sent - fine.due) * NANO, 0.99)
-    allowed = max(_LAG, _IDLE * statistics.quantile((fine.end - fine.sent) * NANO, 0.5))
-    if lag <= allowed or window.load.concurrency is not None:
-        return ""
-    rate = format_quantity(len(due) / window.seconds, RATE, 3)
-    return f"requests were sent late, by {format_quantity(lag, SECONDS, 2)} at p99, at {rate}"
+    rate = format_quantity(len(fine) / window.seconds, RATE, 3)
+    return f"half of the requests were sent {format_quantity(lag, SECONDS, 2)} late or later, at {rate}"
+
+
+def _late(window: Window) -> Iterator[Doubt]:
+    """Doubt the tail of a latency in which some requests were sent late."""
+    fine = _answered(window)
+    if window.load.closed or window.load.concurrency is not None or not len(fine):
+        return
+    lag = statistics.quantile((fine.sent - fine.due) * NANO, _TAIL)
+    if lag > max(_LAG, _IDLE * statistics.quantile((fine.end - fine.sent) * NANO, _TAIL)):
+        yield Doubt(
+            code="sent-late",
+            seen=f"one request in a hundred was sent {format_quantity(lag, SECONDS, 2)} late or later, "
+            "which is in the latency",
+            advice="give the client a core of its own, or read the service time beside it",
+        )
+
+
+def _answered(window: Window) -> Records:
+    due = window.due()
+    return due.chosen(due.fine)
 
 
 def _limited(seen: str) -> Doubt:

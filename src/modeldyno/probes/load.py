@@ -61,11 +61,12 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
     yield from served.measurements(window)
     yield from _client(window)
     yield from served.doubts(window)
-    if account is not None:
-        yield from _accounted(account, window)
-    elif isinstance(session, HasServerStats):
+    void = served.void(window)
+    if account is None and isinstance(session, HasServerStats):
         yield _NO_ACCOUNT
-    if paced is not None and not served.void(window):
+    elif account is not None and void != served.SATURATED:  # or what it did is not what was due
+        yield from _accounted(account, window)
+    if paced is not None and not void:
         yield from timer.doubts_of("latency", paced, plan)
     if len(target.messages) == 1:
         yield _REPEATED
@@ -230,6 +231,7 @@ def _client(window: Window) -> Iterator[Measurement]:
     count = int(((window.records.sent >= window.begin) & (window.records.sent < window.end)).sum())
     if count and window.clients:
         yield observed("client_time", sum(window.clients) * window.seconds / count)
+
 
 def _accounted(account: Account, window: Window) -> Iterator[Measurement | Doubt]:
     done = window.done()

@@ -8,8 +8,19 @@ from modeldyno.core.block import Column, Table, clean, shorten
 from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.units import BYTES, format_quantity
+from modeldyno.views.served import loaded
 from modeldyno.views.totals import looked_at
-from modeldyno.views.words import NAME_LIMIT, NOISE, TEXT_LIMIT, count, joined, moment, plain, sized
+from modeldyno.views.words import (
+    NAME_LIMIT,
+    NOISE,
+    TEXT_LIMIT,
+    count,
+    joined,
+    moment,
+    plain,
+    sized,
+    unit_of_work,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +39,7 @@ def footer(result: Result) -> Table:
         "inputs": "; ".join(map(_input, result.inputs)),
         "backend": "" if looked else _backend(result),
         "analysed": _analysed(result) if looked else "",
+        "load": "" if result.job.load is None else loaded(result, result.job.load),
         "measured": _how(result),
         "noise": _disturbance(result),
         "hardware": _facts(environment.hardware),
@@ -59,7 +71,7 @@ def _how(result: Result) -> str:
     processes, worth = len(value.runs), round(value.effective_size("p50"))
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     parts = [
-        f"{count(len(value), 'call')} in {count(processes, 'process', 'processes')}",
+        f"{count(len(value), unit_of_work(result))} in {count(processes, 'process', 'processes')}",
         f"worth {worth:,} independent ones" if worth < len(value) else "",
         f"{value.warmup_dropped:,} of warm-up left out" if value.warmup_dropped else "no warm-up",
         f"{value.rejected:,} rejected as invalid" if value.rejected else "",

@@ -21,7 +21,7 @@ from modeldyno.views.sentence import verdict
 from modeldyno.views.served import breakdown
 from modeldyno.views.table import results
 from modeldyno.views.totals import looked_at
-from modeldyno.views.words import KINDS, LOG_LINES, NAME_LIMIT, TEXT_LIMIT
+from modeldyno.views.words import KINDS, LOG_LINES, NAME_LIMIT, TEXT_LIMIT, unit_of_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +95,7 @@ def _histogram(result: Result) -> Iterator[Chart]:
         x=shape.edges,
         y=tuple(map(float, shape.counts)),
         x_label="latency",
-        y_label="calls",
+        y_label=f"{unit_of_work(result)}s",
         x_unit=found.row.unit,
         marks=tuple(
             Mark(name=name, x=value.statistic(name)) for name in ("p50", "p99") if not value.missing(name)

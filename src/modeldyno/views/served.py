@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.breakdown import STAGES
 from modeldyno.core.measurement import Distribution
-from modeldyno.core.units import RATE, SECONDS, format_quantity
-from modeldyno.views.words import NAME_LIMIT, count, estimate, number, plain, share
+from modeldyno.core.units import CORES, RATE, SECONDS, format_quantity
+from modeldyno.views.words import NAME_LIMIT, count, estimate, joined, number, plain, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.core.load import Load
     from modeldyno.core.result import Result
 
 _STAGES = {
@@ -22,8 +23,8 @@ _STAGES = {
     "compute_output_time": "compute: output",
     "network_time": "network, protocol and client",
 }
-SERVED = frozenset((*_STAGES, "formed_batch", "executions"))
-"""Metrics that have a table of their own."""
+SERVED = frozenset((*_STAGES, "formed_batch", "executions", "in_flight", "client_cpu", "client_time"))
+"""Metrics that have a place of their own."""
 _LARGEST = 4
 """Sizes of batches that are named."""
 
@@ -72,6 +73,29 @@ def breakdown(result: Result) -> Iterator[Block]:
     )
     if batches := _batches(result):
         yield Notice(severity=Severity.NOTE, code="batches", text=batches)
+
+
+def loaded(result: Result, load: Load) -> str:
+    """Say what the load was, and what it cost the client."""
+    kind = "closed loop" if load.closed else "open loop"
+    busy = [number(m)[0] for m in result.measurements if m.metric == "client_cpu"]
+    flight, each = result.find("in_flight"), result.find("client_time")
+    return joined(
+        f"{load} ({kind})",
+        f"{plain(flight)} on their way at once" if flight else "",
+        f"{count(len(busy), 'driver')} kept {format_quantity(sum(busy), CORES, 2)} busy" if busy else "",
+        f"{plain(each)} a request" if each else "",
+    )
+
+
+def redundant(result: Result) -> frozenset[str]:
+    """Name what need not be told: a rate that another one gives, and that all went well."""
+    rates = [found.value for name in ("throughput", "request_rate") if (found := result.find(name))]
+    errors = result.find("error_rate")
+    return frozenset((
+        *(("request_rate",) if len(rates) == 2 and rates[0] == rates[1] else ()),  # noqa: PLR2004 - both
+        *(("requests",) if errors is not None and not errors.value else ()),
+    ))  # fmt: skip
 
 
 def _batches(result: Result) -> str:

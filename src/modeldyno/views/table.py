@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Column, Table, clean, shorten
-from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metric import METRICS, Query
 from modeldyno.core.units import BYTES, SECONDS, format_quantity
 from modeldyno.views.devices import APART
 from modeldyno.views.generation import GENERATED
 from modeldyno.views.layers import TOLD
 from modeldyno.views.memory import APART as MEMORY
-from modeldyno.views.served import SERVED
+from modeldyno.views.served import SERVED, redundant
 from modeldyno.views.totals import SHOWN_BESIDE_SPEED, STATIC, exact, said, scopes
-from modeldyno.views.words import NAME_LIMIT, NOISE, count, estimate, joined, number, plain
+from modeldyno.views.words import NAME_LIMIT, NOISE, count, estimate, joined, number, plain, unit_of_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ def _ordered(result: Result, asked: set[str]) -> list[Measurement]:
     """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
     names, modules = (*_ROWS, *METRICS), scopes(result)
     told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | GENERATED | MEMORY | SERVED
-    hidden = {*NOISE, *APART, *(told - asked)}
+    hidden = {*NOISE, *APART, *((told | redundant(result)) - asked)}
     shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
     return sorted(shown, key=lambda m: (names.index(m.metric), m.scope))
 
@@ -98,13 +98,20 @@ def _distribution_row(
 ) -> tuple[str, str, str, str]:
     name = _asked(found, statistic)
     interval = value.interval(statistic)
+    if value.void:
+        return name, "—", _at_least(interval, found.row.unit), value.void
     if missing := value.missing(statistic):
         _, span = estimate(None, interval, found.row.unit)
         return name, "—", span, f"{count(missing, 'more effective sample')} needed"
     if found.metric == "process_memory":
         return name, format_quantity(value.statistic(statistic), BYTES, 3), "", _note(result, found)
-    note = f"{count(len(value), 'call')}, {value.stop}" if statistic == "p50" else ""
+    note = f"{count(len(value), unit_of_work(result))}, {value.stop}" if statistic == "p50" else ""
     return (name, *estimate(value.statistic(statistic), interval, found.row.unit), note)
+
+
+def _at_least(interval: Interval | None, unit: str) -> str:
+    """Show from where on a value lies that only grows."""
+    return f"at least {format_quantity(interval.low, unit, 3)}" if interval and interval.low > 0 else ""
 
 
 def _note(result: Result, found: Measurement) -> str:

@@ -14,6 +14,8 @@ from modeldyno.core.units import COUNT, format_estimate, format_quantity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from modeldyno.core.result import Result
+
 NAME_LIMIT, TEXT_LIMIT, LOG_LINES = 60, 600, 12
 """Characters of a name and of a sentence, and lines of a log, that a report shows."""
 KINDS = {
@@ -58,6 +60,11 @@ def plain(found: Measurement) -> str:
 def count(number: int, noun: str, plural: str = "") -> str:
     """Count things by their noun: ``1 call``, ``2,400 calls``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def unit_of_work(result: Result) -> str:
+    """Name what one sample of the latency is of."""
+    return "call" if result.job.load is None else "request"
 
 
 def joined(*parts: str) -> str:
