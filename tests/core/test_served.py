@@ -151,6 +151,19 @@ def test_an_overload_is_saturated(factor: float, code: str) -> None:
     assert (latency.certified("p50") is None) is bool(code)
 
 
+def test_what_was_given_up_in_an_overload_tells_how_long_it_had_waited() -> None:
+    """Requests that were cancelled at the end are no errors, and bound the latency from below."""
+    due = np.arange(1000) * 10 * MILLI
+    outcome = np.where(np.arange(1000) < 100, Outcome.OK, Outcome.CANCELLED)
+    cut = window(records(due, 11 * SECOND - due, outcome=outcome))
+    found = measured(cut)
+    assert found["error_rate"].value == 0
+    interval = spread(found["latency"]).interval("p50")
+    assert interval is not None
+    assert interval.low == pytest.approx(6, rel=0.01)
+    assert [doubt.code for doubt in served.doubts(cut)] == [SATURATED]
+
+
 def test_a_little_work_that_is_left_is_no_overload() -> None:
     """Where hardly more is waiting at the end than before, a high latency alone says nothing."""
     due = np.arange(1000) * 10 * MILLI

@@ -125,7 +125,8 @@ class Distribution:
         found = _interval(self.runs, target)
         if not self.void:
             return found
-        return Interval(low=found.low if self.void == SATURATED else -inf, high=inf)
+        # What only grows has no steady value below what was seen of it.
+        return Interval(low=self.statistic(name) if self.void == SATURATED else -inf, high=inf)
 
     def effective_size(self, name: str = "mean") -> float:
         """Samples that the pool is worth for this statistic, allowing for autocorrelation."""

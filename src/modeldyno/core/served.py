@@ -91,10 +91,13 @@ def measurements(window: Window) -> Iterator[Measurement]:
     due, done = window.due(), window.done()
     fine = due.chosen(due.fine)
     why = void(window)
-    if len(fine):
-        yield from _times(window, fine, why)
+    # What had to be given up took at least as long as it was waited for, and more is not claimed of it.
+    waited = due.chosen(due.fine | (due.outcome == Outcome.CANCELLED)) if why == SATURATED else fine
+    if len(waited):
+        yield from _times(window, waited, why)
     yield from _rates(window, due, done)
-    yield observed("error_rate", 1 - len(fine) / len(due) if len(due) else 0.0)
+    settled = int((due.outcome != Outcome.CANCELLED).sum())
+    yield observed("error_rate", 1 - len(fine) / settled if settled else 0.0)
     for outcome in Outcome:
         count = int((due.outcome == outcome).sum())
         if count:
@@ -119,8 +122,9 @@ def doubts(window: Window) -> Iterator[Doubt]:
     if not limits:
         yield from _late(window)
     due = window.due()
-    if lost := int((~due.fine).sum()):
-        words = {each.word: int((due.outcome == each).sum()) for each in Outcome if each is not Outcome.OK}
+    if lost := int((~due.fine & (due.outcome != Outcome.CANCELLED)).sum()):
+        wrong = (each for each in Outcome if each not in {Outcome.OK, Outcome.CANCELLED})
+        words = {each.word: int((due.outcome == each).sum()) for each in wrong}
         named = ", ".join(f"{count:,} {word}" for word, count in words.items() if count)
         yield Doubt(
             code="failed-requests",

@@ -27,9 +27,9 @@ from modeldyno.ports import CanSend, HasServerStats, Pass
 from modeldyno.probes import timer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.pacing import Paced
+    from modeldyno.core.pacing import Paced, Progress
     from modeldyno.core.plan import Plan
     from modeldyno.core.statistics import Samples
     from modeldyno.core.target import Reply, Target
@@ -41,6 +41,12 @@ _WAIT = 0.1
 """Seconds between two looks at what has ended."""
 _LOOK = 0.5
 """Seconds between two looks at the server's counters."""
+_DRAIN = 1.0
+"""Seconds of the server's work that may be waiting at the end, to be waited for."""
+_LOST = 0.25
+"""Share of the steady window that may be given up for it to begin with a look at the counters."""
+_STEADY = "steady"
+"""The phase of pacing that is measured."""
 _GRACE = 2.0
 """Seconds beyond the timeout of a request after which a server that answers nothing is given up."""
 
@@ -55,7 +61,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
         course = _Course(driven=driven, session=session, load=load)
         paced = course.paced(subject, _within(plan, load))
         course.look()
-        ending = driven.stop(load.timeout)
+        ending = driven.stop(course.patience())
     records = joined([*course.parts, ending.records])
     window, account = course.window(records, paced, samples=subject.samples)
     yield from served.measurements(window)
@@ -111,7 +117,9 @@ class _Course:
     ends: list[Any] = field(default_factory=list)
     """When the requests ended whose latency was drawn, in blocks."""
     backlog: int = 0
+    in_flight: int = 0
     over: bool = False
+    steady: bool = False
     begin: float = field(default_factory=perf_counter)
     heard: float = field(default_factory=perf_counter)
     """When an answer last came."""
@@ -124,10 +132,21 @@ class _Course:
                 plan=plan,
                 clock=perf_counter,
                 interrupted=lambda: self.over or subject.interrupted(),
-                watch=timer.reporting(subject, "latency"),
+                watch=self.watching(timer.reporting(subject, "latency")),
             )
         except _Over:
             return None
+
+    def watching(self, tell: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        """Look at the counters when the steady phase begins."""
+
+        def watch(progress: Progress) -> None:
+            if progress.phase == _STEADY and not self.steady:
+                self.steady = True
+                self.look()
+            tell(progress)
+
+        return watch
 
     def draw(self, n: int) -> Samples:
         """Wait until so many more requests were answered; give their latencies in seconds."""
@@ -137,7 +156,7 @@ class _Course:
         while sum(map(len, found)) < n:
             taken = self.driven.take(_WAIT)
             now = perf_counter()
-            self.backlog = taken.backlog
+            self.backlog, self.in_flight = taken.backlog, taken.in_flight
             self.parts.append(taken.records)
             fine = taken.records.chosen(taken.records.fine)
             settled = now - self.begin > self.load.ramp
@@ -167,6 +186,11 @@ class _Course:
             )
         )
 
+    def patience(self) -> float:
+        """Give the seconds to wait for what is on its way: a queue that has grown long is not waited for."""
+        rate = sum(map(len, self.ends)) / max(perf_counter() - self.begin, _WAIT)
+        return _DRAIN if self.in_flight + self.backlog > _DRAIN * rate else self.load.timeout
+
     def window(self, records: Records, paced: Paced | None, *, samples: int) -> tuple[Window, Account | None]:
         """Cut the steady window, from a look at the counters after the warm-up to the last one."""
         import numpy as np  # noqa: PLC0415 - dear at start-up
@@ -175,7 +199,8 @@ class _Course:
         if paced is not None:
             ends = np.concatenate(self.ends)
             begun = int(ends[min(paced.warmup_runs, len(ends) - 1)])
-            first = next((look for look in self.looks if begun <= look.when < last.when), first)
+            after = [look for look in self.looks if 0 <= look.when - begun <= _LOST * (last.when - begun)]
+            first = after[0] if after else first
             begin = max(first.when, begun)
         else:
             begin = first.when
