@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result import Result
 
-PLAN = Plan(max_time=2.0, min_time=0.2, precision=0.3)
+PLAN = Plan(max_time=2.0, min_time=0.4, precision=0.3)
 """Short, and content with little: what is asserted is no matter of speed."""
 
 

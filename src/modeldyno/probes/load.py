@@ -43,7 +43,7 @@ _LOOK = 0.5
 """Seconds between two looks at the server's counters."""
 _DRAIN = 1.0
 """Seconds of the server's work that may be waiting at the end, to be waited for."""
-_LOST = 0.25
+_LOST = 0.5
 """Share of the steady window that may be given up for it to begin with a look at the counters."""
 _STEADY = "steady"
 """The phase of pacing that is measured."""
