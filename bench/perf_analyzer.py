@@ -1,0 +1,196 @@
+"""Our load generator beside NVIDIA's perf_analyzer: the same Triton, model and requests, in turns.
+
+Prints for each protocol and concurrency the requests per second, the median latency and the processor time
+of the client for a request, ours over theirs. The model gives back what it gets, so that the server does as
+little as it can. perf_analyzer is given three tries: it gives up what it finds unstable, and was seen to
+hang.
+
+    modeldyno engine install triton
+    python bench/perf_analyzer.py [--seconds 5] [--rounds 3] [--drivers 1]
+
+The binary comes out of the wheel tritonclient 2.51.0 for manylinux1, which runs where glibc is 2.36.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import onnx
+
+from modeldyno import plugins
+from modeldyno.core.knob import configure
+from modeldyno.core.load import Load
+from modeldyno.core.model import ModelRef
+from modeldyno.core.target import Endpoint, Target
+from modeldyno.loadgen.crew import driving
+
+WHEEL = "tritonclient==2.51.0"
+WARM_UP = 1.0
+TRIES, PATIENCE = 3, 45
+SIZE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Requests per second, median latency in seconds, processor seconds of the client a request."""
+
+    rate: float
+    latency: float
+    cpu: float
+
+
+def identity(folder: Path) -> Path:
+    """Write a model that gives back its input."""
+    shape = ["batch", SIZE]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name in ("x", "y")]
+    node = onnx.helper.make_node("Identity", ["x"], ["y"])
+    graph = onnx.helper.make_graph([node], "identity", ends[:1], ends[1:])
+    path = folder / "identity.onnx"
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def perf_analyzer(folder: Path, libraries: Path) -> tuple[Path, dict[str, str]]:
+    """Fetch the binary, and say where it finds what it needs: in Triton's own wheel."""
+    pip = f"-m pip download --quiet --no-deps --only-binary=:all: --platform manylinux1_x86_64 {WHEEL} --dest"
+    subprocess.run([sys.executable, *pip.split(), str(folder)], check=True)
+    with zipfile.ZipFile(next(folder.glob("tritonclient*.whl"))) as wheel:
+        inside = next(name for name in wheel.namelist() if name.endswith("bin/perf_analyzer"))
+        binary = Path(wheel.extract(inside, folder))
+    binary.chmod(0o755)
+    for stem, name in (("libcudart", "libcudart.so.12"), ("libb64", "libb64.so.0d")):
+        (folder / name).symlink_to(next(libraries.glob(f"{stem}*.so*")))
+    return binary, {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+
+
+def theirs(
+    command: list[str], environment: dict[str, str], concurrency: int, seconds: float
+) -> Figure | None:
+    """Run perf_analyzer; None where it does not answer."""
+    words = [
+        *command,
+        "--concurrency-range",
+        str(concurrency),
+        "--measurement-interval",
+        str(int(400 * seconds)),
+    ]
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    try:
+        told = subprocess.run(
+            words, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        ).stdout
+    except subprocess.TimeoutExpired:
+        return None
+    wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    rate = re.search(r"Throughput: ([\d.]+) infer/sec", told)
+    latency = re.search(r"p50 latency: (\d+) usec", told)
+    if rate is None or latency is None:
+        return None
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Figure(float(rate[1]), int(latency[1]) * 1e-6, cpu / wall / float(rate[1]))
+
+
+def ours(target: Target, concurrency: int, seconds: float, drivers: int) -> Figure:
+    """Put the same load on it."""
+    parts = []
+    with driving(target, Load(concurrency=concurrency, drivers=drivers)) as driven:
+        end = time.perf_counter() + WARM_UP
+        while time.perf_counter() < end:
+            driven.take(0.1)
+        begin, before = time.monotonic_ns(), driven.usage()
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            parts.append(driven.take(0.25).records)
+        after, ended = driven.usage(), time.monotonic_ns()
+        parts.append(driven.stop(5).records)
+    latencies = np.concatenate([(p.end - p.due)[(p.end >= begin) & (p.end < ended) & p.fine] for p in parts])
+    cpu = sum(b.cpu - a.cpu for a, b in zip(before, after, strict=True))
+    sent = sum(b.sent - a.sent for a, b in zip(before, after, strict=True))
+    rate = len(latencies) / (ended - begin) * 1e9
+    return Figure(rate, float(np.median(latencies)) * 1e-9, cpu / sent)
+
+
+def main() -> None:
+    """Measure every protocol and concurrency in turns."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--drivers", type=int, default=1)
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--protocol", nargs="+", default=["http", "grpc"], choices=["http", "grpc"])
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        model = plugins.loader("onnx").load(
+            ModelRef(scheme="onnx", locator=str(identity(folder))), seed=0, trust=False
+        )
+        backend = plugins.backend("triton")
+        session = stack.enter_context(backend.open(model, configure(backend.knobs, {"instances": 1})))
+        ports, name = session.server.ports, session.endpoint.model  # type: ignore[union-attr]
+        from modeldyno.engines import triton  # noqa: PLC0415 - once there is one
+
+        places = map(Path, triton.program("").environment["LD_LIBRARY_PATH"].split(":"))
+        libraries = next(place for place in places if place.suffix == ".libs")
+        binary, environment = perf_analyzer(folder, libraries)
+        feeds = [{"x": np.random.default_rng(n).random((1, SIZE), dtype=np.float32)} for n in range(8)]
+        print("protocol  concurrency   requests/s ours, theirs, ratio   median, ratio   CPU a request, ratio")
+        for protocol in options.protocol:
+            endpoint = Endpoint(host="127.0.0.1", port=ports[protocol], model=name, options={"binary": True})
+            target = plugins.client("kserve-http" if protocol == "http" else "kserve-grpc").target(
+                feeds, endpoint
+            )
+            command = [str(binary), "-m", name, "-i", protocol, "-u", f"127.0.0.1:{ports[protocol]}"]
+            command += ["--percentile", "50"]
+            for concurrency in options.concurrency:
+                report(protocol, concurrency, target, command, environment, options)
+
+
+def report(
+    protocol: str,
+    concurrency: int,
+    target: Target,
+    command: list[str],
+    environment: dict[str, str],
+    options: argparse.Namespace,
+) -> None:
+    """Print a line: medians of the rounds."""
+    own: list[Figure] = []
+    peer: list[Figure] = []
+    tries = 0
+    for _ in range(options.rounds):
+        own.append(ours(target, concurrency, options.seconds, options.drivers))
+        while tries < TRIES + options.rounds - 1:
+            tries += 1
+            if found := theirs(command, environment, concurrency, options.seconds):
+                peer.append(found)
+                break
+    line = f"{protocol:8}  {concurrency:11}"
+    mine = [median(getattr(figure, name) for figure in own) for name in ("rate", "latency", "cpu")]
+    if not peer:
+        print(f"{line}   {mine[0]:8,.0f}   perf_analyzer gave nothing in {tries} tries", flush=True)
+        return
+    them = [median(getattr(figure, name) for figure in peer) for name in ("rate", "latency", "cpu")]
+    print(
+        f"{line}   {mine[0]:8,.0f} {them[0]:8,.0f}  x{mine[0] / them[0]:.2f}   "
+        f"{1e6 * mine[1]:7,.0f} us  x{mine[1] / them[1]:.2f}   {1e6 * mine[2]:5.0f} us  x{mine[2] / them[2]:.2f}"
+        f"   ({len(peer)} of {tries} tries)",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
