@@ -40,7 +40,7 @@ def own_regions() -> Iterator[None]:
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory of its own, and fewer calls than a page asks for."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(model_profiler, "_counted", lambda _plan, _runs: QUICK)
+    monkeypatch.setattr(model_profiler, "_counted", lambda _plan, _runs, _warmup: QUICK)
 
 
 def test_the_page_on_functions_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_the_recipe_for_regions_runs(tmp_path: Path) -> None:
     recipe = ROOT / "examples" / "recipes" / "regions.py"
     command = [sys.executable, "-m", "modeldyno", "run", "--json", "out.json", str(recipe), "20"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    result = modeldyno.load(tmp_path / "out.json")
+    result = modeldyno.read(tmp_path / "out.json")
 
     assert done.stdout == "20 different records\n"
     assert "regions.py spent" in done.stderr
@@ -81,7 +81,7 @@ def test_the_page_on_the_model_profiler_runs() -> None:
         exec(block, names)
 
     assert set(names["layers"]) == {"0", "2"}  # type: ignore[call-overload]
-    assert modeldyno.load("profile.json").activity is not None
+    assert modeldyno.read("profile.json").activity is not None
     assert Path("profile.csv").stat().st_size > 0
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modeldyno.api.decorators import profiled
-    from modeldyno.api.functions import inspect, load, profile, save
+    from modeldyno.api.functions import inspect, profile, read, save
     from modeldyno.api.model_profiler import ModelProfiler
+    from modeldyno.api.served import load
     from modeldyno.core.goal import Constraint, Verdict
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.measurement import Distribution
@@ -32,6 +33,7 @@ _HOMES = {
     "load": "modeldyno.api",
     "profile": "modeldyno.api",
     "profiled": "modeldyno.api",
+    "read": "modeldyno.api",
     "save": "modeldyno.api",
 }
 
@@ -48,6 +50,7 @@ __all__ = [
     "load",
     "profile",
     "profiled",
+    "read",
     "save",
 ]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.knob import Knob
 
-LAYERS, STATIC, OPERATORS = "layers", "static", "ops"
+LAYERS, STATIC, OPERATORS, GENERATE = "layers", "static", "ops", "generate"
 """Probes that are asked for with others: what a layer takes is held to what it costs, and `ops` traces."""
 
 
@@ -71,7 +71,7 @@ class Request:
             return replace(self, probes=default_probes(self.inspection.mode, served=serves(name))).job()
         backend = plugins.backend(name)
         config = configure(backend.knobs, self.settings)
-        if any(plugins.probe(probe).needs is not None for probe in self.probes):
+        if any(plugins.probe(probe).needs is not None for probe in self._together()):
             backend.check(config)
             plugins.require(loader.requires, f"model {ref}")
             plugins.require(backend.requires, f"backend '{name}'")
@@ -80,6 +80,7 @@ class Request:
             self._check_idle(backend.knobs)
         self._check_batch(config)
         self._check_trace()
+        self._check_mode()
         self.constraints()
         return Job(
             model=ref,
@@ -126,6 +127,15 @@ class Request:
                 f"There is no directory '{Path(trace).parent}' for the trace; make it, or name another."
             )
 
+    def _check_mode(self) -> None:
+        """Refuse to watch calls where training steps are asked for: their costs are not those of calls."""
+        calls = [probe for probe in (LAYERS, OPERATORS) if probe in self._together()]
+        if self.inspection.mode is Mode.TRAIN and calls:
+            raise RequestError(
+                f"The probe '{calls[0]}' watches calls of the model, and no training steps; ask for it "
+                f"without --mode {Mode.TRAIN}."
+            )
+
     def _check_batch(self, config: Mapping[str, KnobValue]) -> None:
         """Refuse two sizes of the batch."""
         if BATCH_SIZE.name in config and BATCH in self.inspection.vary:
@@ -135,14 +145,19 @@ class Request:
             )
 
     def _together(self) -> tuple[str, ...]:
-        """Add to the probe of layers the analysis that says what they cost, and to a trace what writes it."""
-        before = (STATIC,) if LAYERS in self.probes else ()
-        after = (OPERATORS,) if self.observation.trace else ()
-        return tuple(dict.fromkeys((*before, *self.probes, *after)))
+        """Add to the probe of layers the analysis that says what they cost, and what heeds an observation."""
+        look, usual = self.observation, Observation()
+        heeding = {
+            LAYERS: bool(look.layers),
+            OPERATORS: bool(look.trace),
+            GENERATE: (look.prompts, look.generated) != (usual.prompts, usual.generated),
+        }
+        named = (*self.probes, *(probe for probe, asked in heeding.items() if asked))
+        return tuple(dict.fromkeys((*((STATIC,) if LAYERS in named else ()), *named)))
 
     def _inspected(self) -> Inspection:
         """Have an analysis tell what each module costs, and what this machine does at most."""
-        if LAYERS not in self.probes:
+        if LAYERS not in self._together():
             return self.inspection
         devices = tuple(dict.fromkeys((*self.inspection.devices, HERE)))
         return replace(self.inspection, modules=True, devices=devices)
@@ -177,6 +192,20 @@ def reference(text: str) -> ModelRef:
             f"with one of {', '.join(plugins.names('loader'))}."
         )
     raise RequestError(f"'{text}' {why_not(path, plugins.names('loader'))}.")
+
+
+SERVER = "triton"
+"""What serves a model that nobody serves yet, when the user names nothing."""
+
+
+def server_for(model: str) -> str | None:
+    """Name the backend that serves a model; None where its own loader knows.
+
+    Raises:
+        RequestError: as `reference`.
+    """
+    own = plugins.loader(reference(model).scheme).backend
+    return None if serves(own) else SERVER
 
 
 def settings(pairs: Iterable[str]) -> dict[str, KnobValue]:

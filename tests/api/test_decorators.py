@@ -664,6 +664,33 @@ def test_memory_of_a_device_is_by_its_allocator(mark: Profiled, cuda: Cuda) -> N
     ]
 
 
+def test_looking_at_memory_takes_no_time_of_those_around(
+    mark: Profiled, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What asking for memory takes is in no region: neither in that of the call nor in any around it."""
+
+    def resident(_pid: int) -> int:
+        clock.work(1000)
+        return 0
+
+    monkeypatch.setattr(processes, "resident_size", resident)
+    small = mark("small", memory="process")
+
+    @small
+    def steps() -> Iterator[None]:
+        clock.work(1)
+        yield
+        clock.work(1)
+
+    with mark("outer"):
+        clock.work(10)
+        with mark("inner"):
+            list(steps())
+            clock.work(100)
+
+    assert seen(mark) == {"small": (1, 2, 2), "inner": (1, 102, 100), "outer": (1, 112, 10)}
+
+
 def test_memory_of_a_generator_is_that_of_its_steps(mark: Profiled, cuda: Cuda) -> None:
     """What the consumer takes between two items is not the generator's."""
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 from modeldyno import ModelProfiler, wire
 from modeldyno.api import Figures, UncertifiedWarning
 from modeldyno.core.activity import Activity, Course, Executed, Happening, Layer
+from modeldyno.core.doubt import Doubt
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.measurement import Distribution, Measurement, observed, pack
 from modeldyno.core.outline import Held
@@ -158,9 +160,24 @@ def test_layers_are_told_by_path() -> None:
     assert list(layers) == ["a", "b"]
     assert layers["a"]["mean"] == pytest.approx(4)
     assert layers["a"]["self"] == pytest.approx(3)
-    assert layers["a"]["share"] == pytest.approx(0.75)
+    assert layers["a"]["share"] == pytest.approx(1)
+    assert layers["a"]["self_share"] == pytest.approx(0.75)
+    assert "share" not in layers["b"]
     assert (layers["a"]["kind"], layers["a"]["flops"]) == ("Attention", 7)
     assert "mean" not in layers["b"]
+
+
+def test_a_section_that_could_not_be_seen_says_why() -> None:
+    """Where a doubt tells why there are no layers, it stands in the error; else what there is."""
+    unseen = Doubt(code="unseen-layers", seen="the model is compiled", advice="")
+    found = a_figure(Measurement(metric="latency", value=spread()), doubts=(unseen,))
+
+    with pytest.raises(KeyError, match="'layers' was not measured: the model is compiled"):
+        found["layers"]
+    with pytest.raises(KeyError, match="'operators' was not measured: there is"):
+        found["operators"]
+    with pytest.raises(KeyError, match="was not measured: there is nothing"):
+        Figures(None)["layers"]
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -226,7 +243,10 @@ def test_a_wrong_configuration_raises_before_anything_is_measured() -> None:
         (lambda: ModelProfiler(abs, device="cuda"), "There is no knob 'device'"),
         (lambda: ModelProfiler("nowhere.onnx"), "There is no file or directory"),
         (lambda: ModelProfiler(abs, device="cpu").profile(np.ones(2), num_runs=0), "num_runs takes a whole"),
+        (lambda: ModelProfiler(abs).profile(np.ones(2), num_runs=2.5), "num_runs takes a whole"),  # type: ignore[arg-type]
+        (lambda: ModelProfiler(abs).benchmark({"batch_size": 1}), r"a list of configurations; write \[\{"),  # type: ignore[arg-type]
         (lambda: ModelProfiler(abs).profile(np.ones(2), warmup_runs=-1), "warmup_runs takes a whole"),
+        (lambda: ModelProfiler(abs).profile(np.ones(2), warmup_runs=1.5), "warmup_runs takes a whole"),  # type: ignore[arg-type]
         (
             lambda: ModelProfiler(abs, device="cpu").profile(STEADY),
             "is a model, and this profiler is of a live",
@@ -248,6 +268,19 @@ def test_the_path_of_the_model_stands_for_its_own_inputs() -> None:
     assert results["latency"]["runs"] == 12
     assert results.result is not None
     assert "not-isolated" not in {doubt.code for doubt in results.result.doubts}
+
+
+def test_the_warm_up_is_no_shorter_than_asked_for() -> None:
+    """So many calls are left out at least, also where fifty would do to see that times have settled."""
+
+    def slow(x: Any) -> Any:
+        time.sleep(0.004)
+        return x
+
+    results = ModelProfiler(slow, max_time=10.0).profile(np.ones(2), num_runs=12, warmup_runs=90)
+
+    assert results["latency"]["runs"] == 12
+    assert results["latency"]["warmup_runs"] >= 90
 
 
 def test_details_that_the_backend_cannot_give_are_left_out() -> None:

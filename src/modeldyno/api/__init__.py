@@ -10,32 +10,71 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from modeldyno.api.decorators import Profiled, profiled
     from modeldyno.api.figures import Figures, UncertifiedWarning
-    from modeldyno.api.functions import BoundBroken, inspect, load, profile, save
+    from modeldyno.api.functions import BoundBroken, inspect, profile, read, save
+    from modeldyno.api.inspectors import (
+        BaseModelInspector,
+        OpenAIInspector,
+        ServerInspector,
+        TensorFlowGrpcInspector,
+        TensorFlowInspector,
+        TorchServeInspector,
+        TritonGrpcInspector,
+        TritonInspector,
+    )
     from modeldyno.api.model_profiler import ModelProfiler
+    from modeldyno.api.served import load
+    from modeldyno.api.served_profiler import Diagnosis, Profiler
+    from modeldyno.core.memory_change import MemoryChange, memory_change
 
 _HOMES = {
-    "BoundBroken": "functions",
-    "Figures": "figures",
-    "ModelProfiler": "model_profiler",
-    "Profiled": "decorators",
-    "UncertifiedWarning": "figures",
-    "inspect": "functions",
-    "load": "functions",
-    "profile": "functions",
-    "profiled": "decorators",
-    "save": "functions",
+    "BaseModelInspector": "modeldyno.api.inspectors",
+    "BoundBroken": "modeldyno.api.functions",
+    "Diagnosis": "modeldyno.api.served_profiler",
+    "Figures": "modeldyno.api.figures",
+    "MemoryChange": "modeldyno.core.memory_change",
+    "ModelProfiler": "modeldyno.api.model_profiler",
+    "OpenAIInspector": "modeldyno.api.inspectors",
+    "Profiled": "modeldyno.api.decorators",
+    "Profiler": "modeldyno.api.served_profiler",
+    "ServerInspector": "modeldyno.api.inspectors",
+    "TensorFlowGrpcInspector": "modeldyno.api.inspectors",
+    "TensorFlowInspector": "modeldyno.api.inspectors",
+    "TorchServeInspector": "modeldyno.api.inspectors",
+    "TritonGrpcInspector": "modeldyno.api.inspectors",
+    "TritonInspector": "modeldyno.api.inspectors",
+    "UncertifiedWarning": "modeldyno.api.figures",
+    "inspect": "modeldyno.api.functions",
+    "load": "modeldyno.api.served",
+    "memory_change": "modeldyno.core.memory_change",
+    "profile": "modeldyno.api.functions",
+    "profiled": "modeldyno.api.decorators",
+    "read": "modeldyno.api.functions",
+    "save": "modeldyno.api.functions",
 }
 
 __all__ = [
+    "BaseModelInspector",
     "BoundBroken",
+    "Diagnosis",
     "Figures",
+    "MemoryChange",
     "ModelProfiler",
+    "OpenAIInspector",
     "Profiled",
+    "Profiler",
+    "ServerInspector",
+    "TensorFlowGrpcInspector",
+    "TensorFlowInspector",
+    "TorchServeInspector",
+    "TritonGrpcInspector",
+    "TritonInspector",
     "UncertifiedWarning",
     "inspect",
     "load",
+    "memory_change",
     "profile",
     "profiled",
+    "read",
     "save",
 ]
 
@@ -45,7 +84,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'modeldyno.api' has no attribute '{name}'")
     from importlib import import_module  # noqa: PLC0415 - dear at start-up
 
-    return getattr(import_module(f"modeldyno.api.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -24,6 +24,8 @@ _MS = 1e3
 _PERCENTILES = ("p50", "p90", "p95", "p99")
 _BATCH_BY_TOKENS = 2
 """Dimensions of such an input."""
+_UNSEEN = {"layers": "unseen-layers", "held": "process-memory-only", "timeline": "process-memory-only"}
+"""Section to the doubt that says why it is missing."""
 _TOKENS = re.compile(r"(?:^|_)(?:ids|tokens?)$")
 """Ends the name of an input whose second axis counts tokens."""
 
@@ -106,7 +108,9 @@ class Figures(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._sections:
-            why = self.failure or f"there is {', '.join(self._sections) or 'nothing'}"
+            doubts = () if self.result is None else self.result.doubts
+            unseen = next((found.seen for found in doubts if found.code == _UNSEEN.get(name)), "")
+            why = self.failure or unseen or f"there is {', '.join(self._sections) or 'nothing'}"
             raise Absent(f"'{name}' was not measured: {why.rstrip('.')}.")
         return self._sections[name]
 
@@ -269,7 +273,10 @@ def _mean(found: Measurement) -> float:
 
 
 def _layers(result: Result) -> dict[str, dict[str, Any]]:
-    """Give each layer by its path: times in ms, of all its calls in one call of the model."""
+    """Give each layer by its path: times in ms, of all its calls in one call of the model.
+
+    mean and share have what lies within it in them, self and self_share have not.
+    """
     layers = result.activity.layers if result.activity is not None else ()
     own = {layer.path: value(result, "self_time", scope=layer.path) or 0.0 for layer in layers}
     whole = sum(own.values())
@@ -281,13 +288,18 @@ def _layers(result: Result) -> dict[str, dict[str, Any]]:
                 "output": layer.output or None,
                 **_layer_times(result, layer.path),
                 "self": _MS * own[layer.path],
-                "share": own[layer.path] / whole if whole else None,
+                "share": _of_whole(value(result, "latency", scope=layer.path), whole),
+                "self_share": _of_whole(own[layer.path], whole),
                 **{metric: value(result, metric, scope=layer.path) for metric in _OF_LAYER},
             }
         )
         for layer in layers
         if layer.path
     }
+
+
+def _of_whole(part: float | None, whole: float) -> float | None:
+    return part / whole if part is not None and whole else None
 
 
 _OF_LAYER = ("output_bytes", "parameters", "macs", "flops", "achieved_flops")

@@ -102,7 +102,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         name=name,
         trust=trust,
     )
-    outcome = _carried_out(asked, model, example, inline=inline, watch=watch)
+    outcome = carried_out(asked, model, example, inline=inline, watch=watch)
     broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
     if broken:
         raise BoundBroken("; ".join(broken), outcome.result)
@@ -174,10 +174,10 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         name=name,
         trust=trust,
     )
-    return _carried_out(asked, model, example, inline=inline, watch=watch).result
+    return carried_out(asked, model, example, inline=inline, watch=watch).result
 
 
-def _carried_out(
+def carried_out(
     asked: Request, model: Any, example: Any, *, inline: bool, watch: Callable[[Event], None]
 ) -> Outcome:
     """Carry a Request out on a model: a reference in a child process, a live object in this one."""
@@ -235,7 +235,7 @@ class BoundBroken(RunFailed):
         self.result = result
 
 
-def load(source: str | Path) -> Result:
+def read(source: str | Path) -> Result:
     """Read a saved Result from a file, or from the store by id, prefix or tag.
 
     Raises:

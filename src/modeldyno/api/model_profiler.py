@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +95,8 @@ class ModelProfiler:
                 given last, or else random inputs. The first axis is the batch. The path of the model itself
                 stands for random inputs.
             num_runs: calls that are measured, one by one.
-            warmup_runs: accepted, and not needed: the warm-up ends when times have settled, and
-                ``["latency"]["warmup_runs"]`` says how many calls that took.
+            warmup_runs: calls that are made before and left out, at least: the warm-up goes on until times
+                have settled, and ``["latency"]["warmup_runs"]`` says how many calls that took.
             detailed_analysis: also watch layers, operators and memory, in a second pass.
 
         Returns:
@@ -107,7 +108,7 @@ class ModelProfiler:
         _not_negative("warmup_runs", warmup_runs)
         self._input = self._given(input_data)
         details = tuple(name for name in _DETAILS if detailed_analysis and name in plugins.names("probe"))
-        return self._measured(DEFAULT_PROBES, optional=details, num_runs=num_runs)
+        return self._measured(DEFAULT_PROBES, optional=details, num_runs=num_runs, warmup_runs=warmup_runs)
 
     def benchmark(
         self, configurations: Sequence[Mapping[str, Any]], input_data: Any = None, num_runs: int = 100
@@ -127,6 +128,8 @@ class ModelProfiler:
         Raises:
             RequestError: a configuration is wrong as written; nothing was measured.
         """
+        if isinstance(configurations, Mapping):
+            raise RequestError(f"benchmark takes a list of configurations; write [{dict(configurations)}].")
         self._input = self._given(input_data)
         asked = [(given, self._checked(dict(given))) for given in configurations]
         return [self._tried(dict(given), settings, num_runs) for given, settings in asked]
@@ -278,19 +281,21 @@ class ModelProfiler:
         probes: tuple[str, ...],
         *,
         num_runs: int,
+        warmup_runs: int = 0,
         optional: tuple[str, ...] = (),
         settings: Mapping[str, KnobValue] | None = None,
         layers: Sequence[str] = (),
     ) -> Figures:
         """Measure; a probe that is optional, and that the backend cannot serve, is left out."""
         merged = {**self._settings, **(settings or {})}
+        plan = _counted(self._plan, num_runs, warmup_runs)
         with self._fed(merged) as how:
             try:
                 self.result = profile(
                     self.model,
                     backend=self.backend,
                     probes=(*probes, *optional),
-                    plan=_counted(self._plan, num_runs),
+                    plan=plan,
                     layers=layers,
                     trust=self._trust,
                     **how,
@@ -300,7 +305,12 @@ class ModelProfiler:
                 if served == optional:
                     raise
                 return self._measured(
-                    probes, num_runs=num_runs, optional=served, settings=settings, layers=layers
+                    probes,
+                    num_runs=num_runs,
+                    warmup_runs=warmup_runs,
+                    optional=served,
+                    settings=settings,
+                    layers=layers,
                 )
         return Figures(self.result)
 
@@ -374,20 +384,21 @@ def _shown(model: Any) -> str:
     return f"'{model}'" if isinstance(model, str) else f"a live {type(model).__name__}"
 
 
-def _counted(plan: Plan, num_runs: int) -> Plan:
-    """Ask for so many calls.
+def _counted(plan: Plan, num_runs: int, warmup_runs: int) -> Plan:
+    """Ask for so many calls, after at least so many to warm up.
 
     Raises:
         RequestError: it is no number of calls.
     """
     try:
-        return replace(plan, min_runs=num_runs, max_runs=num_runs)
+        runs = index(num_runs)  # 2.5 is none
+        return replace(plan, min_runs=runs, max_runs=runs, min_warmup=int(warmup_runs))
     except (TypeError, ValueError):
         raise RequestError(f"num_runs takes a whole number from 1, not {num_runs!r}.") from None
 
 
-def _not_negative(name: str, number: float) -> None:
-    if number < 0 or number != int(number):
+def _not_negative(name: str, number: Any) -> None:
+    if not isinstance(number, int) or number < 0:
         raise RequestError(f"{name} takes a whole number from 0, not {number!r}.")
 
 

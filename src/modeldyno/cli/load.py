@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from modeldyno import plugins, request
+from modeldyno import request
 from modeldyno.cli import quantity
 from modeldyno.cli.keeping import Places, keeping_options, limit_options
 from modeldyno.cli.profile import plan_options, probes, tell
@@ -20,11 +20,8 @@ from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError
 from modeldyno.measure import measure
-from modeldyno.run import serves
 
 _PLAN = {field.name for field in fields(Plan)}
-_SERVER = "triton"
-"""What serves a model that nobody serves yet, when the user names nothing."""
 
 
 @click.command(name="load")
@@ -92,7 +89,7 @@ def _request(options: dict[str, Any]) -> request.Request:
         _keep_secret(options["headers"])
     return request.Request(
         model=options["model"],
-        backend=options["backend"] or _server(options["model"]),
+        backend=options["backend"] or request.server_for(options["model"]),
         settings=request.settings(options["settings"]),
         inputs=options["inputs"],
         probes=probes(options["probes_"]),
@@ -104,12 +101,6 @@ def _request(options: dict[str, Any]) -> request.Request:
         name=options["name"],
         trust=options["trust"],
     )
-
-
-def _server(model: str) -> str | None:
-    """Name what serves a model that nobody serves yet."""
-    own = plugins.loader(request.reference(model).scheme).backend
-    return None if serves(own) else _SERVER
 
 
 def _load(options: dict[str, Any]) -> Load:

@@ -7,6 +7,7 @@ when calls within a process have warmed up and are known well enough decides the
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic_ns, perf_counter
@@ -23,7 +24,7 @@ from modeldyno.core.records import COLUMNS, Outcome, Records, joined
 from modeldyno.core.result import Artifact, Failure, FailureKind
 from modeldyno.core.served import NANO, Window
 from modeldyno.loadgen import Driving, Usage
-from modeldyno.ports import CanSend, HasServerStats, Pass
+from modeldyno.ports import CanDrive, CanSend, HasServerStats, IsServed, Pass
 from modeldyno.probes import timer
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from modeldyno.core.pacing import Paced, Progress
     from modeldyno.core.plan import Plan
     from modeldyno.core.statistics import Samples
-    from modeldyno.core.target import Reply, Target
-    from modeldyno.ports import Subject
+    from modeldyno.core.target import Reply
+    from modeldyno.ports import Feed, Subject
 
-needs = CanSend
+needs = IsServed
 pass_ = Pass.TIMED
 _WAIT = 0.1
 """Seconds between two looks at what has ended."""
@@ -53,17 +54,15 @@ _GRACE = 2.0
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Failure | Artifact]:
     """Put the load on the server until its latency is known to the plan's precision; then let it drain."""
-    from modeldyno.loadgen.crew import driving  # noqa: PLC0415 - only a server is sent to
-
-    session, load = cast("CanSend", subject.session), subject.load or Load()
-    target = session.target(subject.feeds)
-    with driving(target, replace(load, requests=None), seed=plan.seed) as driven:
+    session, load = cast("CanSend | CanDrive", subject.session), subject.load or Load()
+    with _driving(session, subject.feeds, replace(load, requests=None), plan.seed) as (driven, messages):
         course = _Course(driven=driven, session=session, load=load)
         paced = course.paced(subject, _within(plan, load))
         course.look()
         ending = driven.stop(course.patience())
     records = joined([*course.parts, ending.records])
-    window, account = course.window(records, paced, samples=subject.samples)
+    samples = session.samples if isinstance(session, CanDrive) else subject.samples
+    window, account = course.window(records, paced, samples=samples)
     yield from served.measurements(window)
     yield from _client(window)
     yield from served.doubts(window)
@@ -74,11 +73,34 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
         yield from _accounted(account, window)
     if paced is not None and not void:
         yield from timer.doubts_of("latency", paced, plan)
-    if len(target.messages) == 1:
+    if messages == 1:
         yield _REPEATED
-    yield from _outcome(records, ending.replies, session, target)
+    yield from _outcome(records, ending.replies, session)
+    if isinstance(failure := getattr(driven, "failure", None), Exception):
+        yield Failure(
+            where="load", kind=FailureKind.SERVER, message=f"{type(failure).__name__}: {failure}".rstrip(": ")
+        )
     if path := subject.observation.records:
         yield write(records, Path(path))
+
+
+@contextmanager
+def _driving(
+    session: CanSend | CanDrive, feeds: Sequence[Feed], load: Load, seed: int
+) -> Iterator[tuple[Driving, int]]:
+    """Begin the load; give it, and how many distinct requests it has."""
+    if isinstance(session, CanDrive):
+        from modeldyno.loadgen.threads import threads  # noqa: PLC0415 - only a server is sent to
+
+        calls = session.calls()
+        with threads(calls, load, seed=seed) as driven:
+            yield driven, len(calls)
+    else:
+        from modeldyno.loadgen.crew import driving  # noqa: PLC0415 - only a server is sent to
+
+        target = session.target(feeds)
+        with driving(target, load, seed=seed) as driven:
+            yield driven, len(target.messages)
 
 
 def _within(plan: Plan, load: Load) -> Plan:
@@ -110,7 +132,7 @@ class _Course:
     """A load on its way, and what has been seen of it."""
 
     driven: Driving
-    session: CanSend
+    session: CanSend | CanDrive
     load: Load
     parts: list[Records] = field(default_factory=list)
     looks: list[_Look] = field(default_factory=list)
@@ -234,7 +256,7 @@ class _Course:
         }
 
 
-def _account(session: CanSend) -> Account | None:
+def _account(session: object) -> Account | None:
     if not isinstance(session, HasServerStats):
         return None
     try:
@@ -279,9 +301,7 @@ _REPEATED = Doubt(
 )
 
 
-def _outcome(
-    records: Records, replies: Sequence[Reply], session: CanSend, target: Target
-) -> Iterator[Failure]:
+def _outcome(records: Records, replies: Sequence[Reply], session: CanSend | CanDrive) -> Iterator[Failure]:
     """Tell what was wrong: nothing was answered, or an answer is none."""
     if len(records) and not records.fine.any():
         worst = Outcome(int(records.outcome[0])).word
@@ -295,7 +315,7 @@ def _outcome(
         try:
             wrong |= dict.fromkeys(outputs.faults(session.arrays(reply)))
         except ValueError as error:
-            wrong[f"an answer of {target.protocol} cannot be read: {error}"] = None
+            wrong[f"an answer cannot be read: {error}"] = None
     for message in wrong:
         yield Failure(where="load", kind=FailureKind.INVALID_OUTPUT, message=message)
 

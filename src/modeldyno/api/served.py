@@ -1,0 +1,130 @@
+"""``modeldyno.load``: a model behind a server, under load."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.api.functions import BoundBroken
+from modeldyno.api.words import in_python
+from modeldyno.core.address import HEADERS_VARIABLE
+from modeldyno.core.goal import Verdict
+from modeldyno.core.load import Arrivals, Load, parse_rate
+from modeldyno.core.observation import Observation
+from modeldyno.core.plan import Plan
+from modeldyno.errors import RequestError
+from modeldyno.measure import measure
+from modeldyno.request import Request, server_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from modeldyno.core.inputs import InputSpec
+    from modeldyno.core.knob import KnobValue
+    from modeldyno.core.result import Event, Result
+
+
+@in_python
+def load(  # noqa: PLR0913 - one function per command, one parameter per option
+    model: str | Path,
+    *,
+    concurrency: int | None = None,
+    rate: float | str | None = None,
+    replay: str | Path | None = None,
+    duration: float | None = None,
+    requests: int | None = None,
+    ramp: float = 0.0,
+    request_timeout: float = 60.0,
+    retries: int = 0,
+    drivers: int = 1,
+    backend: str | None = None,
+    inputs: Sequence[str | InputSpec] = (),
+    headers: Mapping[str, str] | None = None,
+    records: str | Path | None = None,
+    probes: Sequence[str] = (),
+    require: str | Sequence[str] = (),
+    percentiles: str | Sequence[str] = (),
+    plan: Plan | None = None,
+    name: str | None = None,
+    trust: bool = False,
+    watch: Callable[[Event], None] = lambda _event: None,
+    **settings: KnobValue,
+) -> Result:
+    """Put a model, behind a server, under load.
+
+    Args:
+        model: what `profile` takes by name, served for the while, or the URL of a server that runs already.
+        concurrency: so many requests at once, each sent when the one before it is answered; with a rate,
+            the most on their way at once.
+        rate: requests per second that are due whatever the server does: a number, or text such as
+            ``"100:poisson"`` or ``"100:burst=8"``.
+        replay: a file of due times.
+        duration: seconds of the steady window; None until the plan is met.
+        requests: to measure, after the warm-up.
+        ramp: seconds over which the load grows to its full size.
+        request_timeout: seconds after which a request is given up.
+        retries: times that a request is sent again where the server did not answer it.
+        drivers: processes that send.
+        backend: what serves the model; ``"triton"`` by default.
+        inputs: shapes, ranges or files, as ``--input`` takes them.
+        headers: sent with every request; in no Result.
+        records: a file for every request: ``.csv``, ``.jsonl`` or ``.npz``.
+        probes: what to measure; by default static analysis and the load.
+        require: bounds, such as ``"latency.p99 <= 50ms"``.
+        percentiles: measured until certified, such as ``"p99"``.
+        plan: how carefully to measure.
+        name: what to call the model.
+        trust: allow files that run code when loaded (in the child process).
+        watch: told of every event while it runs.
+        settings: the server's knobs, such as ``instances=2``.
+
+    Returns:
+        The Result; ``result["latency.p99"]`` is in seconds, ``result["request_rate"]`` per second.
+
+    Raises:
+        RequestError: the request is wrong; nothing was measured.
+        MissingExtra: the server is not installed.
+        BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
+    """
+    if headers:
+        os.environ[HEADERS_VARIABLE] = "\n".join(f"{key}: {value}" for key, value in headers.items())
+    asked = Request(
+        model=str(model),
+        backend=backend or server_for(str(model)),
+        settings=settings,
+        inputs=tuple(inputs) if not isinstance(inputs, str) else (inputs,),
+        probes=tuple(probes),
+        load=Load(
+            **_arrivals(rate, replay),
+            concurrency=concurrency,
+            requests=requests,
+            duration=duration,
+            ramp=ramp,
+            timeout=request_timeout,
+            retries=retries,
+            drivers=drivers,
+        ),
+        require=(require,) if isinstance(require, str) else tuple(require),
+        percentiles=(percentiles,) if isinstance(percentiles, str) else tuple(percentiles),
+        plan=plan or Plan(),
+        observation=Observation(records=None if records is None else str(Path(records).absolute())),
+        name=name,
+        trust=trust,
+    )
+    outcome = measure(asked, watch=watch)
+    broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
+    if broken:
+        raise BoundBroken("; ".join(broken), outcome.result)
+    return outcome.result
+
+
+def _arrivals(rate: float | str | None, replay: str | Path | None) -> dict[str, Any]:
+    if rate is not None and replay is not None:
+        raise RequestError("rate and replay both say when requests are due; give one of them.")
+    if replay is not None:
+        return {"arrivals": Arrivals.TRACE, "trace": str(Path(replay).absolute())}
+    if rate is None:
+        return {}
+    number, kind, burst = parse_rate(str(rate))
+    return {"arrivals": kind, "rate": number, "burst": burst}

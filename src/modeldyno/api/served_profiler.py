@@ -1,0 +1,291 @@
+"""``Profiler``: a model on a server and an inspector of it, asked for what the model does there."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.api.functions import carried_out
+from modeldyno.api.inspectors import ENGINES, STAGES, BaseModelInspector, ServerInspector
+from modeldyno.api.served import load
+from modeldyno.core.address import parse
+from modeldyno.core.goal import Verdict
+from modeldyno.core.load import Load
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.plan import Plan
+from modeldyno.core.target import Endpoint
+from modeldyno.engines.ports import CONVENTIONAL, LOOPBACK
+from modeldyno.errors import RequestError, RunFailed, UnknownName
+from modeldyno.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from modeldyno.core.result import Result
+
+_DEVICE = "cpu"
+_SHORTEST, _LONGEST = 0.01, 2.0
+"""Seconds between two questions whether the model is ready."""
+_SHOWN = ("mean", "p50", "p95", "p99")
+
+
+class Diagnosis(Mapping[str, Any]):
+    """What a server did with batches of one size; times in seconds, rates per second.
+
+    ``model``, ``engine``, ``device``, ``batch_size``, ``completed_at``
+        What was measured.
+    ``all_batch_latency``
+        Seconds of the steady window.
+    ``all_batch_throughput``, ``request_rate``
+        Samples and requests per second.
+    ``latency``
+        mean, p50, p95, p99 and the percentile of the service-level agreement; None where there are too few
+        requests for a claim.
+    ``stages``
+        batch_formation, preprocess, inference, postprocess: mean, p50, p95 and p99 of each, per batch; None
+        where the stage is not code of ours.
+    ``sla``
+        seconds, percentile, held (``"held"``, ``"broken"`` or ``"undecided"``), attainment: the share of the
+        requests that were answered in time.
+    ``gpu``
+        memory_total, memory_used, in bytes, and utilization, a fraction; None where there is none to see.
+    """
+
+    def __init__(self, inspector: BaseModelInspector, result: Result, header: Mapping[str, Any]) -> None:
+        """Read a Result."""
+        self.result = result
+        """Everything, in base units and with its doubts."""
+        self._sections = {**header, **_figures(inspector, result)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._sections[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sections)
+
+    def __len__(self) -> int:
+        return len(self._sections)
+
+    def __str__(self) -> str:
+        times, sla, gpu = self["latency"], self["sla"], self["gpu"]
+        rows = {
+            "batch size": self["batch_size"],
+            "tested device": self["device"],
+            "model": self["model"],
+            "serving engine": self["engine"],
+            "": "",
+            "all batch latency": _said(self["all_batch_latency"], "s"),
+            "all batch throughput": _said(self["all_batch_throughput"], "samples/s"),
+            "request rate": _said(self["request_rate"], "requests/s"),
+            **{f"{name} latency": _said(value, "s") for name, value in times.items()},
+            "SLA": f"p{sla['percentile']:g} <= {sla['seconds']:g} s: {sla['held']}, "
+            f"{sla['attainment']:.2%} in time",
+            "total GPU memory": _said(gpu["memory_total"], "bytes"),
+            "average GPU memory used": _said(gpu["memory_used"], "bytes"),
+            "average GPU utilization": _said(gpu["utilization"], ""),
+        }
+        return "\n".join(f"{name}: {value}" if name else "" for name, value in rows.items())
+
+
+class Profiler:
+    """Measures a model on a server, through an inspector that sends to it."""
+
+    def __init__(
+        self,
+        model_info: Any,
+        server_name: str | None = None,
+        inspector: BaseModelInspector | None = None,
+        *,
+        data: Any = None,
+        max_time: float = 60.0,
+    ) -> None:
+        """Take a model and where it is served.
+
+        Args:
+            model_info: what is known of the model: a mapping or an object with ``name`` (or
+                ``architecture``) and ``engine``; or the URL of a model on a server.
+            server_name: the server's URL, or its host, where it listens at the port that is usual for its
+                engine; by default this machine.
+            inspector: what sends; by default that of the engine, which needs `data`.
+            data: one data item, where no inspector is given.
+            max_time: seconds that measuring may take at most.
+
+        Raises:
+            TypeError: `inspector` is no BaseModelInspector.
+            RequestError: no inspector is known for the engine.
+        """
+        if inspector is not None and not isinstance(inspector, BaseModelInspector):
+            raise TypeError(f"inspector is {type(inspector).__name__}, but must be a BaseModelInspector")
+        self.model_info = model_info
+        self.server_name = server_name
+        self.max_time = max_time
+        self.inspector = inspector or self._chosen(data)
+        if isinstance(self.inspector, ServerInspector) and self.inspector.endpoint is None:
+            self.inspector.endpoint = self._endpoint()
+
+    def diagnose(
+        self, batch_size: int | None = None, device: str = _DEVICE, timeout: float = 30
+    ) -> Diagnosis:
+        """Measure batches of one size.
+
+        Args:
+            batch_size: by default that of the inspector.
+            device: where the server runs the model: what the diagnosis says of it, and no more.
+            timeout: seconds to wait for the model to be ready.
+
+        Raises:
+            RunFailed: it was not ready in time, or no request succeeded.
+        """
+        if batch_size is not None:
+            self.inspector.set_batch_size(batch_size)
+        _await(self.inspector.check_model_status, timeout)
+        result = self._result()
+        if result.find("latency") is None:
+            why = result.failures[0].message if result.failures else "nothing was answered"
+            raise RunFailed(f"The server gave no answer that could be measured: {why}.")
+        header = {
+            "model": self._told("name", "architecture") or result.name,
+            "engine": self._told("engine") or getattr(self.inspector, "protocol", "") or "custom",
+            "device": device,
+            "batch_size": self.inspector.batch_size,
+            "completed_at": result.created,
+        }
+        return Diagnosis(self.inspector, result, header)
+
+    def diagnose_all_batches(
+        self, batch_sizes: Iterable[int], device: str = _DEVICE, timeout: float = 30
+    ) -> dict[int, Diagnosis]:
+        """Measure several sizes of batches, one after the other."""
+        return {size: self.diagnose(size, device, timeout) for size in batch_sizes}
+
+    def _result(self) -> Result:
+        sends = self.inspector
+        plan = Plan(max_time=self.max_time, min_time=0.0)
+        if isinstance(sends, ServerInspector) and type(sends).infer is ServerInspector.infer:
+            return _by_our_own(sends, plan)
+        asked = Request(
+            model="",
+            backend="inspector",
+            settings={},
+            probes=("load",),
+            load=Load(concurrency=sends.concurrency, requests=sends.batch_num),
+            plan=plan,
+        )
+        return carried_out(asked, sends, None, inline=True, watch=lambda _event: None).result
+
+    def _chosen(self, data: Any) -> BaseModelInspector:
+        engine = self._told("engine").lower().rpartition(".")[2]
+        if engine not in ENGINES:
+            raise UnknownName.among("engine with an inspector of its own", engine, ENGINES)
+        if data is None:
+            raise RequestError(f"The inspector of {engine} needs something to send; give data=, one item.")
+        return ENGINES[engine][0](data, batch_num=100)
+
+    def _endpoint(self) -> Endpoint:
+        """Find where the model is: by the URL, or by the host and the usual port of its engine."""
+        name = self._told("name", "architecture")
+        where = self.server_name or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
+        if "://" in where:
+            found, _ = parse(where)
+            return replace(found, model=found.model or name)
+        assert isinstance(self.inspector, ServerInspector)
+        engine = self._told("engine").lower().rpartition(".")[2]
+        port = CONVENTIONAL[ENGINES[engine][1] if engine in ENGINES else "onnx", False]["http"]
+        return Endpoint(host=where, port=port, model=name)
+
+    def _told(self, *names: str) -> str:
+        """Read something of the model's information, whatever holds it; an enumeration by its name."""
+        info = self.model_info
+        for name in names:
+            found = info.get(name) if isinstance(info, Mapping) else getattr(info, name, None)
+            if found is not None:
+                return str(getattr(found, "name", found))
+        return info if isinstance(info, str) and "name" in names and "://" not in info else ""
+
+
+def _await(ready: Callable[[], bool], timeout: float) -> None:
+    """Ask again after pauses that double, shortened at random."""
+    end, pause = time.monotonic() + timeout, _SHORTEST
+    while not ready():
+        if time.monotonic() + pause > end:
+            raise RunFailed(f"The model was not ready within {timeout:g} s; is its server running?")
+        time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
+        pause = min(2 * pause, _LONGEST)
+
+
+def _by_our_own(sends: ServerInspector, plan: Plan) -> Result:
+    """Send what the inspector makes by the load generator, whose cost a request is the smallest."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    place = sends.endpoint
+    assert place is not None
+    item = sends.data_preprocess(sends.raw_data)
+    arrays = item if isinstance(item, Mapping) else {sends.input_name(): item}
+    scheme = ("grpc" if sends.protocol.endswith("grpc") else "http") + ("s" if place.tls else "")
+    version = f"@{place.version}" if place.version else ""
+    url = f"{scheme}://{place.host}:{place.port}{place.path}#{place.model}{version},protocol={sends.protocol}"
+    with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
+        path = Path(folder) / "item.npz"
+        np.savez(  # type: ignore[arg-type]  # names of inputs, not of its options
+            path, **{name: np.stack([np.asarray(each)] * sends.batch_size) for name, each in arrays.items()}
+        )
+        return load(
+            url,
+            inputs=[str(path)],
+            probes=["load"],
+            concurrency=sends.concurrency,
+            requests=sends.batch_num,
+            plan=plan,
+            batch_size=sends.batch_size,
+        )
+
+
+def _figures(inspector: BaseModelInspector, result: Result) -> dict[str, Any]:
+    found = result.find("latency")
+    assert found is not None
+    assert isinstance(found.value, Distribution)
+    times, wanted = found.value, f"p{inspector.percentile:g}"
+    held = result.judge(f"latency.{wanted} <= {inspector.sla}s").verdict
+    stages = {**dict.fromkeys(STAGES), **{name: _spread(part) for name, part in inspector.stages().items()}}
+    rate = result.find("request_rate")
+    return {
+        "all_batch_latency": len(times) / rate.value
+        if rate and not isinstance(rate.value, Distribution) and rate.value
+        else None,
+        "all_batch_throughput": result["throughput"],
+        "request_rate": result["request_rate"],
+        "latency": {name: times.certified(name) for name in dict.fromkeys((*_SHOWN, wanted))},
+        "stages": {**stages, "inference": {name: times.certified(name) for name in _SHOWN}},
+        "sla": {
+            "seconds": inspector.sla,
+            "percentile": inspector.percentile,
+            "held": str(held),
+            "met": held is Verdict.HELD,
+            "attainment": float((times.samples() <= inspector.sla).mean()),
+        },
+        "gpu": {
+            "memory_total": None,
+            "memory_used": _mean(result, "device_memory"),
+            "utilization": _mean(result, "gpu_utilization"),
+        },
+    }
+
+
+def _mean(result: Result, metric: str) -> float | None:
+    """Give the mean of what was seen of a device; None where nothing was."""
+    found = next((m.value for m in result.measurements if m.metric == metric), None)
+    return found.statistic("mean") if isinstance(found, Distribution) else found
+
+
+def _spread(seconds: list[float]) -> dict[str, float | None]:
+    found = Distribution.of(seconds)
+    return {name: found.certified(name) for name in _SHOWN}
+
+
+def _said(value: float | None, unit: str) -> str:
+    return "unavailable" if value is None else f"{value:.6g} {unit}".rstrip()

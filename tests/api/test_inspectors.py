@@ -1,0 +1,186 @@
+"""Inspectors, as people know them, on the spine of this program."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno.api import BaseModelInspector, Profiler, TritonInspector
+from modeldyno.core.target import Endpoint
+from modeldyno.engines import ports
+from modeldyno.errors import RequestError, RunFailed
+from modeldyno.testing.server import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Sleeping(BaseModelInspector):
+    """Takes two milliseconds for each request, whatever it is."""
+
+    def infer(self, input_batch: Any) -> Any:
+        """Wait, and give back what came."""
+        time.sleep(0.002)
+        return input_batch
+
+
+class AsDocumented(BaseModelInspector):
+    """Overrides every step, with the parameters that the source document shows."""
+
+    def __init__(
+        self, repeat_data: Any, batch_num: int = 1, batch_size: int = 1, asynchronous: Any = None
+    ) -> None:
+        """Hand four parameters on."""
+        super().__init__(
+            repeat_data=repeat_data, batch_num=batch_num, batch_size=batch_size, asynchronous=asynchronous
+        )
+        self.sent: list[Any] = []
+
+    def data_preprocess(self) -> None:  # type: ignore[override]  # as people wrote it
+        """Set the processed item."""
+        self.processed_data = 2 * self.raw_data
+
+    def make_request(self, input_batch: Any) -> Any:
+        """Make a tuple of it."""
+        return tuple(input_batch)
+
+    def infer(self, input_batch: Any) -> Any:
+        """Note what is sent."""
+        self.sent.append(input_batch)
+        time.sleep(0.001)
+
+
+class Failing(BaseModelInspector):
+    """Never gets an answer."""
+
+    def infer(self, input_batch: Any) -> Any:
+        """Fail."""
+        raise ConnectionRefusedError(f"nobody takes {input_batch}")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[int]:
+    """Run a server; give its port."""
+    with serving("--service", "constant:0.002") as running:
+        yield running.port
+
+
+def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
+    """Latency, rates, stages and the agreement come of a subclass that only says how to send."""
+    found = Profiler({"name": "resnet", "engine": "custom"}, inspector=Sleeping("x", batch_num=300)).diagnose()
+    assert (found["model"], found["engine"], found["batch_size"]) == ("resnet", "custom", 1)
+    assert found["latency"]["p50"] >= 0.002
+    assert found["all_batch_throughput"] == pytest.approx(found["request_rate"])
+    assert found["sla"]["held"] == "held"
+    assert found["sla"]["met"]
+    assert found["sla"]["attainment"] == 1
+    for stage in ("batch_formation", "preprocess", "inference", "postprocess"):
+        assert found["stages"][stage]["mean"] >= 0, stage
+    assert found["gpu"]["utilization"] is None
+    assert "all batch throughput: " in str(found)
+    assert "samples/s" in str(found)
+    assert "average GPU utilization: unavailable" in str(found)
+
+
+def test_samples_are_counted_by_the_size_of_the_batch() -> None:
+    """Batches of eight give eight samples a request."""
+    found = Profiler("m", inspector=Sleeping("x", batch_num=30)).diagnose(batch_size=8)
+    assert found["all_batch_throughput"] == pytest.approx(8 * found["request_rate"])
+
+
+def test_every_step_of_the_source_document_is_called() -> None:
+    """A subclass that takes no argument where the base has one is understood."""
+    inspector = AsDocumented(21, batch_num=20, batch_size=3)
+    Profiler("m", inspector=inspector).diagnose()
+    assert inspector.processed_data == 42
+    assert set(inspector.sent) == {(42, 42, 42)}
+    assert len(inspector.sent) >= 20
+
+
+def test_an_asynchronous_inspector_sends_many_at_once() -> None:
+    """Batches overlap: ten that wait take the time of few."""
+    found = Profiler("m", inspector=Sleeping("x", batch_num=10, asynchronous=True)).diagnose()
+    assert found.result["in_flight"] > 2
+
+
+def test_a_broken_agreement_is_told() -> None:
+    """The percentile and the seconds of the agreement are really applied."""
+    found = Profiler("m", inspector=Sleeping("x", batch_num=400, sla=0.001, percentile=90)).diagnose()
+    assert found["sla"]["held"] == "broken"
+    assert not found["sla"]["met"]
+    assert found["sla"]["attainment"] == 0
+    assert "p90" in found["latency"]
+
+
+def test_sizes_are_diagnosed_one_after_the_other() -> None:
+    """Each size of the batch has its diagnosis."""
+    found = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose_all_batches([1, 4])
+    assert [(size, each["batch_size"]) for size, each in found.items()] == [(1, 1), (4, 4)]
+
+
+def test_what_an_inspector_raises_is_told() -> None:
+    """Where no request succeeds, the reason of the first stands in the error."""
+    with pytest.raises(RunFailed, match="ConnectionRefusedError: nobody takes"):
+        Profiler("m", inspector=Failing("x")).diagnose()
+
+
+def test_a_model_that_is_not_ready_is_waited_for() -> None:
+    """After the time that was given, the wait ends with a sentence."""
+
+    class Unready(Sleeping):
+        def check_model_status(self) -> bool:
+            return False
+
+    with pytest.raises(RunFailed, match=r"not ready within 0\.1 s"):
+        Profiler("m", inspector=Unready("x")).diagnose(timeout=0.1)
+
+
+def test_wrong_words_are_refused() -> None:
+    """What is no inspector, no engine, or out of range is refused before anything is sent."""
+    with pytest.raises(TypeError, match="must be a BaseModelInspector"):
+        Profiler("m", inspector=object())  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="engine with an inspector of its own 'tvm'"):
+        Profiler({"engine": "TVM"}, data=1)
+    with pytest.raises(RequestError, match="give data="):
+        Profiler({"engine": "ONNX"})
+    for wrong in ({"batch_num": 0}, {"batch_size": 0}, {"sla": 0}, {"percentile": 100}):
+        with pytest.raises(RequestError):
+            Sleeping("x", **wrong)
+    with pytest.raises(RequestError, match="batch_size=0"):
+        Sleeping("x").set_batch_size(0)
+
+
+def test_a_ready_made_inspector_sends_arrays_to_a_server(server: int) -> None:
+    """The inspector of a protocol needs the data and the place, and nothing more."""
+    item = np.ones(4, np.float32)
+    place = Endpoint(host="127.0.0.1", port=server, model="echo", options={"binary": True})
+    inspector = TritonInspector(item, endpoint=place, batch_num=50, batch_size=2)
+    assert inspector()["y"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
+    found = Profiler({"name": "echo", "engine": "triton"}, inspector=inspector).diagnose()
+    assert found["latency"]["p50"] >= 0.002
+    assert found.result.job.backend == "remote"
+    assert found["stages"]["preprocess"] is not None
+
+
+def test_the_engine_chooses_the_inspector(server: int) -> None:
+    """Without an inspector, the engine says which one; the server's URL says where."""
+    profiler = Profiler(
+        {"name": "echo", "engine": "Engine.ONNX"},
+        server_name=f"http://127.0.0.1:{server}",
+        data=np.ones(4, np.float32),
+    )
+    assert isinstance(profiler.inspector, TritonInspector)
+    profiler.inspector.batch_num = 30
+    assert profiler.diagnose()["request_rate"] > 0
+
+
+def test_ports_are_those_of_the_table() -> None:
+    """The conventional ports can be imported, and are where an engine is looked for."""
+    assert (ports.TFS_GRPC_PORT, ports.TFS_HTTP_PORT) == (8500, 8501)
+    profiler = Profiler({"name": "m", "engine": "TFS"}, server_name="localhost", data=[1.0])
+    assert isinstance(profiler.inspector, BaseModelInspector)
+    place = profiler.inspector.endpoint  # type: ignore[attr-defined]
+    assert (place.host, place.port, place.model) == ("localhost", 8501, "m")

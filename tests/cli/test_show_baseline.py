@@ -1,0 +1,73 @@
+"""Two saved snapshots of memory, compared by the command line and by Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import read, wire
+from modeldyno.api import MemoryChange, memory_change
+from modeldyno.core.activity import Activity
+from modeldyno.core.outline import Held
+from modeldyno.testing.results import a_result, a_small_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Protocol
+
+    class Said(Protocol):
+        code: int
+        out: str
+        err: str
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """Two snapshots in files, and a Result that has none."""
+    for name, size in (("old", 2**20), ("new", 3 * 2**20)):
+        held = (Held(scope="fc", role="activations", bytes=size),)
+        made = a_small_result(name=name, activity=Activity(held=held))
+        wire.write(tmp_path / f"{name}.json", wire.encode(made))
+    wire.write(tmp_path / "bare.json", wire.encode(a_result()))
+    return tmp_path
+
+
+def test_a_baseline_shows_what_has_changed(modeldyno: Callable[..., Said], saved: Path) -> None:
+    """`show NEW --baseline OLD` tells the difference at the peak, and nothing else."""
+    said = modeldyno("show", "new.json", "--baseline", str(saved / "old.json"))
+
+    assert said.code == 0
+    assert said.out.startswith("new holds 2.00 MiB more at its peak than before, 3.00 MiB against 1.00 MiB")
+    assert "output of fc  1.00 MiB  3.00 MiB  +2.00 MiB" in said.out
+    assert "How it was measured" not in said.out
+
+
+@pytest.mark.usefixtures("saved")
+def test_a_result_without_a_snapshot_is_one_sentence(modeldyno: Callable[..., Said]) -> None:
+    """It is named with what to do, whichever of the two it is."""
+    for words in (("bare.json", "new.json"), ("new.json", "bare.json")):
+        said = modeldyno("show", words[0], "--baseline", words[1])
+        assert said.code == 4
+        assert "holds no snapshot of memory; profile it with the probe memory" in said.err
+        assert said.out == ""
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize("more", [("--json",), ("--get", "latency.p50"), ("--require", "latency.p50 <= 1s")])
+def test_one_question_at_a_time(modeldyno: Callable[..., Said], more: tuple[str, ...]) -> None:
+    """What asks for one Result does not go with two."""
+    said = modeldyno("show", "new.json", "--baseline", "old.json", *more)
+
+    assert said.code == 2
+    assert "--baseline goes with none of --get, --require and --json" in said.err
+
+
+def test_python_has_the_same(saved: Path) -> None:
+    """`memory_change` takes two Results, and gives the places with their bytes."""
+    found = memory_change(read(saved / "old.json"), read(saved / "new.json"))
+
+    assert isinstance(found, MemoryChange)
+    assert found.difference == 2 * 2**20
+    assert [(each.scope, each.difference) for each in found.held] == [("fc", 2 * 2**20)]
