@@ -4,9 +4,10 @@ For each network, in calls that are watched and plain in turns: the sum of the c
 plain time; the time in no layer; the overhead of the pass, beside that of torch.profiler with shapes and
 stacks; and whether the ten dearest leaves come in the same order when each is timed alone, on the inputs that
 it had. Leaves of one class and the same shapes are one there, as their order among themselves is chance; both
-times are lower quartiles, which neighbours on a shared machine disturb less than medians.
+times are lower quartiles, which neighbours on a shared machine disturb less than medians. Then the same network
+as torch exports it, by ONNX Runtime: what its nodes add up to, the time in none of them, and the overhead.
 
-    python bench/layers.py [--calls 60] [--threads 1] [--only MiniLM]
+    python bench/layers.py [--calls 60] [--threads 1] [--only MiniLM] [--skip torch]
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from collections import defaultdict
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, median
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +29,7 @@ from torch import nn
 
 from modeldyno import plugins
 from modeldyno.core.attribution import attribute, quiet
+from modeldyno.core.knob import configure
 from modeldyno.core.model import ModelIdentity
 from modeldyno.ports import Form, HasLayers, Model
 from modeldyno.probes.layers import in_turns
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from modeldyno.core.attribution import Attribution
+    from modeldyno.core.knob import KnobValue
 
 Made = tuple[nn.Module, dict[str, torch.Tensor]]
 _DEAREST, _ROUNDS, _WARM = 10, 7, 8
@@ -78,18 +83,36 @@ MODELS: dict[str, Callable[[], Made]] = {
 }  # fmt: skip
 
 
-def watched(net: nn.Module, inputs: dict[str, torch.Tensor], calls: int) -> Attribution:
+def watched(model: Model, inputs: dict[str, torch.Tensor], calls: int, **settings: KnobValue) -> Attribution:
     """Make calls as the probe does: plain and watched in turns, after some of both to warm up."""
-    identity = ModelIdentity(name="bench", digest="sha256:0", framework="torch")
-    model = Model(identity=identity, form=Form.TORCH, value=net, inputs=())
     feed = {name: value.numpy() for name, value in inputs.items()}
-    with plugins.backend("torch").open(model, {"device": "cpu", "inference_mode": True}) as session:
+    backend = plugins.backend("torch" if model.form == Form.TORCH else "onnxruntime")
+    with backend.open(model, configure(backend.knobs, settings)) as session:
         assert isinstance(session, HasLayers)
         with session.layers(feed, lambda _path, _kind: True) as layers:
-            turns = in_turns(session.prepare(feed), layers.call)
+            turns = in_turns(layers.plain or session.prepare(feed), layers.call)
             turns(_WARM)
             plain = [float(seconds) for seconds in turns(calls)]
             return attribute(layers.spans(_WARM), plain, layers.toll)
+
+
+def known(form: str, value: Any) -> Model:
+    """Give a backend what it is to run."""
+    identity = ModelIdentity(name="bench", digest="sha256:0", framework=form)
+    return Model(identity=identity, form=form, value=value, inputs=())
+
+
+def exported(made: Made, calls: int, threads: int) -> Attribution:
+    """Export a network, and watch it in ONNX Runtime."""
+    net, inputs = made
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "net.onnx"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(net, (), kwargs=inputs, dynamo=True, verbose=False)
+        assert program is not None
+        program.save(path, external_data=True)
+        return watched(known(Form.ONNX, path), inputs, calls, intra_threads=threads)
 
 
 def profiled(net: nn.Module, inputs: dict[str, torch.Tensor]) -> float:
@@ -152,18 +175,25 @@ def dearest(found: Attribution, isolated: dict[str, tuple[str, float]]) -> list[
     return sorted(rows, key=lambda row: -row[1])[:_DEAREST]
 
 
+def told(found: Attribution) -> str:
+    """Put the figures into words."""
+    return (
+        f"layers / plain time {1 + found.missed:.4f} (bound 1 +- 0.03), in no layer {found.unattributed:.2%} "
+        f"(bound 15 %), overhead x {found.overhead:.3f} (bound 1.5)"
+    )
+
+
 def report(name: str, made: Made, calls: int) -> None:
-    """Print the figures of one network."""
+    """Print the figures of one network in torch."""
     net, inputs = made
-    found = watched(net, inputs, calls)
+    found = watched(known(Form.TORCH, net), inputs, calls, device="cpu")
     with torch.inference_mode():
         rows = dearest(found, alone(net, inputs, max(_ROUNDS, calls // 2)))
         theirs = profiled(net, inputs)
     rank = spearman([row[1] for row in rows], [row[2] for row in rows])
     print(
-        f"\n{name}: layers / plain time {1 + found.missed:.4f} (bound 1 +- 0.03), in no layer "
-        f"{found.unattributed:.2%} (bound 15 %), overhead x {found.overhead:.3f} (bound 1.5; torch.profiler "
-        f"with shapes and stacks x {theirs:.2f}), Spearman {rank:.3f} (bound 0.95)",
+        f"\n{name}: {told(found)}; torch.profiler with shapes and stacks x {theirs:.2f}; Spearman {rank:.3f} "
+        "(bound 0.95)",
         flush=True,
     )
     for likeness, inside, by_itself in rows:
@@ -176,12 +206,18 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=60)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="networks with this in their name")
+    parser.add_argument("--skip", default="", choices=("", "torch", "onnxruntime"))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     for name, make in MODELS.items():
-        if options.only in name:
+        if options.only not in name:
+            continue
+        if options.skip != "torch":
             report(name, make(), options.calls)
+        if options.skip != "onnxruntime":
+            found = exported(make(), options.calls, options.threads)
+            print(f"{name}, ONNX Runtime: {told(found)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from modeldyno import plugins
-from modeldyno.core.inspection import Inspection
+from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
@@ -50,13 +50,18 @@ def test_an_inspection_is_part_of_the_job() -> None:
 
 
 def test_probes_that_need_others_have_them() -> None:
-    """Layers are held to what they cost, and a trace is written by the probe that watches operators."""
+    """Layers are held to what they cost, and what is to be observed brings the probe that heeds it."""
     layers = asked(probes=("latency", "layers")).job()
     assert layers.probes == ("static", "latency", "layers")
     assert layers.inspection.modules
     assert layers.inspection.devices == ("here",)
     traced = asked(probes=("latency",), observation=Observation(trace="trace.json")).job()
     assert traced.probes == ("latency", "ops")
+    some = asked(probes=("latency",), observation=Observation(layers=("attention",))).job()
+    assert some.probes == ("static", "latency", "layers")
+    assert some.inspection.modules
+    for lengths in (Observation(prompts=(16,)), Observation(generated=(8, 16))):
+        assert asked(probes=("latency",), observation=lengths).job().probes == ("latency", "generate")
     assert asked(probes=("latency",)).job().probes == ("latency",)
 
 
@@ -64,3 +69,23 @@ def test_a_trace_without_a_directory_is_refused() -> None:
     """What could not be written is refused before anything is measured."""
     with pytest.raises(RequestError, match=r"There is no directory '/absent' for the trace"):
         asked(observation=Observation(trace="/absent/trace.json")).job()
+
+
+@pytest.mark.parametrize(
+    ("probes", "look", "named"),
+    [
+        (("layers",), Observation(), "layers"),
+        (("training", "ops"), Observation(), "ops"),
+        (("training",), Observation(trace="trace.json"), "ops"),
+        (("training",), Observation(layers=("attention",)), "layers"),
+    ],
+)
+def test_calls_are_not_held_to_the_costs_of_training_steps(
+    probes: tuple[str, ...], look: Observation, named: str
+) -> None:
+    """The time of a call beside the operations of a step would be a false rate."""
+    trained = Inspection(mode=Mode.TRAIN)
+
+    with pytest.raises(RequestError, match=rf"The probe '{named}' watches calls .* without --mode train"):
+        asked(probes=probes, observation=look, inspection=trained).job()
+    assert asked(probes=("training",), inspection=trained).job().probes == ("training",)

@@ -23,6 +23,6 @@ for found in profiler.benchmark(
     print(f"{found.configuration}: {told}")
 
 for path, layer in profiler.profile_layers(layer_names=["linear"])["layers"].items():
-    print(f"{path} {layer['kind']}: {layer['mean']:.3f} ms, {layer['share']:.0%} of the call by itself")
+    print(f"{path} {layer['kind']}: {layer['mean']:.3f} ms, {layer['share']:.0%} of the call")
 
 profiler.export_json("profile.json")

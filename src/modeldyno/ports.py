@@ -178,6 +178,8 @@ class Layers:
     Those of a call are in the order of their beginning, the first that of the whole.
     """
     toll: Toll
+    plain: Callable[[], Any] | None = None
+    """Makes a call that nobody watches, in turns with watched ones; None where one of `prepare` can be."""
     doubts: tuple[Doubt, ...] = ()
     """What cannot be seen."""
 
@@ -280,12 +282,31 @@ class HasAllocator(Protocol):
 
 
 @runtime_checkable
-class CanSend(Protocol):
+class IsServed(Protocol):
     """A session of a model behind a server."""
 
     @property
     def pid(self) -> int | None:
         """The process from which those of the server descend; None for a server that is not ours."""
+
+
+@runtime_checkable
+class CanDrive(IsServed, Protocol):
+    """A session that is sent to by code of the user's, in threads of this process."""
+
+    samples: int
+    """In a request."""
+
+    def calls(self) -> Sequence[Callable[[], Any]]:
+        """Give what sends a request each and returns its answer; to be cycled through, by many threads."""
+
+    def arrays(self, output: Any) -> Feed:
+        """Show what a call returned as named arrays, as far as it is such."""
+
+
+@runtime_checkable
+class CanSend(IsServed, Protocol):
+    """A session that turns payloads into requests, for our own load generator."""
 
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Make each payload a request."""
@@ -302,7 +323,7 @@ class HasServerStats(Protocol):
         """Look at the counters now: cheap, no request to the model. Raises OSError where that fails."""
 
 
-Session = CanCall | CanSend
+Session = CanCall | CanSend | CanDrive
 """A model made ready."""
 
 
@@ -336,8 +357,22 @@ class Client(Protocol):
     def described(self, endpoint: Endpoint) -> Target | None:
         """Give the request that asks for the model's inputs; None where the protocol has none."""
 
-    def inputs(self, reply: Reply, endpoint: Endpoint) -> tuple[InputSpec, ...]:
-        """Read the answer to it; raise ValueError for one that cannot be read."""
+    def inputs(self, reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
+        """Read the answer to it, or without one say what the protocol takes; empty where nobody tells.
+
+        Raises ValueError, in a phrase, for an answer that cannot be read.
+        """
+
+
+@runtime_checkable
+class Streams(Protocol):
+    """A Client whose answers can come as server-sent events."""
+
+    def bearing(self, event: bytes) -> bool:
+        """Say whether an event holds something generated, and not only a role, a usage or an end.
+
+        Cheap: asked of each event as it comes.
+        """
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from modeldyno import feeds, machine, outputs, plugins
 from modeldyno.core import doubt, energy
@@ -47,10 +47,11 @@ from modeldyno.core.result import (
 )
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.feeds import Payload
-from modeldyno.ports import CanCall, HasAllocator, Pass, Seen, Session, Subject
+from modeldyno.ports import CanCall, CanDrive, HasAllocator, Pass, Seen, Session, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from types import TracebackType
 
     from modeldyno.core.job import Job
     from modeldyno.core.model import ModelIdentity
@@ -105,15 +106,25 @@ def _told(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator[E
         yield event
 
 
-def events(job: Job, *, interrupted: Callable[[], bool], watch: Callable[[Event], None]) -> Iterator[Event]:
-    """Carry a Job out, yielding what is found as it is found."""
+def events(
+    job: Job,
+    *,
+    interrupted: Callable[[], bool],
+    watch: Callable[[Event], None],
+    warm: Warm | None = None,
+) -> Iterator[Event]:
+    """Carry a Job out, yielding what is found as it is found.
+
+    With `warm` what this run opens stays open, and what an earlier one left open is used: the Jobs must be
+    equal but for their load and their Plan.
+    """
     stage = _Stage(watch=watch)
     used = needs_session(job.probes)  # looking at a model is no use of it
     samplers = _started(os.getpid()) if used and not serves(job.backend) else []
     found: list[Measurement] = []
     try:
-        with ExitStack() as stack:
-            yield from _noted(_measured(job, stage, stack, samplers, interrupted), found)
+        with Warm() if warm is None else warm.lent() as lent:
+            yield from _noted(_measured(job, stage, lent, samplers, interrupted), found)
     except Exception as error:
         if isinstance(error, ModelDynoError):
             _discard(samplers)
@@ -177,9 +188,83 @@ class _Opened:
     found: list[Event] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Ready:
+    """Everything up to the first call: what was found on the way, and what is measured then."""
+
+    told: list[Event] = field(default_factory=list)
+    subject: Subject | None = None
+    opened: _Opened | None = None
+
+
+@dataclass(slots=True)
+class Warm:
+    """What stays open between runs of Jobs that differ in nothing but their load and their Plan."""
+
+    stack: ExitStack = field(default_factory=ExitStack)
+    ready: _Ready | None = None
+
+    def __enter__(self) -> Self:
+        """Leave it open until the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Close whatever is open."""
+        self.ready = None
+        return self.stack.__exit__(kind, error, trace)
+
+    @contextmanager
+    def lent(self) -> Iterator[Warm]:
+        """Use it in a run; what went wrong once is not used again."""
+        with ExitStack() as stack:
+            stack.push(self)
+            yield self
+            stack.pop_all()
+
+
 def _measured(
-    job: Job, stage: _Stage, stack: ExitStack, samplers: list[Watch], interrupted: Callable[[], bool]
+    job: Job, stage: _Stage, warm: Warm, samplers: list[Watch], interrupted: Callable[[], bool]
 ) -> Iterator[Event]:
+    if warm.ready is None:
+        ready = _Ready()
+        for event in _prepared(job, stage, warm.stack, samplers, interrupted, ready):
+            ready.told.append(event)
+            yield event
+        warm.ready = ready
+    else:
+        ready = warm.ready
+        _mark(samplers, "idle")
+        yield from ready.told
+    if ready.opened is None or ready.subject is None:
+        if interrupted():
+            yield Doubted(doubt=INTERRUPTED)
+        return
+    opened = ready.opened
+    called = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is not None}
+    subject = replace(ready.subject, load=job.load, interrupted=interrupted, watch=stage.watch)
+    _check_needs(called, subject, job)
+    samplers += _beside(opened.session)
+    _mark(samplers, "timed")
+    with _steady_collector():
+        yield from _probed(called, (Pass.TIMED,), subject, job, stage)
+    _mark(samplers, "after")
+    yield from _checked(opened, "last call", stage)
+    yield from _probed(called, (Pass.SECOND,), subject, job, stage)
+    if interrupted():
+        yield Doubted(doubt=INTERRUPTED)
+
+
+def _prepared(
+    job: Job,
+    stage: _Stage,
+    stack: ExitStack,
+    samplers: list[Watch],
+    interrupted: Callable[[], bool],
+    ready: _Ready,
+) -> Iterator[Event]:
+    """Load and open the model as far as the probes need it, and look at it; `ready` holds what came of it."""
     loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
     probes = {name: plugins.probe(name) for name in job.probes}
     used = needs_session(job.probes)
@@ -214,29 +299,17 @@ def _measured(
     if not called:
         _check_known(model)
         yield from _probed(alone, tuple(Pass), looked, job, stage)
-        if interrupted():
-            yield Doubted(doubt=INTERRUPTED)
         return
     known: list[Measurement] = []
     yield from _forgiven(_noted(_probed(alone, tuple(Pass), looked, job, stage), known))
     opened = _open(job, model, stage, stack, spent)
-    samplers += _beside(opened.session)
     yield Loaded(model=_identity(job, model), inputs=opened.payload.used)
     if device := getattr(opened.session, "device", None):
         yield Located(environment=replace(place, conditions={**place.conditions, "device": device}))
     yield from opened.found
     yield from _conversion(job, opened.session)
     yield from _load_time(spent)
-    subject = replace(_subject(looked, opened), known=tuple(known))
-    _check_needs(called, subject, job)
-    _mark(samplers, "timed")
-    with _steady_collector():
-        yield from _probed(called, (Pass.TIMED,), subject, job, stage)
-    _mark(samplers, "after")
-    yield from _checked(opened, "last call", stage)
-    yield from _probed(called, (Pass.SECOND,), subject, job, stage)
-    if interrupted():
-        yield Doubted(doubt=INTERRUPTED)
+    ready.subject, ready.opened = replace(_subject(looked, opened), known=tuple(known)), opened
 
 
 INTERRUPTED = Doubt(
@@ -299,6 +372,8 @@ def _calls(session: Session, payload: Payload) -> tuple[Callable[[], Any], ...]:
     """Prepare a call of each payload; for a server, one request, to see that it answers at all."""
     if isinstance(session, CanCall):
         return tuple(session.prepare(feed) for feed in payload.feeds)
+    if isinstance(session, CanDrive):
+        return (session.calls()[0],)
     from modeldyno.loadgen.crew import once  # noqa: PLC0415 - only a server is sent to
 
     return (partial(once, session.target(payload.feeds[:1])),)
@@ -340,8 +415,10 @@ def _check_known(model: Model) -> None:
 def _check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
     for name, probe in probes.items():
         if probe.needs is not None and not isinstance(subject.session, probe.needs):
+            wanted = (probe.needs.__doc__ or probe.needs.__name__).partition("\n")[0].rstrip(".")
             raise RequestError(
-                f"The probe '{name}' needs {probe.needs.__name__}, which the backend '{job.backend}' has not."
+                f"The probe '{name}' needs {wanted[:1].lower()}{wanted[1:]}; the backend '{job.backend}' "
+                "gives none."
             )
 
 
@@ -406,7 +483,12 @@ def _event(found: Seen) -> Event:
 
 
 def _checked(opened: _Opened, where: str, stage: _Stage) -> Iterator[Event]:
-    """Look at what every payload gives, as far as a second of calls goes; the first in any case."""
+    """Look at what every payload gives, as far as a second of calls goes; the first in any case.
+
+    What a server answers under load is looked at by whoever put it there.
+    """
+    if not isinstance(opened.session, CanCall):
+        return
     begin = perf_counter()
     with stage(where):
         for call in opened.calls:

@@ -70,7 +70,9 @@ def server() -> Iterator[int]:
 
 def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
     """Latency, rates, stages and the agreement come of a subclass that only says how to send."""
-    found = Profiler({"name": "resnet", "engine": "custom"}, inspector=Sleeping("x", batch_num=300)).diagnose()
+    found = Profiler(
+        {"name": "resnet", "engine": "custom"}, inspector=Sleeping("x", batch_num=300)
+    ).diagnose()
     assert (found["model"], found["engine"], found["batch_size"]) == ("resnet", "custom", 1)
     assert found["latency"]["p50"] >= 0.002
     assert found["all_batch_throughput"] == pytest.approx(found["request_rate"])
@@ -103,7 +105,7 @@ def test_every_step_of_the_source_document_is_called() -> None:
 def test_an_asynchronous_inspector_sends_many_at_once() -> None:
     """Batches overlap: ten that wait take the time of few."""
     found = Profiler("m", inspector=Sleeping("x", batch_num=10, asynchronous=True)).diagnose()
-    assert found.result["in_flight"] > 2
+    assert (found.result["in_flight"] or 0) > 2
 
 
 def test_a_broken_agreement_is_told() -> None:
@@ -148,7 +150,7 @@ def test_wrong_words_are_refused() -> None:
         Profiler({"engine": "ONNX"})
     for wrong in ({"batch_num": 0}, {"batch_size": 0}, {"sla": 0}, {"percentile": 100}):
         with pytest.raises(RequestError):
-            Sleeping("x", **wrong)
+            Sleeping("x", **wrong)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="batch_size=0"):
         Sleeping("x").set_batch_size(0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +126,40 @@ def test_a_bound_session_is_watched_as_it_is(tmp_path: Path) -> None:
     assert len(found[0]) > 1
 
 
+@pytest.mark.parametrize(
+    ("settings", "apart"),
+    [
+        ({"intra_threads": 2}, True), ({}, True), ({"intra_threads": 1, "parallel": True}, True),
+        ({"intra_threads": 1}, False), ({"intra_threads": 2, "spinning": False}, False),
+    ],
+)  # fmt: skip
+def test_threads_that_spin_do_not_disturb_the_other_session(
+    tmp_path: Path, settings: dict[str, KnobValue], apart: bool
+) -> None:
+    """Where they would, plain calls have a session of their own; in all but the timed one threads rest."""
+    opened: list[dict[str, object]] = []
+    model = loader.load(ModelRef(scheme="onnx", locator=str(models.mlp(tmp_path))), seed=0, trust=False)
+    with backend.open(model, configure(backend.knobs, settings)) as session:
+        start = session.start
+
+        def noted(*args: Any, **options: Any) -> Any:
+            opened.append(options)
+            return start(*args, **options)
+
+        with replace(session, start=noted).layers(ROWS, everything) as layers:
+            layers.call()
+            assert (layers.plain is not None) is apart
+            if layers.plain is not None:
+                assert layers.plain()[0].shape == (3, 2)
+            assert len(layers.spans(0)) == 1
+
+    models_run = [options for options in opened if not {"graph", "saved"} & options.keys()]
+    assert models_run == [{"resting": True}] * (2 if apart else 1)
+    assert start(resting=True).get_session_options().get_session_config_entry(backend._RESTING) == "1"
+    with pytest.raises(RuntimeError):
+        session.session.get_session_options().get_session_config_entry(backend._RESTING)
+
+
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Profile and rewritten graph go with the folder that they were in."""
     import tempfile
@@ -215,8 +250,10 @@ def test_a_provider_on_a_device_is_doubted() -> None:
 def test_a_graph_that_cannot_be_saved_leaves_names_to_tell(tmp_path: Path) -> None:
     """A provider that compiles parts of a graph refuses to save it; a damaged file cannot be read."""
 
-    def start(profile: str = "", saved: str = "", graph: bytes | None = None) -> None:
-        raise RuntimeError(f"compiled nodes: {profile}, {saved}, {graph!r}")
+    def start(
+        profile: str = "", saved: str = "", graph: bytes | None = None, *, resting: bool = False
+    ) -> None:
+        raise RuntimeError(f"compiled nodes: {profile}, {saved}, {graph!r}, {resting}")
 
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"\xff\xff")
@@ -248,9 +285,12 @@ def test_the_cost_of_profiling_is_what_it_adds_to_a_node(
             path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
             return str(path)
 
-    def start(profile: str = "", saved: str = "", graph: bytes | None = None) -> Session:
+    def start(
+        profile: str = "", saved: str = "", graph: bytes | None = None, *, resting: bool = False
+    ) -> Session:
         assert graph
         assert not saved
+        assert resting
         return Session(28e-6 if profile else 20e-6)
 
     toll = onnxruntime_layers._toll(start)

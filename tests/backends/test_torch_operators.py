@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules
 
 from modeldyno.backends import torch as backend
-from modeldyno.backends import torch_flow, torch_operators
+from modeldyno.backends import torch_flow, torch_operators, torch_ranges
 from modeldyno.core.activity import Happening
 from modeldyno.core.knob import configure
 from modeldyno.core.waste import wastes
@@ -178,7 +178,7 @@ class TestOperators:
         assert found.hidden
         assert {o.scope for o in found.occurrences} == {""}
         assert torch_flow.flow(partial(net, torch.ones(3, 4)), net, CPU) is None
-        assert torch_flow.eager(lambda x: x) is None
+        assert torch_ranges.eager(lambda x: x) is None
 
     def test_scripted_parts_are_seen(self) -> None:
         """A ScriptModule runs no hooks within itself: its operators are its own, by their bare names."""

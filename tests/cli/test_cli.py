@@ -249,7 +249,8 @@ def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., Said], tmp_pa
     """Quantities arrive in base units, and the child can read them."""
     said = modeldyno(
         "profile", STEADY, "--probe", "latency", "--json", "r.json", "--max-time", "2s", "--min-time",
-        "100ms", "--min-runs", "6", "--max-runs", "500", "--target", "mean", "--precision", "5%",
+        "100ms", "--min-runs", "6", "--max-runs", "500", "--min-warmup", "9", "--target", "mean",
+        "--precision", "5%",
         "--seed", "3", "--timeout", "2m", "--memory-limit", "2GiB",
     )  # fmt: skip
     plan = wire.read(tmp_path / "r.json").job.plan
@@ -257,6 +258,7 @@ def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., Said], tmp_pa
     assert said.code == 0
     assert (plan.max_time, plan.min_time, plan.precision, plan.timeout) == (2.0, 0.1, 0.05, 120.0)
     assert (plan.min_runs, plan.max_runs, plan.target, plan.seed) == (6, 500, "mean", 3)
+    assert plan.min_warmup == 9
     assert plan.memory_limit == 2 << 30
 
 

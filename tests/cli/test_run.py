@@ -142,6 +142,12 @@ def test_a_missing_script_or_directory_is_told(modeldyno: Callable[..., Said], t
     assert (said.code, said.out) == (2, "")
     assert "There is no file 'nothing.py'" in said.err
     (tmp_path / "script.py").write_text("print('ran')")
+    said = modeldyno("run", str(tmp_path))
+    assert said.code == 2
+    assert "is a directory; give the path of a Python script" in said.err
+    said = modeldyno("run", "--json", "-", "script.py")
+    assert said.code == 2
+    assert "Standard output is the script's own" in said.err
     said = modeldyno("run", "--json", "no/where.json", "script.py")
     assert (said.code, said.out) == (2, "")
     assert "does not exist" in said.err

@@ -19,6 +19,15 @@ def test_what_several_probes_saw_is_joined() -> None:
     assert joined([]) is None
 
 
+def test_none_found_is_not_the_same_as_not_looked_for() -> None:
+    """A probe that looked for needless steps and found none replaces what was unknown, and only that."""
+    looked, operators = Activity(wastes=()), Activity(held_in="fc")
+
+    assert Activity().wastes is None
+    assert joined([operators, looked]) == Activity(wastes=(), held_in="fc")
+    assert joined([looked, operators]) == Activity(wastes=(), held_in="fc")
+
+
 def test_layers_are_named_by_parts_of_their_path_or_class() -> None:
     """A name chooses the modules that have it in their path, or in their class whatever its case."""
     chosen = Observation(layers=("attention", "mlp"))

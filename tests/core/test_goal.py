@@ -164,7 +164,7 @@ class TestAnswer:
 
     def test_a_wrong_scope_is_refused(self) -> None:
         """A scope at which nothing was measured is refused with those at which something was."""
-        with pytest.raises(RequestError, match=r"was not measured at 'b'; it was at ''"):
+        with pytest.raises(RequestError, match=r"was not measured at 'b'; it was as a whole"):
             Answer.to(Query.parse("latency.p50@b"), [LATENCY])
 
     def test_of_many_scopes_the_nearest_are_named(self) -> None:
@@ -174,6 +174,16 @@ class TestAnswer:
 
         with pytest.raises(RequestError, match=r"at 'encoder.layer.7.attention', .* and 193 others\.$"):
             Answer.to(Query.parse("macs@encoder.layer.7.atention"), found)
+
+    def test_what_has_scopes_only_is_not_asked_for_as_a_whole(self) -> None:
+        """The scopes at which it was measured are named, the first of them where there are many."""
+        few = [Measurement(metric="macs", value=1, scope=scope) for scope in "ab"]
+        many = [Measurement(metric="macs", value=1, scope=scope) for scope in "gfedcba"]
+
+        with pytest.raises(RequestError, match=r"not measured as a whole; it was at 'a', at 'b'\.$"):
+            Answer.to(Query.parse("macs"), few)
+        with pytest.raises(RequestError, match=r"it was at 'a', .* at 'e' and 2 others\.$"):
+            Answer.to(Query.parse("macs"), many)
 
     def test_a_metric_that_was_not_measured_fails(self) -> None:
         """A metric that the run did not give is the run's failure."""

@@ -76,3 +76,28 @@ def test_a_knob_set_by_two_names_is_refused() -> None:
     """An alias and the name are the same knob."""
     with pytest.raises(RequestError, match="set twice"):
         configure((THREADS,), {"threads": 1, "t": 2})
+
+
+FAMILY = Knob(name="config", kind=str, default=None, sentence="Any field.", family=True, aliases=("field",))
+
+
+def test_a_family_takes_every_name_below_its_own() -> None:
+    """A family of knobs keeps what is set below its name, each under its own path."""
+    settings = {"config.a.b": 2, "field.c": "x"}
+
+    assert configure([FAMILY], settings) == {"config.a.b": "2", "config.c": "x"}
+
+
+@pytest.mark.parametrize("name", ["config", "config.", "other.a", "threads.a"])
+def test_a_family_is_no_knob_itself(name: str) -> None:
+    """Neither the family's own name nor a path below an ordinary knob can be set."""
+    threads = Knob(name="threads", kind=int, default=None, sentence="Threads.")
+
+    with pytest.raises(UnknownName):
+        configure([FAMILY, threads], {name: 1})
+
+
+def test_a_member_of_a_family_is_set_once() -> None:
+    """A member that is set by two names of its family is refused."""
+    with pytest.raises(RequestError, match=r"config\.a is set twice"):
+        configure([FAMILY], {"config.a": 1, "field.a": 2})

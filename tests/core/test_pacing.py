@@ -81,6 +81,40 @@ def test_a_slow_model_spends_three_calls_on_warming_up() -> None:
     assert found.samples.size == 20
 
 
+@pytest.mark.parametrize("least", [0, 3, 4, 20])
+def test_a_plan_may_ask_for_more_warm_up_than_the_evidence_does(least: int) -> None:
+    """A steady model of 1 s is warmed up by as many calls as were asked for, and by three at least."""
+    found = paced(Model(duration=noisy(1.0, sigma=0.005)), max_time=100.0, min_warmup=least)
+    assert found.warmup_runs == max(3, least)
+    assert found.settled
+    assert found.samples.size == 20
+    assert found.stop is Stop.CONVERGED
+
+
+def test_a_least_warm_up_does_not_end_one_that_has_not_settled() -> None:
+    """Calls that become faster for a second are all warm-up, though ten were enough for the plan."""
+    usual = noisy(0.01)
+    found = paced(Model(duration=lambda i, t: usual(i, t) * (1 + 4 * math.exp(-t / 0.2))), min_warmup=10)
+    assert found.settled
+    assert found.warmup_time > 0.8
+
+
+def test_the_warm_up_that_was_asked_for_may_take_more_than_its_share_of_the_time() -> None:
+    """Sixteen calls of 1 s are made, though a third of 20.5 s is less than seven; five steady ones follow."""
+    found = paced(Model(duration=noisy(1.0, sigma=0.005)), max_time=20.5, min_warmup=16)
+    assert (found.warmup_runs, found.samples.size) == (16, 5)
+    assert found.stop is Stop.TIME_LIMIT
+
+
+def test_a_warm_up_that_does_not_fit_is_told() -> None:
+    """Where the time ends before it does, the later half of the calls serves, and says what it lacks."""
+    found = paced(Model(duration=noisy(1.0, sigma=0.005)), max_time=10.0, min_warmup=16)
+    assert (found.warmup_runs, found.samples.size) == (5, 5)
+    assert not found.settled
+    assert found.stop is Stop.TIME_LIMIT
+    assert found.unmet[-1] == "5 of at least 16 samples of warm-up"
+
+
 def test_a_slow_first_call_does_not_shorten_the_warm_up() -> None:
     """A first call of 1 s before calls of 1 ms neither serves as the window nor as a sample."""
     usual = noisy(0.001)
@@ -301,6 +335,7 @@ def test_nobody_need_watch_or_interrupt() -> None:
     [
         ({"min_runs": 0}, "min_runs is 0"),
         ({"max_runs": 0}, "max_runs is 0"),
+        ({"min_warmup": -1}, "min_warmup is -1, but must not be negative"),
         ({"min_time": -1.0}, "min_time is -1.0"),
         ({"max_time": 0.0}, "max_time is 0.0"),
         ({"max_time": math.inf}, "max_time is inf"),

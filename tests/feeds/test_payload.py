@@ -563,3 +563,19 @@ def test_text_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(RequestError, match="no text"):
         build(TEXT, str(tmp_path / "empty.txt"))
+
+
+# -- inputs that nobody declares -----------------------------------------------------------------
+
+
+def test_undeclared_inputs_are_those_that_the_user_names() -> None:
+    """Where nobody tells what a model takes, the inputs are those that the user names, with their shapes."""
+    payload = build(model(undeclared=True), "a=2x3:int64:1..5", "b=2x1")
+
+    assert {name: (array.shape, array.dtype.name) for name, array in payload.feeds[0].items()} == {
+        "a": ((2, 3), "int64"),
+        "b": ((2, 1), "float32"),
+    }
+    assert payload.samples == 2
+    assert list(build(model(undeclared=True), "4x2").feeds[0]) == ["input"]
+    assert build(model(undeclared=True)).feeds == ({},)

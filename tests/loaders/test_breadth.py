@@ -165,6 +165,20 @@ CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
         "fastspeech2_conformer",
         {"hidden_size": 32, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": 50},
     ),
+    "VitsModel": (
+        "vits",
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "ffn_dim": 40,
+            "flow_size": 32,
+            "spectrogram_bins": 33,
+            "upsample_initial_channel": 32,
+            "prior_encoder_num_flows": 1,
+            "prior_encoder_num_wavenet_layers": 1,
+        },
+    ),
     # series
     "PatchTSTForPrediction": ("patchtst", {"num_input_channels": 2, "context_length": 32, "d_model": 16}),
     # several at once

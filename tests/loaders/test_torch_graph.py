@@ -519,6 +519,113 @@ def test_what_is_unknown_is_assumed_and_told(test: Callable[[Tensor], Any], cost
     assert any(told in assumption for assumption in graph.assumptions)
 
 
+class Checked(nn.Module):
+    """Looks at what goes into each of its layers before it computes."""
+
+    def __init__(self, check: Callable[[Tensor], Any], layers: int = 3) -> None:
+        super().__init__()
+        self.check = check
+        self.layers = nn.ModuleList(nn.Linear(4, 4, bias=False) for _ in range(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute."""
+        for layer in self.layers:
+            self.check(x)
+            x = layer(x)
+        return x
+
+
+def asserted(x: Tensor) -> None:
+    """Want all to be finite, and then all to be small."""
+    assert (x.abs() < 9).all()
+    assert bool(torch.isfinite(x).all()), f"{x} is not finite"
+
+
+def raised(x: Tensor) -> None:
+    """Want a flag of an array."""
+    if not (x > 0).any(-1).numpy()[0]:
+        raise ValueError(f"{x.max().item()} is not positive")
+
+
+def same(x: Tensor) -> None:
+    """Want a copy to be a copy."""
+    if not torch.equal(x, x.clone()):
+        raise RuntimeError("It is not.")
+
+
+def drawn(x: Tensor) -> None:
+    """Want valid parameters of a distribution, as torch does."""
+    torch.distributions.Normal(x, x.exp()).rsample()
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("check", [asserted, raised, same, drawn])
+def test_a_check_of_what_is_not_computed_is_taken_to_hold(check: Callable[[Tensor], Any], mode: Mode) -> None:
+    """Where a module refuses a flag that was made up, the other one is taken and told, in every layer."""
+    graph = traced(Checked(check), given("x", 2, 4), mode=mode)
+
+    assert macs(graph) == (3 if mode is Mode.INFERENCE else 3 + 3 + 2) * 2 * 16
+    assert any("that the model refuses as" in text for text in graph.assumptions)
+    assert not any("taken as false" in text for text in graph.assumptions)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_course_that_was_begun_anew_is_as_a_first_one(mode: Mode) -> None:
+    """What a refused course left behind is neither memory nor an operator of the next one."""
+
+    def refusing(x: Tensor) -> None:
+        assert (x > 0).all()
+
+    def passing(x: Tensor) -> None:
+        assert not (x > 0).all()
+
+    anew, first = (traced(Checked(check), given("x", 2, 4), mode=mode) for check in (refusing, passing))
+
+    assert anew.ops == first.ops
+    assert anew.storages == first.storages
+    assert anew.assumptions != first.assumptions
+
+
+def test_each_shape_is_asked_afresh() -> None:
+    """What one course had to take for true is false in the next one where that is not refused."""
+
+    def check(x: Tensor) -> None:
+        if (x > 0).all():
+            return
+        assert x.shape[0] == 2
+
+    module, stage = torch_graph.shadowed(Checked(check))
+    three, two = (torch_graph.graph(module, stage, Tracing(inputs=(given("x", rows, 4),))) for rows in (3, 2))
+
+    assert "taken as true" in str(three.assumptions)
+    assert "taken as true" not in str(two.assumptions)
+
+
+def test_a_module_that_refuses_both_flags_is_refused_for_the_first() -> None:
+    """Where neither flag helps, what is said is what went wrong with the first one."""
+
+    def refusing(x: Tensor) -> None:
+        raise ValueError("too large" if (x > 0).all() else "too small")
+
+    with pytest.raises(RequestError, match=r"ValueError: too small .*--input\.$"):
+        traced(Checked(refusing), given("x", 2, 4))
+
+
+def test_a_program_is_not_begun_anew_for_ever() -> None:
+    """A program with a check of its own for each of very many flags is refused for the first."""
+    begun = []
+
+    def deeper(x: Tensor, more: int) -> None:
+        if not more:
+            begun.append(x)
+        assert more == 200 or (x > 0).all(), f"at {more}"
+        deeper(x, more + 1)
+
+    with pytest.raises(RequestError, match=r"AssertionError: at 0 "):
+        traced(Checked(lambda x: deeper(x, 0)), given("x", 2, 4))
+    assert len(begun) == 1 + 32
+
+
 class Chosen(nn.Module):
     """Works on those rows whose first number is positive, and writes the result back."""
 

@@ -507,6 +507,39 @@ def test_wrong_shapes_are_torchs_own_objection(stage: Stage) -> None:
     assert re.search(r"multipl|match|expected|reduction", str(caught.value))
 
 
+STACKS: dict[str, Callable[[], Tensor]] = {
+    "alike": lambda: torch.stack([torch.rand(2, 3) for _ in range(4)]),
+    "of scalars": lambda: torch.stack([torch.rand(()), torch.rand(())]),
+    "at the end": lambda: torch.stack([torch.rand(2, 3), torch.rand(2, 3)], dim=-1),
+    "in the middle": lambda: torch.stack([torch.rand(2, 3, dtype=torch.float64)] * 3, dim=1),
+    "of unlike dtypes": lambda: torch.stack([torch.rand(2), torch.rand(2).long()]),
+    "turned": lambda: torch.stack([torch.rand(2, 3).t(), torch.rand(2, 3).t()], 2),
+    "into another": lambda: torch.stack([torch.rand(2), torch.rand(2)], out=torch.empty(2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_a_stack_has_the_shape_that_torch_gives_it(name: str, stage: Stage) -> None:
+    """Tensors are stacked on the stage as off it: shape, dtype and strides are torch's."""
+    expected = STACKS[name]()
+    with stage:
+        found = STACKS[name]()
+
+    assert (found.shape, found.dtype, found.stride()) == (expected.shape, expected.dtype, expected.stride())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axis", "told"),
+    [((2, 3), 0, "equal size"), ((2, 2), 2, "out of range"), ((2, 2), -3, "out of range"), ((), 0, "empty")],
+)
+def test_what_cannot_be_stacked_is_torchs_own_objection(
+    sizes: tuple[int, ...], axis: int, told: str, stage: Stage
+) -> None:
+    """Unlike sizes, an axis that is not there and an empty list are refused as torch refuses them."""
+    with stage, pytest.raises((RuntimeError, IndexError), match=told):
+        torch.stack([torch.rand(size) for size in sizes], axis)
+
+
 def test_stages_nest(notes: Notes) -> None:
     """A stage within another leaves the outer one as it was."""
     outer, inner = Stage(notes), Stage(Notes())

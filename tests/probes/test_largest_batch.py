@@ -166,8 +166,11 @@ def test_a_device_says_itself_when_it_is_full() -> None:
 
 
 def test_a_device_that_holds_nothing_has_no_answer() -> None:
-    """There is no number where not even one sample runs."""
-    assert found(Device(full=10)) == (None, [])
+    """There is no number where not even one sample runs, and a doubt says why."""
+    answer, doubts = found(Device(full=10))
+
+    assert answer is None
+    assert ["spent before its end" in each.seen for each in doubts] == [True]
 
 
 def test_another_error_is_no_answer() -> None:
@@ -251,3 +254,20 @@ def test_what_a_batch_would_take_is_told_from_those_before() -> None:
 def test_errors_that_tell_of_spent_memory(error: Exception, *, spent: bool) -> None:
     """Those of the frameworks are known by their words."""
     assert largest_batch.is_spent(error) is spent
+
+
+def test_a_batch_of_one_that_does_not_run_is_told() -> None:
+    """Nothing fits: there is no answer, and the doubt says what one sample takes and what there is."""
+    answer, doubts = found(Session(), inspection=Inspection(memory=WEIGHTS))
+
+    assert answer is None
+    assert [each.code for each in doubts] == ["largest-batch"]
+    assert "it takes 1.07 KiB, and there is room for 1,000 B" in doubts[0].seen
+
+
+def test_a_search_that_meets_no_limit_says_so() -> None:
+    """The largest batch that is tried is not the largest that runs."""
+    answer, doubts = found(Device())
+
+    assert answer == largest_batch.MOST
+    assert [each.code for each in doubts] == ["largest-batch"]

@@ -201,6 +201,30 @@ def test_the_session_is_left_when_a_call_fails() -> None:
     assert session.events == ["entered", "left"]
 
 
+def test_plain_calls_are_those_that_do_not_disturb_the_watched_ones() -> None:
+    """Where a session makes plain calls of its own for this pass, those of the timed pass are not made."""
+
+    def forbidden() -> None:
+        raise AssertionError("the timed session is not to be called")
+
+    class Apart(Watchable):
+        @contextmanager
+        def layers(self, feed: Feed, named: Named) -> Iterator[Layers]:
+            with super().layers(feed, named) as found:
+                yield replace(found, plain=self.prepare(feed))
+
+    session = Apart()
+    numbers, _, _ = seen(a_subject(session, calls=(forbidden,)))
+
+    assert ("latency", "block.inner") in numbers
+
+
+@pytest.mark.parametrize(("asked", "given"), [(0, 0), (7, 7), (5000, layers.MOST)])
+def test_a_long_warm_up_is_cut_to_the_calls_that_are_kept(asked: int, given: int) -> None:
+    """What a plan asks of the timed pass need not be made here again in full, for this one comes after it."""
+    assert layers._within(Plan(min_warmup=asked), 0.01).min_warmup == given
+
+
 def test_plain_and_watched_calls_alternate() -> None:
     """Each pair has one of both, and which is first changes."""
     order: list[str] = []

@@ -194,6 +194,24 @@ def test_a_device_has_its_reserve_and_the_process_its_own() -> None:
     assert found["left behind by each step"][0] == "512 B"
 
 
+def test_the_steps_that_were_timed_are_counted() -> None:
+    """How many there were, and why no more, stands where it does for calls."""
+    found = result(Measurement(metric="step_time", value=steady(0.01)))
+
+    assert rows(found, "How it was measured")["measured"][0].startswith("40 training steps in 1 process")
+
+
+def test_a_share_is_one_of_the_medians_that_stand_beside_it() -> None:
+    """One step that was held up for long does not give its stage all of the time."""
+    whole, held_up = [0.010] * 20, [0.004] * 20
+    found = result(
+        Measurement(metric="step_time", value=Distribution.of([*whole, 9.010])),
+        Measurement(metric="step_time", value=Distribution.of([*held_up, 9.004]), scope="optimizer"),
+    )
+
+    assert rows(found, "A training step")["optimizer"][-1] == "40.0%"
+
+
 def test_the_largest_batch_is_told_with_its_limit() -> None:
     """A count, beside the prediction."""
     shown = result(
@@ -204,6 +222,18 @@ def test_the_largest_batch_is_told_with_its_limit() -> None:
     assert rows(shown, "Memory of a call")["largest batch within 1 GiB"] == ("4,096", "4,000", "102.4%")
     unbound = result(observed("largest_batch", 7, scope="measured"))
     assert rows(unbound, "Memory of a call")["largest batch"] == ("7", "—", "—")
+
+
+def test_the_largest_batch_is_the_verdict_where_nothing_was_timed() -> None:
+    """It was measured, so nobody says that nothing was; a timed step comes first."""
+    most = observed("largest_batch", 4096, scope="measured")
+    limited = result(most, plan=Plan(memory_limit=2**30))
+    trained = result(most, inspection=Inspection(mode=Mode.TRAIN))
+    timed = result(most, Measurement(metric="step_time", value=steady(0.01)))
+
+    assert "runs with batches of up to 4,096 samples within 1 GiB on onnxruntime." in views.headline(limited)
+    assert "makes training steps with batches of up to 4,096 samples" in views.headline(trained)
+    assert "for a training step" in views.headline(timed)
 
 
 def test_training_has_names_for_what_it_holds() -> None:

@@ -41,7 +41,7 @@ EXECUTED = (
 )
 
 
-def watched(*executed: Executed, wastes: tuple[Waste, ...] = (), **changes: Any) -> Result:
+def watched(*executed: Executed, wastes: tuple[Waste, ...] | None = None, **changes: Any) -> Result:
     """A Result of nothing but what was watched."""
     activity = Activity(executed=executed, wastes=wastes)
     return replace(a_result(), measurements=(), doubts=(), activity=activity, **changes)
@@ -148,6 +148,14 @@ def test_needless_steps_are_shown_with_their_reason() -> None:
     )
     many = tuple(waste(f"m{n}", 1e-3, reason=f"reason {chr(97 + n)}.") for n in range(9))
     assert next(iter(tables(watched(wastes=many)))) == "Needless: 9.00 ms of a call, 8 of 9"
+
+
+def test_that_nothing_is_needless_is_told_where_somebody_looked() -> None:
+    """None found is a finding; not looked for is none."""
+    found = "no needless copies, casts, transfers or waits were found"
+
+    assert notes(watched(*EXECUTED, wastes=()))[1:] == [found]
+    assert notes(watched(*EXECUTED))[1:] == []
 
 
 def test_the_trace_is_told_where_it_is() -> None:

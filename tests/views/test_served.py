@@ -38,7 +38,8 @@ def result(*measurements: Measurement, load: Load | None = Load(concurrency=16))
 def spread(metric: str, count: int = 2000, **more: str) -> Measurement:
     """Make times around 10 ms."""
     return Measurement(
-        metric=metric, value=Distribution.of([0.009 + 0.000001 * (617 * n % count) for n in range(count)], **more)
+        metric=metric,
+        value=Distribution.of([0.009 + 0.000001 * (617 * n % count) for n in range(count)], **more),
     )
 
 

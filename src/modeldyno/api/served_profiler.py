@@ -231,9 +231,10 @@ def _by_our_own(sends: ServerInspector, plan: Plan) -> Result:
     url = f"{scheme}://{place.host}:{place.port}{place.path}#{place.model}{version},protocol={sends.protocol}"
     with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
         path = Path(folder) / "item.npz"
-        np.savez(  # type: ignore[arg-type]  # names of inputs, not of its options
-            path, **{name: np.stack([np.asarray(each)] * sends.batch_size) for name, each in arrays.items()}
-        )
+        batches: Any = {
+            name: np.stack([np.asarray(each)] * sends.batch_size) for name, each in arrays.items()
+        }
+        np.savez(path, **batches)
         return load(
             url,
             inputs=[str(path)],

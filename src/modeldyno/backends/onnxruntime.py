@@ -124,6 +124,8 @@ _LEVELS = {
 _DEVICE = re.compile(r"(?P<name>\w+)(?::(?P<index>\d+))?")
 _WEIGHTS_APART = "session.optimized_model_external_initializers_file_name"
 """Has a saved graph keep its weights in a file beside it: a single file holds 2 GiB at most."""
+_RESTING = "session.force_spinning_stop"
+"""Has threads stop to spin as a call returns, not within it."""
 _FATAL = 4
 """ONNX Runtime's log level at which an error is raised to us, but not printed as well."""
 
@@ -154,8 +156,12 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         )
     onnxruntime.set_default_logger_severity(_FATAL)
 
-    def start(profile: str = "", saved: str = "", graph: bytes | None = None) -> Any:
+    def start(
+        profile: str = "", saved: str = "", graph: bytes | None = None, *, resting: bool = False
+    ) -> Any:
         options = _options(onnxruntime, config)
+        if resting:
+            options.add_session_config_entry(_RESTING, "1")
         if profile:
             options.enable_profiling, options.profile_file_prefix = True, profile
         if saved:
@@ -177,6 +183,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         session=session,
         outputs=tuple(output.name for output in session.get_outputs()),
         bound_to=memory if config.get("io_binding") else None,
+        spins=_spins(config) and provider == _PROVIDERS["cpu"],
         start=start,
         path=Path(model.value),
     )
@@ -189,6 +196,8 @@ class _Session:
     outputs: tuple[str, ...]
     bound_to: tuple[str, int] | None
     """Device and index of the memory that inputs and outputs are bound to, or None to bind nothing."""
+    spins: bool
+    """Whether it has threads on the host that spin for a while when a call has returned."""
     start: Start
     path: Path
     """The model's file."""
@@ -218,7 +227,9 @@ class _Session:
             return replace(self, session=session).prepare(feed)
 
         provider = self.session.get_providers()[0]
-        return onnxruntime_layers.watching(self.start, prepare, self.path, named, provider)
+        return onnxruntime_layers.watching(
+            self.start, prepare, self.path, named, device=provider, spins=self.spins
+        )
 
     def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
         """Watch the nodes of some calls in a second session, by ONNX Runtime's own profiling."""
@@ -296,6 +307,12 @@ def _allowed_threads() -> int:
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     return 0 if allowed == os.cpu_count() else allowed
+
+
+def _spins(config: Mapping[str, KnobValue]) -> bool:
+    """Whether there are threads beside the caller's, and they spin, as they do by default."""
+    alone = config.get("intra_threads") == 1 and not config.get("parallel")
+    return bool(config.get("spinning", True)) and not alone
 
 
 def _options(ort: Any, config: Mapping[str, KnobValue]) -> Any:

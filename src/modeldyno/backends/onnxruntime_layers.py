@@ -46,19 +46,29 @@ _DTYPES = {"float": "float32", "double": "float64"}
 class Start(Protocol):
     """Opens a session with the settings of another."""
 
-    def __call__(self, profile: str = "", saved: str = "", graph: bytes | None = None) -> Any:
+    def __call__(
+        self, profile: str = "", saved: str = "", graph: bytes | None = None, *, resting: bool = False
+    ) -> Any:
         """Open it.
 
         Args:
             profile: how the path of its profile begins; without, it writes none.
             saved: where to save the graph as it is rewritten.
             graph: what to run instead of the model.
+            resting: whether its threads stop to spin as a call returns. Those of one session else take the
+                cores from another whose turn it is: calls in turns then take half as long again, or more.
         """
 
 
 @contextmanager
 def watching(
-    start: Start, prepare: Callable[[Any], Callable[[], Any]], model: Path, named: Named, device: str
+    start: Start,
+    prepare: Callable[[Any], Callable[[], Any]],
+    model: Path,
+    named: Named,
+    *,
+    device: str,
+    spins: bool,
 ) -> Iterator[Layers]:
     """Watch the nodes of a model.
 
@@ -68,10 +78,13 @@ def watching(
         model: its file.
         named: says which nodes to watch, by their path and operator.
         device: the execution provider.
+        spins: whether threads of the session that is timed spin when a call has returned. Plain calls are
+            then made in one more session, whose threads rest.
     """
     toll, found = _toll(start), _places(start, model)
     with TemporaryDirectory(prefix="modeldyno-") as folder:
-        session = start(str(Path(folder) / "profile"))
+        session = start(str(Path(folder) / "profile"), resting=True)
+        plain = prepare(start(resting=True)) if spins else None
         run, seconds = prepare(session), []
         run()
 
@@ -90,7 +103,7 @@ def watching(
                 for nodes, whole in zip(runs, seconds[since:], strict=False)
             ]
 
-        yield Layers(call=call, spans=spans, toll=toll, doubts=tuple(_unseen(device)))
+        yield Layers(call=call, spans=spans, toll=toll, plain=plain, doubts=tuple(_unseen(device)))
 
 
 def _unseen(device: str) -> Iterator[Doubt]:
@@ -264,7 +277,8 @@ def _toll(start: Start) -> Toll:
 
     given = {"x": np.zeros(_SHAPE, np.float32)}
     with TemporaryDirectory(prefix="modeldyno-") as folder:
-        sessions = start(graph=graph), start(str(Path(folder) / "profile"), graph=graph)
+        paths = ("", str(Path(folder) / "profile"))
+        sessions = [start(path, graph=graph, resting=True) for path in paths]
         times = [[_timed(session, given) for session in sessions] for _ in range(_ROUNDS + 1)][1:]
         runs = list(_runs(Path(sessions[1].end_profiling()), 1))
     count = len(runs[0]) if runs else 0

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.backends.arrays import leaves
+from modeldyno.backends.torch_ranges import eager, entered
 from modeldyno.core.flow import HOST, Flow, Step, Value
 
 if TYPE_CHECKING:
@@ -243,50 +244,6 @@ class _Recorder:
             bytes=tensor.numel() * size,
             device=tensor.device.type,
         )
-
-
-def eager(callee: Callable[..., Any]) -> Module | None:
-    """Give the module whose code runs as it is written; None where a part of it is compiled."""
-    import torch  # noqa: PLC0415 - heavy
-
-    if not isinstance(callee, torch.nn.Module):
-        return None
-    compiled = (
-        hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) is not None
-        for part in callee.modules()
-    )
-    return None if any(compiled) else callee
-
-
-@contextmanager
-def entered(module: Module, begin: Callable[[str], object], end: Callable[[str], object]) -> Iterator[None]:
-    """Tell of each module within `module` as it begins and ends, an error included, by its first path.
-
-    The hooks are global ones: those of a module would show on it, and switch off some of its fast paths.
-    """
-    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
-
-    paths = {id(part): path for path, part in module.named_modules()}
-
-    def before(part: Module, _args: Any) -> None:
-        path = paths.get(id(part))
-        if path is not None:
-            begin(path)
-
-    def after(part: Module, _args: Any, _output: Any) -> None:
-        path = paths.get(id(part))
-        if path is not None:
-            end(path)
-
-    handles = [
-        modules.register_module_forward_pre_hook(before),
-        modules.register_module_forward_hook(after, always_call=True),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _tensors(found: Any) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from modeldyno.backends.torch_ranges import as_ranges
 from modeldyno.core.allocations import Category, Event, Named, Recorded
 from modeldyno.core.outline import Held
 from modeldyno.errors import RequestError
@@ -156,7 +157,7 @@ def record(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with (
-            ranges(module),
+            as_ranges(module, _MODULE),
             torch.profiler.profile(
                 activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
             ) as profile,
@@ -170,37 +171,6 @@ def record(
             gc.collect()  # what hangs in circles of references is no leak
     results: Any = profile.profiler and profile.profiler.kineto_results
     return told(results.experimental_event_tree(), notes, torch.device(device), before())
-
-
-@contextmanager
-def ranges(module: Module | None) -> Iterator[None]:
-    """Meanwhile have every call of a part of a module be a range that the profiler sees."""
-    if module is None:
-        yield
-        return
-    from torch.autograd.profiler import record_function  # noqa: PLC0415 - heavy
-    from torch.nn.modules import module as hooks  # noqa: PLC0415 - heavy
-
-    names = {id(part): name for name, part in reversed(list(module.named_modules(remove_duplicate=False)))}
-    opened: list[Any] = []
-
-    def enter(part: Module, _args: Any) -> None:
-        name = names.get(id(part))
-        opened.append(None if name is None else record_function(f"{_MODULE}{name}"))
-        if name is not None:
-            opened[-1].__enter__()
-
-    def leave(_part: Module, _args: Any, _output: Any) -> None:
-        if opened and (found := opened.pop()) is not None:
-            found.__exit__(None, None, None)
-
-    before = hooks.register_module_forward_pre_hook(enter)
-    after = hooks.register_module_forward_hook(leave, always_call=True)
-    try:
-        yield
-    finally:
-        before.remove()
-        after.remove()
 
 
 # --- reading the profiler's tree -----------------------------------------------------------------

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.backends.torch_flow import eager, entered
+from modeldyno.backends.torch_ranges import as_ranges, eager
 from modeldyno.core.activity import Happening
 from modeldyno.core.occurrence import Occurrence, WatchedCalls
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torch import device
-    from torch.nn import Module
 
 _MODULE = "module: "
 """How the ranges begin that we put around modules; what follows is the path."""
@@ -55,7 +54,7 @@ def watched(
     finish, module = _finisher(place), eager(callee)
     times: list[float] = []
     with ExitStack() as stack:
-        stack.enter_context(_ranges(module))
+        stack.enter_context(as_ranges(module, _MODULE))
         stack.enter_context(_nvtx())
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
@@ -86,29 +85,6 @@ def _finisher(place: device) -> Callable[[], None]:
 
     library: Any = getattr(torch, place.type)
     return getattr(library, "synchronize", lambda: None)
-
-
-@contextmanager
-def _ranges(module: Module | None) -> Iterator[None]:
-    """Have each module show as a range."""
-    import torch  # noqa: PLC0415 - heavy
-
-    if module is None:
-        yield
-        return
-    is_open: list[Any] = []
-
-    def begin(path: str) -> None:
-        if path:  # the whole has a range of its own
-            is_open.append(torch.profiler.record_function(_MODULE + path))
-            is_open[-1].__enter__()
-
-    def end(path: str) -> None:
-        if path:
-            is_open.pop().__exit__(None, None, None)
-
-    with entered(module, begin, end):
-        yield
 
 
 @contextmanager

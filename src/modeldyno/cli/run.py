@@ -34,7 +34,10 @@ def command(script: str, arguments: tuple[str, ...], json_path: str | None) -> N
     """
     path = Path(script)
     if not path.is_file():
-        raise RequestError(f"There is no file '{script}'; give the path of a Python script.")
+        wrong = f"'{script}' is a directory" if path.is_dir() else f"There is no file '{script}'"
+        raise RequestError(f"{wrong}; give the path of a Python script.")
+    if json_path == "-":
+        raise RequestError("Standard output is the script's own; give --json the path of a file.")
     if json_path is not None and not Path(json_path).resolve().parent.is_dir():
         raise RequestError(
             f"Cannot write {json_path}: the directory {Path(json_path).parent} does not exist."

@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from modeldyno.cli.output import draw, find, listened, look_options, print_json
+from modeldyno.cli.output import draw, find, listened, look_options, print_blocks, print_json
 from modeldyno.core.goal import Answer, Constraint
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
+from modeldyno.errors import RequestError
 from modeldyno.measure import judged
-from modeldyno.views import Look
+from modeldyno.views import Look, memory_changed
 
 
 @click.command(name="show")
@@ -26,38 +27,38 @@ from modeldyno.views import Look
 @click.option(
     "--require", multiple=True, metavar="BOUND", help="Judge it: exit 1 when broken, 5 when undecided."
 )
+@click.option(
+    "--baseline", metavar="RESULT", help="Show instead what has changed in memory at the peak since this one."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @look_options
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    result: str,
-    query: str | None,
-    require: tuple[str, ...],
-    as_json: bool,
-    verbose: bool,
-    **look: Any,
-) -> None:
+def command(ctx: click.Context, /, **options: Any) -> None:
     """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store."""
-    asked = None if query is None else Query.parse(query)
-    constraints = tuple(map(Constraint.parse, require))
-    found = find(result)
+    asked = None if options["query"] is None else Query.parse(options["query"])
+    constraints = tuple(map(Constraint.parse, options["require"]))
+    if options["baseline"] is not None and (asked or constraints or options["as_json"]):
+        raise RequestError("--baseline goes with none of --get, --require and --json; ask for one at a time.")
+    found = find(options["result"])
     if asked is not None:
         answer = found.ask(asked)
         click.echo(number(answer))
         if answer.value is None and asked.part is None:
             click.echo(f"modeldyno: {answer.why}", err=True)
-        return
-    if as_json:
+    elif options["as_json"]:
         print_json(found)
-        return
-    outcome = judged(found, constraints)
-    with listened():
-        shown = Look(**look, verbose=verbose)
-        draw(outcome.result, outcome.judgements, shown, verbose=verbose)
-    ctx.exit(outcome.exit_code if constraints else 0)
+    elif options["baseline"] is not None:
+        changed = memory_changed(find(options["baseline"]), found)
+        with listened():
+            print_blocks(*changed)
+    else:
+        outcome = judged(found, constraints)
+        verbose = options["verbose"]
+        look = Look(depth=options["depth"], sort=options["sort"], filter=options["filter"], verbose=verbose)
+        with listened():
+            draw(outcome.result, outcome.judgements, look, verbose=verbose)
+        ctx.exit(outcome.exit_code if constraints else 0)
 
 
 def number(answer: Answer) -> str:

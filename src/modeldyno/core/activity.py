@@ -129,8 +129,8 @@ class Activity:
     """Parents before their children."""
     executed: tuple[Executed, ...] = ()
     """The dearest first, by their own time."""
-    wastes: tuple[Waste, ...] = ()
-    """The dearest first."""
+    wastes: tuple[Waste, ...] | None = None
+    """The dearest first; None where nobody looked for any, or could."""
     course: Course | None = None
     held: tuple[Held, ...] = ()
     """What lay in memory at the measured peak, the largest first."""
@@ -138,10 +138,10 @@ class Activity:
     """The module during which the peak was reached."""
 
     def joined(self, other: Activity) -> Activity:
-        """Add the parts that another has."""
-        return replace(
-            self, **{part.name: found for part in fields(other) if (found := getattr(other, part.name))}
-        )
+        """Add the parts that another has looked at."""
+        seen = {part.name: getattr(other, part.name) for part in fields(other)}
+        unseen = {part.name: part.default for part in fields(other)}
+        return replace(self, **{name: part for name, part in seen.items() if part != unseen[name]})
 
 
 def joined(found: Iterable[Activity]) -> Activity | None:

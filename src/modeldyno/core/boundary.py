@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from modeldyno.core.goal import Answer, Judgement, Verdict
-from modeldyno.core.ladder import CLIENT_LIMITED, SATURATED
-from modeldyno.core.measurement import Interval
+from modeldyno.core.ladder import CLIENT_LIMITED
+from modeldyno.core.measurement import SATURATED, Interval
 from modeldyno.core.metric import METRICS, Better
 from modeldyno.core.statistics import NORMAL
 from modeldyno.core.units import RATE
@@ -52,12 +52,14 @@ class Known:
     verdict: Verdict
     excess: float | None = None
     """Of the bound that is nearest to being broken, or farthest broken."""
-    error: float = math.inf
+    error: float = 1.0
     """Standard error of the excess."""
     care: float = 1.0
     """Of all measurements together."""
     broken: tuple[Judgement, ...] = ()
     """Of the bounds that are surely broken."""
+    uncertified: float = 0.0
+    """Care of the longest measurement that was too short for a percentile to be a claim; 0 for none."""
     limited: bool = False
     """Whether the client was the limit, so that what is broken may be its fault."""
 
@@ -92,16 +94,24 @@ def _known(same: Sequence[Rung], z: float, rate: bool) -> Known:
     )
     limited = any(CLIENT_LIMITED in rung.doubts for rung in same)
     held = all(judgement.verdict is Verdict.HELD for judgement in sure)
-    excess, error = max((_excess(*pair) for pair in pooled), default=(-math.inf, 0.0))
+    excess, error = max(_excess(bound, _told(answer, same)) for bound, answer in pooled)
     return Known(
         load=load,
         verdict=Verdict.HELD if held else Verdict.BROKEN if broken and not limited else Verdict.UNDECIDED,
-        excess=excess if math.isfinite(excess) else None,
+        excess=excess if math.isfinite(excess) and not limited else None,
         error=error,
         care=care,
         broken=() if limited else broken,
+        uncertified=max((c for _, a in pooled if a.value is None for c in cares), default=0.0),
         limited=limited,
     )
+
+
+def _told(answer: Answer, same: Sequence[Rung]) -> Answer:
+    """Give the plain quantile where the percentile is no claim yet: the curve is no claim either."""
+    query = answer.query
+    plain = (rung.find(query.metric, query.statistic, "raw") for rung in reversed(same))
+    return answer if answer.value is not None else next(filter(None, plain), answer)
 
 
 def _excess(bound: Constraint, answer: Answer) -> tuple[float, float]:
@@ -110,7 +120,13 @@ def _excess(bound: Constraint, answer: Answer) -> tuple[float, float]:
     if value is None or value <= 0 or bound.bound <= 0:
         return -math.inf, math.inf
     sign = 1 if bound.at_most else -1
-    return sign * math.log(value / bound.bound), ends.half_width() / _Z / value
+    sides = [abs(end - value) for end in (ends.low, ends.high) if math.isfinite(end)]
+    half = sum(sides) / len(sides) if sides else math.inf
+    return sign * math.log(value / bound.bound), min(half / _Z / value, _UNKNOWN)
+
+
+_UNKNOWN = 1.0
+"""Standard error of an excess of which nothing bounds the error."""
 
 
 def _pooled(answers: Sequence[Answer], cares: Sequence[float]) -> Answer:
@@ -128,9 +144,8 @@ def _pooled(answers: Sequence[Answer], cares: Sequence[float]) -> Answer:
     above = math.hypot(*(care * (a.bounds().high - each) for a, each, care in parts)) / whole
     spread = sum(((each - value) / (a.bounds().half_width() / _Z or math.inf)) ** 2 for a, each, _ in parts)
     factor = math.sqrt(max(1.0, spread / (len(parts) - 1)))
-    return replace(
-        parts[-1][0], value=value, interval=Interval(low=value - factor * below, high=value + factor * above)
-    )
+    ends = Interval(low=value - factor * below, high=value + factor * above)
+    return replace(parts[-1][0], value=value, interval=ends)
 
 
 def _widened(answer: Answer, z: float) -> Answer:
@@ -145,9 +160,10 @@ def _widened(answer: Answer, z: float) -> Answer:
 # --- the curve -------------------------------------------------------------------------------------
 
 _CURVED = 0.3
-"""Standard error of the line at a load, as a share of the excess there: far loads tell less."""
-_FLATTEST, _STEEPEST = 0.1, 20.0
-"""Bounds of the slope of the excess; latency grows about as the load where it is full."""
+"""Standard error of the line at a load, as a share of how far off it is, in excess and in load."""
+_FLATTEST, _FULL, _STEEPEST = 0.1, 1.0, 20.0
+"""Slopes: the least and the greatest that are believed, and that of a full server in a closed loop, whose
+latency grows as the load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,25 +178,45 @@ class Curve:
 
 
 def curve(points: Iterable[Known]) -> Curve | None:
-    """Fit it; None with fewer than two loads whose excess is known."""
-    told = [(math.log(k.load), k.excess, k) for k in points if k.excess is not None]
-    if len(told) < 2:  # noqa: PLR2004 - a line needs two
+    """Fit it to points from the least load to the greatest; None where no excess is known.
+
+    Where nothing is broken yet the line is steeper than what was seen: it will bend upwards, towards
+    the slope of a full server.
+    """
+    told = [(math.log(k.load), min(k.excess, _DROWNED), k) for k in points if k.excess is not None]
+    if not told:
         return None
-    usual = min((k for _, _, k in told), key=lambda k: abs(k.excess or 0.0))
-    weights = [1 / (_finite(k.error) ** 2 + (_CURVED * e) ** 2 + 1e-6) for _, e, k in told]
-    total = sum(weights)
-    x0 = sum(w * x for w, (x, _, _) in zip(weights, told, strict=True)) / total
-    e0 = sum(w * e for w, (_, e, _) in zip(weights, told, strict=True)) / total
-    power = sum(w * (x - x0) ** 2 for w, (x, _, _) in zip(weights, told, strict=True))
-    slope = sum(w * (x - x0) * (e - e0) for w, (x, e, _) in zip(weights, told, strict=True)) / power
-    slope = min(max(slope, _FLATTEST), _STEEPEST)
+    near = min(told, key=lambda point: abs(point[1]))[2]
+    middle = _middle(told)
+    strays = [_CURVED * (abs(e) + abs(x - middle)) for x, e, _ in told]
+    points_ = [(x, e, k.error**2 + s**2 + _LEAST) for (x, e, k), s in zip(told, strays, strict=True)]
+    slope, (x0, e0) = _line(points_)
+    if all(e < 0 for _, e, _ in told):
+        x0, e0, _ = told[-1]
+        slope = (slope + max(slope, _FULL)) / 2
     crossing = math.exp(min(max(x0 - e0 / slope, -_FAR), _FAR))
-    return Curve(crossing=crossing, slope=slope, error=_finite(usual.error) * math.sqrt(usual.care))
+    return Curve(crossing=crossing, slope=slope, error=near.error * math.sqrt(near.care))
 
 
-_FAR = 50.0
+_LEAST, _FAR = 1e-6, 50.0
+_DROWNED = 1.4
+"""Excess, about four times the bound, above which it tells no more: an open loop drowns at once."""
 
 
-def _finite(error: float) -> float:
-    """Give a standard error; one that nothing is known of is large, and not infinite."""
-    return min(error, 1.0)
+def _middle(told: Sequence[tuple[float, float, Known]]) -> float:
+    """Give the place between the last excess below 0 and the first above; an end where there is none."""
+    below = [x for x, e, _ in told if e < 0]
+    above = [x for x, e, _ in told if e >= 0]
+    return ((max(below) if below else above[0]) + (min(above) if above else below[-1])) / 2
+
+
+def _line(points: Sequence[tuple[float, float, float]]) -> tuple[float, tuple[float, float]]:
+    """Fit a line to places, values and their variances: its slope within reason, and a point on it."""
+    weights = [1 / variance for _, _, variance in points]
+    total = sum(weights)
+    x0 = sum(w * x for w, (x, _, _) in zip(weights, points, strict=True)) / total
+    y0 = sum(w * y for w, (_, y, _) in zip(weights, points, strict=True)) / total
+    spread = sum(w * (x - x0) ** 2 for w, (x, _, _) in zip(weights, points, strict=True))
+    joint = sum(w * (x - x0) * (y - y0) for w, (x, y, _) in zip(weights, points, strict=True))
+    slope = joint / spread if spread > _LEAST else _FULL
+    return min(max(slope, _FLATTEST), _STEEPEST), (x0, y0)

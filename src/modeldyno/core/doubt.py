@@ -57,6 +57,7 @@ CODES: dict[str, str] = {
     "as-stored": "The analysis is of the weights as stored; what ran was converted.",
     "not-analysed": "The model could not be analysed statically.",
     "unseen-layers": "Modules could not be watched one by one.",
+    "foreign-models": "The server had models of others loaded, which may have worked at the same time.",
     "parts-differ": "The times of the layers do not add up to that of a call which nobody watches.",
     "unattributed": "Much of the time of a call is spent in no module.",
     "overlapping": "Own times of modules came out below zero and were taken for zero.",

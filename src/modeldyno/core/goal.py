@@ -210,12 +210,18 @@ def _check_kind(query: Query) -> None:
 
 def _near(scope: str, known: Sequence[str]) -> str:
     """Name all scopes where they are few, and else those that are called most alike."""
-    if len(known) <= _FEW:
-        return f"it was at {', '.join(map(repr, known))}"
-    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
+    near = known
+    if len(known) > _FEW and scope:
+        from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
-    near = get_close_matches(scope, known, n=_FEW, cutoff=0)
-    return f"it was at {', '.join(map(repr, near))} and {len(known) - len(near):,} others"
+        near = get_close_matches(scope, known, n=_FEW, cutoff=0)
+    others = f" and {len(known) - _FEW:,} others" if len(known) > _FEW else ""
+    return f"it was {', '.join(map(_place, near[:_FEW]))}{others}"
+
+
+def _place(scope: str) -> str:
+    """Say where something was measured."""
+    return f"at '{scope}'" if scope else "as a whole"
 
 
 _FEW = 5
@@ -227,7 +233,6 @@ def _find(query: Query, measurements: Sequence[Measurement]) -> Measurement:
     if query.scope in values:
         return values[query.scope]
     if values:
-        raise RequestError(
-            f"{query.metric} was not measured at '{query.scope}'; {_near(query.scope, sorted(values))}."
-        )
+        near = _near(query.scope, sorted(values))
+        raise RequestError(f"{query.metric} was not measured {_place(query.scope)}; {near}.")
     raise RunFailed(f"This run has no {query.metric}; the probe or sampler that gives it did not run.")

@@ -36,6 +36,8 @@ class Knob:
     high: float | None = None
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    family: bool = False
+    """Whether it stands for every name that begins with its own and a dot, and not for its own alone."""
 
     def parse(self, value: KnobValue) -> KnobValue:
         """Check a value, or read it from text.
@@ -93,11 +95,13 @@ def configure(knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> dict[
     config = {knob.name: knob.default for knob in table.values() if knob.default is not None}
     given: set[str] = set()
     for name, value in settings.items():
-        if name not in table:
+        head, _, member = name.partition(".")
+        knob = table.get(head if member else name)
+        if knob is None or knob.family != bool(member):
             raise UnknownName.among("knob", name, table)
-        knob = table[name]
-        if knob.name in given:
-            raise RequestError(f"The knob {knob.name} is set twice; {name} is another name of it.")
-        given.add(knob.name)
-        config[knob.name] = knob.parse(value)
+        meant = f"{knob.name}.{member}" if member else knob.name
+        if meant in given:
+            raise RequestError(f"The knob {meant} is set twice; {name} is another name of it.")
+        given.add(meant)
+        config[meant] = knob.parse(value)
     return config

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from modeldyno.core.goal import Answer, Judgement
-from modeldyno.core.measurement import Distribution
+from modeldyno.core.measurement import SATURATED, Distribution
 from modeldyno.core.metric import Query
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.goal import Constraint
+    from modeldyno.core.measurement import Measurement
     from modeldyno.core.result import Result
 
-SATURATED, CLIENT_LIMITED = "saturated", "client-limited"
-"""Codes of doubts: queue and latency were still rising; the client was the limit, not the server."""
+CLIENT_LIMITED = "client-limited"
+"""Code of the doubt that the client, not the server, was the limit."""
 ASKED: dict[str, tuple[str, ...]] = {
     "request_rate": (), "throughput": (), "goodput": (), "token_rate": (), "error_rate": (), "client_cpu": (),
     "latency": ("mean", "p50", "p95", "p99"),
@@ -30,6 +32,8 @@ ASKED: dict[str, tuple[str, ...]] = {
     "inter_token_latency": ("p50", "p99"),
 }  # fmt: skip
 """What is kept of each load: metric to its statistics, where it is a distribution."""
+_SCOPES = {"", "driver 0"}
+"""The whole; of what is told of each driver, the first stands for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,30 +57,39 @@ class Rung:
     @classmethod
     def of(cls, result: Result, load: float, bounds: Sequence[Constraint] = (), *, care: float = 1.0) -> Rung:
         """Take from a Result what a ladder and a search need."""
+        judgements = tuple(bound.judge(result.measurements) for bound in bounds)
         return cls(
             load=load,
-            answers=tuple(_answers(result)),
-            judgements=tuple(bound.judge(result.measurements) for bound in bounds),
+            answers=(*_answers(result), *plain(judgements, result.measurements)),
+            judgements=judgements,
             doubts=tuple(dict.fromkeys(doubt.code for doubt in result.doubts)),
             failure=result.failures[0].message if result.failures else "",
             care=care,
             result=result.id,
         )
 
-    def find(self, metric: str, statistic: str | None = None) -> Answer | None:
+    def find(self, metric: str, statistic: str | None = None, part: str | None = None) -> Answer | None:
         """Give what was measured of a metric, or None."""
-        asked = (metric, statistic)
-        return next((a for a in self.answers if (a.query.metric, a.query.statistic) == asked), None)
+        asked = (metric, statistic, part)
+        found = (a for a in self.answers if (a.query.metric, a.query.statistic, a.query.part) == asked)
+        return next(found, None)
 
 
 def _answers(result: Result) -> Iterator[Answer]:
     for metric, statistics in ASKED.items():
-        found = result.find(metric)
-        if found is None:
-            continue
-        spread = isinstance(found.value, Distribution)
-        for statistic in statistics if spread else (None,):
-            yield Answer.to(Query(metric=metric, statistic=statistic), result.measurements)
+        for found in (m for m in result.measurements if m.metric == metric and m.scope in _SCOPES):
+            spread = isinstance(found.value, Distribution)
+            for statistic in statistics if spread else (None,):
+                query = Query(metric=metric, statistic=statistic, scope=found.scope)
+                yield Answer.to(query, result.measurements)
+
+
+def plain(judgements: Sequence[Judgement], measurements: Sequence[Measurement]) -> Iterator[Answer]:
+    """Give the plain quantile of each percentile that was judged and is no claim yet: a hint to a search."""
+    for judgement in judgements:
+        if judgement.answer.value is None and judgement.constraint.percentile is not None:
+            with suppress(RunFailed, RequestError):  # it was not measured at all
+                yield Answer.to(replace(judgement.constraint.query, part="raw"), measurements)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

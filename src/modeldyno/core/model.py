@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from modeldyno.errors import RequestError
 
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9-]+):(?P<locator>.*)", re.DOTALL)
+_URL = re.compile(r"(?:https?|grpcs?)://.*", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +22,15 @@ class ModelRef:
     def parse(cls, text: str) -> ModelRef:
         """Read ``scheme:locator``; text without a scheme is a path, with the scheme ``""``.
 
+        The URL of a server may stand alone: its scheme is ``url``.
+
         Raises:
             RequestError: the text, or what follows the scheme, is empty.
         """
         match = _SCHEME.fullmatch(text)
         scheme, locator = (match["scheme"], match["locator"]) if match else ("", text)
+        if _URL.fullmatch(text):
+            scheme, locator = "url", text
         if not locator.strip():
             raise RequestError(f"'{text}' names no model; write scheme:locator or a path.")
         return cls(scheme=scheme, locator=locator)

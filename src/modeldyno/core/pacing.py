@@ -290,11 +290,10 @@ class _Bench:
         )
 
     def warm_up(self) -> None:
-        """Draw until a trailing window shows no drift, within a share of the time."""
-        limit = _WARMUP_SHARE * self.plan.max_time
-        due = 1
-        while not (self.settled or self.halted or self.elapsed >= limit):
-            self.take(max(due, self._window()) - self.count, limit)
+        """Draw as the plan asks, and until a trailing window shows no drift, within a share of the time."""
+        due = max(1, self.plan.min_warmup)
+        while not (self.settled or self.halted or self.elapsed >= self._limit_of_warmup()):
+            self.take(max(due, self._window()) - self.count, self._limit_of_warmup())
             self.tell("warm-up")
             window = self._window()
             if self.count >= max(due, window):
@@ -304,6 +303,10 @@ class _Bench:
         # Where no time is left for steady samples, the later half of these must serve.
         over = self.halted or self.elapsed >= self.plan.max_time
         self._begin_at(self.count // 2 if over else self.count)
+
+    def _limit_of_warmup(self) -> float:
+        """Give the seconds after which the warm-up ends; its share holds once it has what was asked for."""
+        return self.plan.max_time * (1.0 if self.count < self.plan.min_warmup else _WARMUP_SHARE)
 
     def _window(self) -> int:
         """Give the calls that the window of the warm-up needs: few of a slow model."""
@@ -361,8 +364,12 @@ class _Bench:
         span = self.elapsed - self.begin_time
         current = self.last is not None and self.last.count == samples.size
         found = self.last if self.last and current else assess(samples, self.plan)
-        short = span < self.shortest
-        unmet = (*found.unmet, *([f"{span:.2g} s of at least {self.shortest:.2g} s"] if short else []))
+        short, cold = span < self.shortest, self.begin < self.plan.min_warmup
+        unmet = (
+            *found.unmet,
+            *([f"{span:.2g} s of at least {self.shortest:.2g} s"] if short else []),
+            *([f"{self.begin} of at least {self.plan.min_warmup} samples of warm-up"] if cold else []),
+        )
         return Paced(
             samples=samples,
             warmup_runs=self.begin,

@@ -20,6 +20,8 @@ class Plan:
     """Longest measuring of each process, in seconds, warm-up included."""
     max_runs: int = 1_000_000
     """Most samples that each process draws in its steady phase."""
+    min_warmup: int = 0
+    """Fewest samples that each process leaves out as warm-up, whatever the evidence says before."""
     target: str = "p50"
     """Statistic whose 95 % interval must shrink: ``"mean"`` or a percentile such as ``"p50"``."""
     precision: float = 0.02
@@ -53,7 +55,7 @@ class Plan:
                 raise ValueError(msg)
 
 
-_NUMBERS = ("min_runs", "min_time", "max_time", "max_runs", "precision", "processes", "seed")
+_NUMBERS = ("min_runs", "min_time", "max_time", "max_runs", "min_warmup", "precision", "processes", "seed")
 _LIMITS = ("timeout", "memory_limit")
 
 
@@ -63,6 +65,7 @@ def _contradictions(plan: Plan) -> tuple[tuple[bool, str], ...]:
     return (
         (plan.min_runs < 1, f"min_runs is {plan.min_runs}, but at least 1 sample is needed"),
         (plan.max_runs < 1, f"max_runs is {plan.max_runs}, but at least 1 sample is needed"),
+        (plan.min_warmup < 0, f"min_warmup is {plan.min_warmup}, but must not be negative"),
         (
             not 0 <= plan.min_time < math.inf,
             f"min_time is {plan.min_time}, but must be finite and not negative",

@@ -39,8 +39,8 @@ class Tally:
     """
 
     __slots__ = (
-        "_due", "_lot", "_most", "_stride", "calls", "kept", "least", "longest", "metered", "nested_calls",
-        "own", "sizes", "total",
+        "_due", "_lot", "_most", "_stride", "calls", "kept", "least", "longest", "nested_calls", "own",
+        "sizes", "total",
     )  # fmt: skip
 
     def __init__(self, most: int = MOST, seed: int = 0) -> None:
@@ -51,8 +51,6 @@ class Tally:
         """Nanoseconds outside of all nested regions."""
         self.nested_calls = 0
         """Calls of regions directly within these."""
-        self.metered = 0
-        """Nanoseconds that looking at the memory of those has taken."""
         self.kept = array("q")
         """Nanoseconds of the calls that are kept."""
         self.least = 0
@@ -144,7 +142,7 @@ def doubts(tallies: Mapping[str, Tally], *, cost: float, slowed: float | None) -
 
     Args:
         tallies: what was seen, by region.
-        cost: seconds that noting down a call costs whoever makes it.
+        cost: seconds that noting down a call costs whoever makes it; looking at memory is taken off already.
         slowed: how many times longer small allocations took while they were traced; None if they were not.
     """
     if slowed is not None:  # everything was slower then, by more than noting down
@@ -160,15 +158,14 @@ def doubts(tallies: Mapping[str, Tally], *, cost: float, slowed: float | None) -
         yield Doubt(
             code="timer-bound",
             seen=f"{share:.0%} of the own time of {worst} went into noting down the calls within it, at "
-            f"{format_quantity(cost, SECONDS, 2)} each and more where memory is watched{_others(coloured)}",
+            f"{format_quantity(cost, SECONDS, 2)} each{_others(coloured)}",
             advice="leave the smallest functions out, or read their time and not that of what calls them",
         )
 
 
 def _share(tally: Tally, cost: float) -> float:
     """Give the share of a region's own time that noting down the calls within it takes."""
-    noting = tally.nested_calls * cost + tally.metered * _NS
-    return min(1.0, noting / (tally.own * _NS)) if tally.own else 0.0
+    return min(1.0, tally.nested_calls * cost / (tally.own * _NS)) if tally.own else 0.0
 
 
 def _others(found: Iterable[object]) -> str:

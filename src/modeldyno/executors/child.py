@@ -1,7 +1,8 @@
-"""The child process of the isolated executor: reads a Job, writes events.
+"""The child process of the isolated and the warm executor: reads a Job, writes events.
 
-``python -m modeldyno.executors.child FD``: the Job comes as JSON on standard input, the events go as
-JSON lines to the file descriptor FD. What the model prints goes to standard output and error.
+``python -m modeldyno.executors.child FD [--warm]``: the Job comes as JSON on standard input, the events go
+as JSON lines to the file descriptor FD. What the model prints goes to standard output and error. A warm
+child reads a Job a line, equal but for load and Plan, until the input ends; the model stays open meanwhile.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from modeldyno import wire
 from modeldyno.core.result import Refused
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.processes import end_with_parent
-from modeldyno.run import events
+from modeldyno.run import Warm, events
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from modeldyno.core.job import Job
     from modeldyno.core.result import Event
 
 
-def main(descriptor: int) -> None:
-    """Run the Job on standard input."""
+def main(descriptor: int, *, warm: bool = False) -> None:
+    """Run the Job on standard input, or one after the other."""
     end_with_parent()
     interrupted = _interruption()
 
@@ -32,10 +35,19 @@ def main(descriptor: int) -> None:
         while data:
             data = data[os.write(descriptor, data) :]
 
+    if not warm:
+        _carry_out(sys.stdin.buffer.read(), interrupted, send, None)
+        return
+    with Warm() as kept:
+        for line in sys.stdin.buffer:
+            _carry_out(line, interrupted, send, kept)
+
+
+def _carry_out(data: bytes, interrupted: list[int], send: Callable[[Event], None], kept: Warm | None) -> None:
     try:
-        job = wire.decode_job(sys.stdin.buffer.read())
+        job = wire.decode_job(data)
         _pin(job)
-        for event in events(job, interrupted=lambda: bool(interrupted), watch=send):
+        for event in events(job, interrupted=lambda: bool(interrupted), watch=send, warm=kept):
             send(event)
     except ModelDynoError as error:
         send(Refused(error=type(error).__name__, message=str(error)))
@@ -60,4 +72,4 @@ def _pin(job: Job) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), warm="--warm" in sys.argv[2:])

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from modeldyno.core.job import Job
     from modeldyno.ports import Executor
 
+_MODULE = "modeldyno.executors.child"
 _PAUSE = 0.1
 """Seconds between two looks at a silent child."""
 _CHUNK = 1 << 16
@@ -50,6 +51,8 @@ _TAIL = 4000
 """Bytes of the end of the child's log that are kept."""
 _MEMORY_SHARE = 0.9
 """Share of the machine's memory that a child may take when the Plan does not say."""
+_CLOSING = 60.0
+"""Seconds that a warm child may take to close what it kept open, such as a server that drains."""
 _LOADING_TIME = 600.0
 """Seconds for loading and first calls, beyond what measuring may take, when the Plan does not say."""
 
@@ -70,17 +73,12 @@ def isolated() -> Iterator[Executor]:
 
 
 def _execute(job: Job, watch: Callable[[Event], None], interrupts: list[int]) -> Result:
-    child = _Child.start(job, watch)
+    child = Child.start()
     try:
-        child.follow(_limits(job), interrupts)
+        child.carry_out(job, watch, interrupts)
     finally:
         child.end()
-    child.refuse()
-    failure = child.failure()
-    events = [*child.events, *([] if failure is None else [Failed(failure=failure)])]
-    if interrupts:
-        events.append(Doubted(doubt=INTERRUPTED))
-    return fold(empty(job), events)
+    return child.result(job, interrupts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +96,15 @@ def _limits(job: Job) -> _Limits:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Child:
+class Child:
     """One child process, the events that came from it, and why it was ended if it was."""
 
     process: subprocess.Popen[bytes]
     pipe: int
     log: int
-    watch: Callable[[Event], None]
+    warm: bool = False
+    """Whether it waits for more Jobs after one."""
+    watch: Callable[[Event], None] = field(default=lambda _event: None)
     events: list[Event] = field(default_factory=list)
     stage: str = ""
     """What the child does at present; empty before its first word."""
@@ -117,12 +117,13 @@ class _Child:
     """Whether the user ended it."""
 
     @classmethod
-    def start(cls, job: Job, watch: Callable[[Event], None]) -> _Child:
-        """Start the child and hand it the Job."""
+    def start(cls, *, warm: bool = False) -> Child:
+        """Start a child that waits for a Job; a warm one waits for another after each."""
         read_end, write_end = os.pipe()
         log_read, log_write = os.pipe()
+        options = ["--warm"] if warm else []
         process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "modeldyno.executors.child", str(write_end)],
+            [sys.executable, "-X", "faulthandler", "-m", _MODULE, str(write_end), *options],
             stdin=subprocess.PIPE,
             stdout=log_write,
             stderr=log_write,
@@ -131,11 +132,26 @@ class _Child:
         )
         os.close(write_end)
         os.close(log_write)
-        assert process.stdin is not None
+        return cls(process=process, pipe=read_end, log=log_read, warm=warm)
+
+    def carry_out(self, job: Job, watch: Callable[[Event], None], interrupts: list[int]) -> None:
+        """Hand it a Job, and take in what it says until it has ended it, or is ended itself."""
+        self.watch, self.events, self.stage = watch, [], ""
+        self.tail.clear()
+        assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            process.stdin.write(wire.encode_job(job))
-            process.stdin.close()
-        return cls(process=process, pipe=read_end, log=log_read, watch=watch)
+            self.process.stdin.write(wire.encode_job(job) + b"\n")
+            self.process.stdin.flush() if self.warm else self.process.stdin.close()
+        self.follow(_limits(job), interrupts)
+
+    def result(self, job: Job, interrupts: list[int]) -> Result:
+        """Give what came of the Job; raise the wrong request that the child found in it."""
+        self.refuse()
+        failure = self.failure()
+        events = [*self.events, *([] if failure is None else [Failed(failure=failure)])]
+        if interrupts:
+            events.append(Doubted(doubt=INTERRUPTED))
+        return fold(empty(job), events)
 
     def follow(self, limits: _Limits, interrupts: list[int]) -> None:
         """Take in what the child says until it ends, breaks a limit, or is interrupted twice."""
@@ -152,7 +168,7 @@ class _Child:
             if self.pipe in ready and not self._take_events():
                 break
             # What the model has forked may hold the pipe open: neither its end nor silence is waited for.
-            if self._told_end() or (not ready and self.process.poll() is not None):
+            if self.told_end() or (not ready and self.process.poll() is not None):
                 break
             now = time.monotonic()
             if len(interrupts) > 1:
@@ -175,6 +191,9 @@ class _Child:
     def end(self) -> None:
         """End everything that the child started, and collect the rest of its log."""
         self._meet_family()
+        if self.warm and self.process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()  # no more Jobs: it closes what it kept open
         if self.ended is not None or self.stopped or not self._finished():
             self._kill_group()
         self.process.wait()
@@ -224,13 +243,15 @@ class _Child:
 
     def _finished(self) -> bool:
         """Give a child that has closed its pipe a moment to exit by itself."""
+        patience = _CLOSING if self.warm else 5 if self.told_end() else 1
         try:
-            self.process.wait(timeout=5 if self._told_end() else 1)
+            self.process.wait(timeout=patience)
         except subprocess.TimeoutExpired:
             return False
         return True
 
-    def _told_end(self) -> bool:
+    def told_end(self) -> bool:
+        """Say whether the Job has come to its own end."""
         return any(isinstance(event, Ended | Refused) for event in self.events)
 
     def _take_log(self) -> bool:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from modeldyno.ports import Model
 
 _IDS = re.compile(r"ids?$|token", re.IGNORECASE)
+_UNNAMED = "input"
+"""Name of an input that neither the model nor the user names."""
 MOST = 8
 """Payloads at most."""
 MOST_BYTES = 64 * 2**20
@@ -139,6 +141,7 @@ def _asked(
     base: Path | None,
     sizes: Mapping[str, int] | None = None,
 ) -> _Asked:
+    model = _declared(model, requested)
     _check_names(model, requested)
     declared = tuple(_merged(spec, requested, model.example) for spec in model.inputs)
     _check_batch(declared, requested, batch_size)
@@ -161,6 +164,14 @@ def _asked(
 
 
 # -- what was asked for --------------------------------------------------------------------------
+
+
+def _declared(model: Model, requested: Iterable[InputSpec]) -> Model:
+    """Take the inputs that the user names where nobody else tells them."""
+    if not model.undeclared:
+        return model
+    names = dict.fromkeys(request.name or _UNNAMED for request in requested)
+    return replace(model, inputs=tuple(InputSpec(name=name) for name in names))
 
 
 def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:

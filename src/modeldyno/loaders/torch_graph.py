@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +18,8 @@ from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.feeds import randoms
 from modeldyno.feeds.forward import Forward
 from modeldyno.loaders import torch_module
+from modeldyno.loaders.torch_flags import Flags
+from modeldyno.loaders.torch_objection import Objection
 from modeldyno.loaders.torch_recorder import Memory, Recorder
 from modeldyno.loaders.torch_setting import alone, attributes, collected, copied, eager, in_mode, unwritten
 from modeldyno.loaders.torch_shadow import Shadow, Stage
@@ -62,9 +62,24 @@ def shadowed(module: Module) -> tuple[Module, Stage]:
 def graph(module: Module, stage: Stage, tracing: Tracing) -> Graph:
     """Call a module on its stage and write down what happens.
 
+    Where it raises an error, that may be for a flag that was made up, as a check of numbers that are not
+    computed does: it is called anew with the other flag, and what counts if that fails is the first error.
+
     Raises:
         RequestError: the module cannot be called with such inputs, or an operator has no shapes.
     """
+    stage.flags = Flags()
+    first: Objection | None = None
+    while True:
+        try:
+            return _attempt(module, stage, tracing)
+        except Objection as objection:
+            first = first or objection
+            if not stage.flags.reconsider():
+                raise RequestError(str(first)) from first.__cause__
+
+
+def _attempt(module: Module, stage: Stage, tracing: Tracing) -> Graph:
     made = stage.witness
     assert isinstance(made, Recorder)
     stage.forget()
@@ -93,7 +108,7 @@ def _course(module: Module, feed: dict[str, Any], tracing: Tracing, recorder: Re
     except ModelDynoError:
         raise
     except Exception as error:
-        raise RequestError(_refusal(module, tracing, error, recorder)) from error
+        raise Objection.of(module, tracing, error, recorder) from error
     finally:
         recorder.on = False
 
@@ -288,37 +303,6 @@ def _picture(
 def _class(part: Module) -> str:
     """Name the class of a module, or that which a compiled one was made from."""
     return str(getattr(part, "original_name", type(part).__name__))
-
-
-def _refusal(module: Module, tracing: Tracing, error: Exception, recorder: Recorder) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    if "data is not allocated" in lines[0] or "data pointer" in lines[0]:
-        lines = ["a kernel reads the numbers of a tensor, which an analysis does not have"]
-    shapes = ", ".join(f"{spec.name}={'x'.join(map(str, spec.shape or ()))}" for spec in tracing.inputs)
-    left, name = recorder.objected
-    where = f" in {name}" if name and left == id(error) else ""
-    return (
-        f"{type(module).__name__} cannot be analysed with {shapes or 'no inputs'}: "
-        f"{type(error).__name__}{where}: {lines[0][:300]}{_line(error)}{_advice(error)}."
-    )
-
-
-def _line(error: Exception) -> str:
-    """Name the innermost line of the model's code, where there is one."""
-    inner = [
-        f for f in traceback.extract_tb(error.__traceback__) if not _LIBRARIES & {*Path(f.filename).parts}
-    ]
-    return f" ({Path(inner[-1].filename).name}:{inner[-1].lineno})" if inner else ""
-
-
-_LIBRARIES = {"torch", "modeldyno", "transformers"}
-"""Packages whose lines say little to the author of a model."""
-
-
-def _advice(error: Exception) -> str:
-    """Say what to do where torch or the model objects to the inputs."""
-    about_inputs = isinstance(error, RuntimeError | ValueError | TypeError | IndexError | AssertionError)
-    return "; give other shapes by --input" if about_inputs else ""
 
 
 @contextmanager

@@ -32,8 +32,10 @@ def _equal(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, 
     first, second = (stage.as_shadow(a).known() for a in args[:2])
     if first is not None and second is not None:
         return torch.equal(first, second)
-    stage.assume("two tensors that are not computed are compared; taken as different")
-    return False
+    return stage.flag(
+        "two tensors that are not computed are compared; taken as different",
+        "two tensors that the model refuses as different are not computed; taken as equal",
+    )
 
 
 def _choice(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -291,12 +293,26 @@ def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], see
     return source.new_empty((*source.shape[:-1], width), dtype=torch.float32 if dynamic else source.dtype)
 
 
+def _stacked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give the shape of a stack of like tensors; torch's own rule takes long where a loop stacks its past."""
+    del seen
+    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    tensors, axis = given["tensors"], given.get("dim", 0)
+    kinds = {(t.shape, t.dtype, t.is_contiguous()) for t in tensors}
+    shape, dtype, contiguous = kinds.pop() if len(kinds) == 1 else ((), None, False)
+    if not contiguous or "out" in given or not -len(shape) - 1 <= axis <= len(shape):
+        return func(*args, **kwargs)
+    axis %= len(shape) + 1
+    return torch.empty((*shape[:axis], len(tensors), *shape[axis:]), dtype=dtype, device=META)
+
+
 Shapes = Callable[[Any, tuple[Any, ...], dict[str, Any], "Seen"], Any]
 SHAPES: dict[str, Shapes] = {
     "aten._transformer_encoder_layer_fwd": _like_first,
     "aten._native_multi_head_attention": _attention_fast_path,
     "aten._grouped_mm": _grouped,
     "aten.mkldnn_rnn_layer": _recurrent_layer,
+    "aten.stack": _stacked,
     "quantized.linear_dynamic": _packed_linear,
     "quantized.linear_relu_dynamic": _packed_linear,
     "quantized.linear": _packed_linear,

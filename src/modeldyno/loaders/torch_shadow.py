@@ -21,6 +21,7 @@ from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modeldyno.errors import RequestError
+from modeldyno.loaders.torch_flags import Flags
 from modeldyno.loaders.torch_rules import HIGHER, SHAPES, SPECIAL
 from modeldyno.loaders.torch_traits import META, MOST_KNOWN, Trait, is_small, trait
 
@@ -257,6 +258,7 @@ class Stage(TorchDispatchMode):
         self.assumes = assumes
         """Whether arrays of what is not computed are made up; else whoever asks for one is refused."""
         self.assumptions: dict[str, None] = {}
+        self.flags = Flags()
         self.outside: dict[int, Shadow] = {}
         """Of plain tensors that come from elsewhere, by their id; weights are entered beforehand."""
         self._kept: list[tuple[Tensor, int | None]] = []
@@ -475,12 +477,22 @@ class Stage(TorchDispatchMode):
 
     def assumed(self, tensor: Shadow) -> Tensor:
         """Give numbers for those that a program looks at but that depend on what is not computed."""
-        kind = {torch.bool: "flags"}.get(tensor.dtype, "numbers")
-        self.assume(f"{kind} that the course depends on are not computed; taken as {_taken(tensor.dtype)}")
+        if tensor.dtype is torch.bool:
+            flag = self.flag(
+                "flags that the course depends on are not computed; taken as false",
+                "flags that the model refuses as false are not computed; taken as true",
+            )
+            with _off():
+                return torch.full(tensor.shape, flag)
+        self.assume("numbers that the course depends on are not computed; taken as 1")
         with _off():
-            if tensor.dtype is torch.bool:
-                return torch.zeros(tensor.shape, dtype=torch.bool)
             return torch.ones(tensor.shape, dtype=tensor.dtype)
+
+    def flag(self, false: str, true: str) -> bool:
+        """Make up a flag, and tell which it is."""
+        taken = self.flags.answer()
+        self.assume(true if taken else false)
+        return taken
 
 
 def _written(found: Trait, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
@@ -489,10 +501,6 @@ def _written(found: Trait, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     written += [kwargs[name] for name in found.written_names if name in kwargs]
     for value in written:
         yield from value if isinstance(value, list | tuple) else (value,)
-
-
-def _taken(dtype: torch.dtype) -> str:
-    return "false" if dtype is torch.bool else "1"
 
 
 _OFF = torch._C._DisableTorchDispatch  # noqa: SLF001 - no public name

@@ -21,6 +21,7 @@ from modeldyno.core.doubt import Doubt
 from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Measurement, observed
 from modeldyno.core.result import Progressed
+from modeldyno.core.units import BYTES, format_quantity
 from modeldyno.errors import RequestError
 from modeldyno.ports import CanTrain, HasAllocator, HasMemory, Pass
 
@@ -63,6 +64,11 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     fits, fails = search(trials.fit, trials.between, MOST)
     if fits:
         yield observed("largest_batch", fits, scope=MEASURED)
+    yield from _open(trials, fits, fails)
+
+
+def _open(trials: Trials, fits: int, fails: int | None) -> Iterator[Doubt]:
+    """Doubt an answer where the search did not end at a batch that runs and a next one that does not."""
     if trials.cut:
         yield Doubt(
             code="time-limit",
@@ -70,6 +76,26 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
             + ("more was not tried" if fails is None else f"{fails:,} does not"),
             advice="give it more time with --max-time",
         )
+    elif not fits:
+        yield Doubt(
+            code="largest-batch",
+            seen=f"not even a batch of 1 runs{_lacking(trials)}",
+            advice="give it more with --memory-limit, or make the input smaller with --input",
+        )
+    elif fails is None:
+        yield Doubt(
+            code="largest-batch",
+            seen=f"a batch of {fits:,} runs, and no larger one was tried",
+            advice="read it as at least so many",
+        )
+
+
+def _lacking(trials: Trials) -> str:
+    """Say what a batch of 1 took, and what there was; nothing where it did not get so far."""
+    if 1 not in trials.totals:
+        return ": memory was spent before its end"
+    took, room = (format_quantity(size, BYTES, 3) for size in (trials.totals[1], trials.limit))
+    return f": it takes {took}, and there is room for {room} beside the process itself"
 
 
 def search(
@@ -205,7 +231,8 @@ def _limit(subject: Subject, plan: Plan) -> float:
         room += _weights(subject)  # which are in the process already
     if room <= 0:
         raise RequestError(
-            f"The process takes {process:,} bytes before any batch; give it more with --memory-limit."
+            f"The process takes {format_quantity(process, BYTES, 3)} before any batch; give it more with "
+            "--memory-limit."
         )
     return min(room, stated or room)
 

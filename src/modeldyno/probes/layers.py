@@ -43,7 +43,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Acti
     session = cast("HasLayers", subject.session)
     everything = not subject.observation.layers
     with session.layers(subject.feeds[0], subject.observation.named) as watched:
-        turns = in_turns(subject.calls[0], watched.call)
+        turns = in_turns(watched.plain or subject.calls[0], watched.call)
         begin = perf_counter()
         turns(1)
         paced = pace(
@@ -99,6 +99,7 @@ def _within(plan: Plan, pair: float) -> Plan:
         plan,
         min_runs=min(plan.min_runs, runs),
         max_runs=runs,
+        min_warmup=min(plan.min_warmup, MOST),
         max_time=min(plan.max_time, 3 * MOST * pair),
         percentiles=(),
     )

@@ -31,8 +31,6 @@ class Frame:
     nested = 0
     """Nanoseconds in frames directly within."""
     nested_calls = 0
-    metered = 0
-    """Nanoseconds that looking at the memory of frames directly within has taken."""
     parent: Frame | None = None
     owner: object = None
     path: tuple[str, ...] = ()
@@ -80,6 +78,13 @@ class Frame:
             parent.nested += taken
         if parent is None or self.name not in parent.path:
             self.outermost += taken
+
+    def leave_out(self, time: int) -> None:
+        """Let the clocks of the frames around this one stand still for a while that is none of theirs."""
+        frame = self.parent
+        while frame is not None and frame.began is not None:
+            frame.began += time
+            frame = frame.parent
 
     def suspend(self, now: int, current: ContextVar[Frame | None]) -> None:
         """Stop the clock, and those of the frames that are open within; give up the place."""

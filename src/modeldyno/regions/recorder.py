@@ -115,8 +115,8 @@ class Profiled:
         if mark.memory is not None:
             frame.levels = self._meters.begin(mark.memory)
         frame.enter(self._current)
-        if before and frame.parent is not None:
-            frame.parent.metered += self._clock() - before
+        if mark.memory is not None:
+            frame.leave_out(self._clock() - before)
         if mark.sync:
             synchronise()
         frame.start(self._clock())
@@ -149,7 +149,6 @@ class Profiled:
         with self._lock:
             tally = self._tallies.get(frame.name) or self._new(frame.name)
             tally.add(frame.spent, frame.spent - frame.nested, frame.outermost, frame.nested_calls)
-            tally.metered += frame.metered
             if frame.sizes is not None:
                 for place, sizes in frame.sizes.items():
                     tally.sizes.setdefault(place, Sizes()).add(sizes.allocated, sizes.freed, sizes.peak)
@@ -171,8 +170,7 @@ class Profiled:
         frame.sizes = {} if frame.sizes is None else frame.sizes
         self._meters.end(mark.memory, frame.levels, frame.sizes)
         frame.levels = None
-        if frame.parent is not None:
-            frame.parent.metered += self._clock() - before
+        frame.leave_out(self._clock() - before)
 
 
 class Mark:

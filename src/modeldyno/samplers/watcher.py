@@ -133,6 +133,7 @@ class Witness:
     def close(self) -> dict[str, float]:
         """End the last stage: its peak between two samples is known from the kernel; give the counters."""
         if self.stages:
+            self.sample()  # the peak is above what is held now, not above what was held at the last sample
             memory = self.stages[-1]["memory"]
             assert isinstance(memory, list)
             above = peak_size(self.root) - resident_size(self.root)

@@ -1,4 +1,4 @@
-"""The examination that every backend of a local runtime must pass.
+"""The examinations that every backend must pass: of a local runtime, and of a server.
 
 Inherit, say which backend it is, and give a model and a way to feed it::
 
@@ -13,12 +13,18 @@ Inherit, say which backend it is, and give a model and a way to feed it::
 
         def feed(self, batch_size: int) -> Feed:
             return {"x": np.random.default_rng(0).random((batch_size, 4), dtype="float32")}
+
+`ServingSuite` is the same for a backend whose session sends. It starts real servers; what costs nothing of
+it is `DeclaredSuite`.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,6 +33,8 @@ import pytest
 from modeldyno import plugins, ports
 from modeldyno.core.knob import configure
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.loadgen.once import once
+from modeldyno.processes import tree
 from modeldyno.testing.loaders import imported_frameworks
 
 if TYPE_CHECKING:
@@ -45,30 +53,18 @@ def opened(
         yield session
 
 
-class BackendSuite:
-    """Inherit, set `name`, and give the fixture `model` and the method `feed`; the rest may be overridden."""
+class DeclaredSuite:
+    """What a backend declares. Inherit, set `name`, and give the fixture `model`."""
 
     name: ClassVar[str]
     """The name of the backend's entry point."""
     settings: ClassVar[Mapping[str, KnobValue]] = {}
     """Knobs to run the model with."""
-    dynamic: ClassVar[bool] = True
-    """Whether the model takes any batch size."""
-    tolerance: ClassVar[float] = 1e-6
-    """How far two calls on the same payload may lie apart, absolutely and relatively."""
 
     @pytest.fixture
     def model(self) -> ports.Model:
         """Give a small model that the backend accepts."""
         raise NotImplementedError
-
-    def feed(self, batch_size: int) -> ports.Feed:
-        """Give inputs for the model; the same each time."""
-        raise NotImplementedError
-
-    def state(self) -> Any:
-        """Observe what the backend may change for the whole process, such as threads or grad mode."""
-        return None
 
     @pytest.fixture
     def backend(self) -> ports.Backend:
@@ -115,6 +111,23 @@ class BackendSuite:
         """The default configuration, and the one under test, exclude nothing."""
         backend.check(configure(backend.knobs, {}))
         backend.check(config)
+
+
+class BackendSuite(DeclaredSuite):
+    """Inherit, set `name`, and give the fixture `model` and the method `feed`; the rest may be overridden."""
+
+    dynamic: ClassVar[bool] = True
+    """Whether the model takes any batch size."""
+    tolerance: ClassVar[float] = 1e-6
+    """How far two calls on the same payload may lie apart, absolutely and relatively."""
+
+    def feed(self, batch_size: int) -> ports.Feed:
+        """Give inputs for the model; the same each time."""
+        raise NotImplementedError
+
+    def state(self) -> Any:
+        """Observe what the backend may change for the whole process, such as threads or grad mode."""
+        return None
 
     def test_a_call_can_be_repeated(
         self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
@@ -206,6 +219,89 @@ class BackendSuite:
             np.testing.assert_allclose(
                 array, second[name], rtol=self.tolerance, atol=self.tolerance, err_msg=name
             )
+
+
+class ServingSuite(DeclaredSuite):
+    """For a backend whose session sends. It starts servers: mark it so where you inherit."""
+
+    tolerance: ClassVar[float] = 1e-5
+    """How far two answers to the same payload may lie apart, absolutely and relatively."""
+    local: ClassVar[str] = "onnxruntime"
+    """A backend of a local runtime that gives the same outputs."""
+
+    def feed(self, batch_size: int) -> ports.Feed:
+        """Give inputs for the model; the same each time."""
+        raise NotImplementedError
+
+    def test_answers_are_those_of_the_model(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """Each payload is a request, and its answer what a local runtime gives for it."""
+        feeds = [self.feed(2), {name: array[::-1].copy() for name, array in self.feed(2).items()}]
+        local = plugins.backend(self.local)
+        with backend.open(model, {**config, "batch_size": 2}) as session:
+            assert isinstance(session, ports.CanSend)
+            target = session.target(feeds)
+            assert len(target.messages) == len(feeds)
+            answers = [session.arrays(once(target, number)) for number in range(len(feeds))]
+        with local.open(model, configure(local.knobs, {})) as own:
+            assert isinstance(own, ports.CanCall)
+            expected = [own.arrays(own.prepare(feed)()) for feed in feeds]
+        for answer, right in zip(answers, expected, strict=True):
+            assert answer.keys() == right.keys()
+            for name, array in right.items():
+                assert answer[name].shape == array.shape
+                np.testing.assert_allclose(answer[name], array, rtol=self.tolerance, atol=self.tolerance)
+
+    def test_requests_at_the_same_time_get_their_own_answers(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """However the server gathers requests, each gets the answer to its own payload."""
+        feeds = [{name: array * (number + 1) for name, array in self.feed(1).items()} for number in range(8)]
+        with backend.open(model, config) as session:
+            assert isinstance(session, ports.CanSend)
+            target = session.target(feeds)
+            alone = [session.arrays(once(target, number)) for number in range(len(feeds))]
+            with ThreadPoolExecutor(len(feeds)) as pool:
+                together = [
+                    session.arrays(reply) for reply in pool.map(partial(once, target), range(len(feeds)))
+                ]
+        for one, other in zip(alone, together, strict=True):
+            for name, array in one.items():
+                np.testing.assert_allclose(array, other[name], rtol=self.tolerance, atol=self.tolerance)
+
+    def test_the_account_counts_requests(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """Between two looks there are as many requests as were sent, and their stages took time."""
+        with backend.open(model, config) as session:
+            assert isinstance(session, ports.CanSend)
+            if not isinstance(session, ports.HasServerStats):
+                pytest.skip("this server tells nothing of its work")
+            target = session.target([self.feed(1)])
+            once(target)
+            before = session.account()
+            for _ in range(5):
+                once(target)
+            found = session.account().since(before)
+        assert (found.requests, found.failures) == (5, 0)
+        assert found.compute is None or found.compute > 0
+        assert not found.batches or sum(found.batches.values()) == found.executions
+
+    def test_nothing_is_left(
+        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+    ) -> None:
+        """When a session is closed, even by an error, none of its processes is left."""
+        family: list[int] = []
+
+        def break_off(session: object) -> None:
+            assert isinstance(session, ports.CanSend)
+            family.extend([] if session.pid is None else tree(session.pid))
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError), backend.open(model, config) as session:
+            break_off(session)
+        assert not any(Path(f"/proc/{pid}").exists() for pid in family)
 
 
 def _bad_values(knobs: tuple[Knob, ...]) -> list[tuple[Knob, KnobValue]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from modeldyno.views.compare import comparison, summary
 from modeldyno.views.lists import brief, listing, numbers
 from modeldyno.views.look import PLAIN, SORTS, Look
+from modeldyno.views.memory_change import memory_changed
 from modeldyno.views.report import blocks
 from modeldyno.views.sentence import headline
 
@@ -21,6 +22,7 @@ __all__ = [
     "comparison",
     "headline",
     "listing",
+    "memory_changed",
     "numbers",
     "summary",
 ]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _TRAFFIC = ("disk_read", "disk_written", "major_faults", "network_received", "network_sent")
 _GAUGES = ("gpu_utilization", "device_memory", "clock", "temperature", "power", "idle_power", "energy")
+_WORTH = {"disk_read": 2**20, "disk_written": 2**20, "major_faults": 10}
+"""What is less is told to those who ask for everything: every run reads a few pages."""
 APART = frozenset({*_TRAFFIC, *_GAUGES, "device_used", "memory_clock"})
 """Metrics that are shown here, and in no other table."""
 _NAME = 16
@@ -57,7 +59,8 @@ def _notes(result: Result, names: tuple[str, ...]) -> Iterator[Notice]:
 
 
 def _traffic(result: Result, look: Look) -> Iterator[Notice]:
-    found = {name: m for name in _TRAFFIC if (m := result.find(name)) and (look.verbose or number(m)[0])}
+    known = {name: m for name in _TRAFFIC if (m := result.find(name))}
+    found = {name: m for name, m in known.items() if look.verbose or number(m)[0] >= _WORTH.get(name, 1)}
     faults = found.get("major_faults")
     said = joined(
         f"read {plain(found['disk_read'])} from disks" if "disk_read" in found else "",

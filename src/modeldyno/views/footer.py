@@ -64,14 +64,16 @@ def _analysed(result: Result) -> str:
 
 
 def _how(result: Result) -> str:
-    found = result.find("latency")
+    """Say how many calls, or training steps, were timed, and why no more."""
+    calls, steps = result.find("latency"), result.find("step_time")
+    found, unit = (calls, unit_of_work(result)) if calls else (steps, "training step")
     if found is None or not isinstance(found.value, Distribution):
         return ""
     value = found.value
     processes, worth = len(value.runs), round(value.effective_size("p50"))
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     parts = [
-        f"{count(len(value), unit_of_work(result))} in {count(processes, 'process', 'processes')}",
+        f"{count(len(value), unit)} in {count(processes, 'process', 'processes')}",
         f"worth {worth:,} independent ones" if worth < len(value) else "",
         f"{value.warmup_dropped:,} of warm-up left out" if value.warmup_dropped else "no warm-up",
         f"{value.rejected:,} rejected as invalid" if value.rejected else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from modeldyno.core.allocations import GIVEN, Category
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
@@ -15,9 +15,9 @@ from modeldyno.views.modules import pattern, ranged
 from modeldyno.views.words import count, ending, estimate, number, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.activity import Activity
+    from modeldyno.core.activity import Activity, Course
     from modeldyno.core.measurement import Measurement
     from modeldyno.core.outline import Held
     from modeldyno.core.result import Result
@@ -58,6 +58,17 @@ def stepped(result: Result) -> str:
     return f"takes {about}{shown} (median{known}) for a training step {with_} on {clean(result.job.backend)}"
 
 
+def fitting(result: Result) -> str:
+    """Say how large a batch may be, if that was measured; nothing where a step was timed, too."""
+    found = result.find("largest_batch", _MEASURED)
+    if found is None or result.find("step_time"):
+        return ""
+    does = "makes training steps" if result.job.inspection.mode is Mode.TRAIN else "runs"
+    samples = count(round(number(found)[0]), "sample")
+    limit = _within(result).removeprefix("largest batch")
+    return f"{does} with batches of up to {samples}{limit} on {clean(result.job.backend)}"
+
+
 def _columns(*titles: str) -> tuple[Column, ...]:
     """Make columns: a title that ends with ``>`` stands over numbers."""
     return tuple(
@@ -76,7 +87,7 @@ def _median(found: Distribution) -> tuple[str, str]:
 def _steps(result: Result) -> Iterator[Table]:
     """Give the stages of a step, with the most bytes that it holds during each."""
     whole = result.find("step_time")
-    if whole is None:
+    if whole is None or not isinstance(whole.value, Distribution):
         return
     peaks = result.find("allocated_peak") is not None
     rows = []
@@ -88,7 +99,7 @@ def _steps(result: Result) -> Iterator[Table]:
                 (
                     stage or "a whole step",
                     *_median(found.value),
-                    share(number(found)[0], number(whole)[0]),
+                    share(found.value.statistic("p50"), whole.value.statistic("p50")),
                     *((_bytes(most),) if peaks else ()),
                 )
             )
@@ -164,16 +175,36 @@ def _bytes(found: Measurement | None) -> str:
 # --- the peak ------------------------------------------------------------------------------------
 
 
-def _groups(activity: Activity) -> list[tuple[str, str, int]]:
-    """Give what was held as module, category and bytes, the largest first; modules alike are one."""
-    groups: defaultdict[tuple[str, str], list[Held]] = defaultdict(list)
-    for held in activity.held:
-        apart = held.role in {Category.ACTIVATIONS, Category.WORKSPACE}
-        groups[pattern(held.scope) if apart else "", held.role].append(held)
-    found = [
-        (clean(ranged([held.scope for held in group])) if place else "", role, _sum(group))
+class Holding(Protocol):
+    """Memory that one module holds in one role."""
+
+    @property
+    def scope(self) -> str:
+        """Path of the module."""
+
+    @property
+    def role(self) -> str:
+        """The category."""
+
+
+H = TypeVar("H", bound=Holding)
+
+
+def grouped(held: Iterable[H]) -> list[tuple[str, list[H]]]:
+    """Join modules alike, and what was there before whoever has it; each group with its name."""
+    groups: defaultdict[tuple[str, str], list[H]] = defaultdict(list)
+    for each in held:
+        apart = each.role in {Category.ACTIVATIONS, Category.WORKSPACE}
+        groups[pattern(each.scope) if apart else "", each.role].append(each)
+    return [
+        (_what(clean(ranged([each.scope for each in group])) if place else "", role), group)
         for (place, role), group in groups.items()
     ]
+
+
+def _groups(activity: Activity) -> list[tuple[str, str, int]]:
+    """Give what was held as its name, category and bytes, the largest first."""
+    found = [(name, group[0].role, _sum(group)) for name, group in grouped(activity.held)]
     return sorted(found, key=lambda row: -row[2])
 
 
@@ -198,20 +229,17 @@ def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
     made = [group for group in _groups(activity) if group[1] not in _BEFORE]
     if peak is None or not made or not number(peak)[0]:
         return
-    scope, role, size = made[0]
+    name, _, size = made[0]
     whole = sum(bytes_ for _, _, bytes_ in made)
     where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
-    text = f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {_what(scope, role)}"
+    text = f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}"
     yield Notice(severity=Severity.NOTE, text=text)
 
 
 def _contents(activity: Activity) -> Table:
     whole = _sum(activity.held)
     groups = _groups(activity)
-    rows = [
-        (_what(scope, role), format_quantity(size, BYTES, 3), share(size, whole))
-        for scope, role, size in groups[:_HELD]
-    ]
+    rows = [(name, format_quantity(size, BYTES, 3), share(size, whole)) for name, _, size in groups[:_HELD]]
     if rest := groups[_HELD:]:
         size = sum(bytes_ for _, _, bytes_ in rest)
         name = f"in {count(len(rest), 'more place')}"
@@ -229,22 +257,32 @@ def _contents(activity: Activity) -> Table:
 
 def _course(activity: Activity) -> Iterator[Notice]:
     """Draw the bytes in use beyond what was given, over the time of the call."""
-    course = activity.course
-    if course is None:
-        return
-    times = unpack(course.times)
+    if activity.course is not None and (drawn := curve(activity.course)):
+        yield Notice(severity=Severity.NOTE, text=f"in use over time: {drawn}")
+
+
+def levels(course: Course) -> list[float]:
+    """Give the bytes in use at each moment, beyond what was there before the call."""
     lines = [unpack(line) for name, line in course.levels.items() if name not in _BEFORE]
-    levels = [float(sum(column)) for column in zip(*lines, strict=True)]
-    most, last = max(levels, default=0.0), float(times[-1]) if len(times) else 0.0
+    return [float(sum(column)) for column in zip(*lines, strict=True)]
+
+
+def curve(course: Course, top: float = 0.0) -> str:
+    """Draw a course on one line, with its peak and its length; nothing where there is none.
+
+    `top` are the bytes of a full height, where that is more than the peak.
+    """
+    times, found = unpack(course.times), levels(course)
+    most, last = max(found, default=0.0), float(times[-1]) if len(times) else 0.0
     if not most or not last:
-        return
-    tops = [0.0] * _WIDE
-    for time, level, until in zip(times, levels, (*times[1:], last), strict=True):
+        return ""
+    tops, full = [0.0] * _WIDE, max(most, top)
+    for time, level, until in zip(times, found, (*times[1:], last), strict=True):
         for place in range(_place(time, last), _place(until, last) + 1):
             tops[place] = max(tops[place], level)
-    drawn = "".join(_LEVELS[min(len(_LEVELS) - 1, int(top / most * len(_LEVELS)))] for top in tops)
+    drawn = "".join(_LEVELS[min(len(_LEVELS) - 1, int(each / full * len(_LEVELS)))] for each in tops)
     text = f"{drawn} up to {format_quantity(most, BYTES, 3)} in {format_quantity(last, SECONDS, 2)}"
-    yield Notice(severity=Severity.NOTE, text=f"in use over time: {shorten(text, 78)}")
+    return shorten(text, 78)
 
 
 def _place(time: float, last: float) -> int:

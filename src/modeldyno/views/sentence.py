@@ -11,7 +11,7 @@ from modeldyno.core.measurement import Distribution
 from modeldyno.core.metric import METRICS
 from modeldyno.core.units import RATE
 from modeldyno.views.generation import spoken
-from modeldyno.views.memory import stepped
+from modeldyno.views.memory import fitting, stepped
 from modeldyno.views.operations import operated
 from modeldyno.views.regions import is_of_regions, spent
 from modeldyno.views.served import spoken as under_load
@@ -45,7 +45,7 @@ def _speed(result: Result) -> str:
         return served
     found = result.find("latency")
     if found is None or not isinstance(found.value, Distribution):
-        return spoken(result) or stepped(result) or operated(result)
+        return spoken(result) or fitting(result) or stepped(result) or operated(result)
     batch = result.job.config.get("batch_size")
     at = f" at batch {shorten(clean(str(batch)), NAME_LIMIT)}" if batch is not None else ""
     rate = _rate(result)

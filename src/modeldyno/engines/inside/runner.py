@@ -1,0 +1,167 @@
+"""Runs a model file in a server: ONNX by ONNX Runtime, TorchScript or a torch.export archive by torch.
+
+Stands alone: numpy and the runtime are all that it imports.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Arrays = dict[str, Any]
+"""Name to numpy array."""
+
+
+def opened(
+    path: str, inputs: Sequence[str], outputs: Sequence[str], threads: int, device: str
+) -> Callable[[Arrays], Arrays]:
+    """Load the model and give a function from its inputs to its outputs.
+
+    Args:
+        path: an .onnx, .pt or .pt2 file.
+        inputs: names in the order in which a torch model takes them.
+        outputs: names in the order in which it gives them.
+        threads: inside one operator; 0 is the runtime's own choice.
+        device: cpu, cuda or cuda:1.
+    """
+    if path.endswith(".onnx"):
+        return _onnx(path, outputs, threads, device)
+    return _torch(path, inputs, outputs, threads, device)
+
+
+def _onnx(path: str, outputs: Sequence[str], threads: int, device: str) -> Callable[[Arrays], Arrays]:
+    import onnxruntime  # noqa: PLC0415 - one of two
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    kind, _, index = device.partition(":")
+    wanted: Any = "CPUExecutionProvider"
+    if kind == "cuda":
+        if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+            raise RuntimeError("this onnxruntime has no CUDAExecutionProvider; install onnxruntime-gpu")
+        wanted = ("CUDAExecutionProvider", {"device_id": index or "0"})
+    session = onnxruntime.InferenceSession(path, options, providers=[wanted])
+    text = {each.name for each in session.get_inputs() if each.type == "tensor(string)"}
+
+    def run(arrays: Arrays) -> Arrays:
+        given = {name: _strings(array) if name in text else array for name, array in arrays.items()}
+        return dict(zip(outputs, session.run(list(outputs), given)))  # noqa: B905 - servers run old Pythons
+
+    return run
+
+
+def _torch(
+    path: str, inputs: Sequence[str], outputs: Sequence[str], threads: int, device: str
+) -> Callable[[Arrays], Arrays]:
+    import torch  # noqa: PLC0415 - one of two
+
+    if threads:
+        torch.set_num_threads(threads)
+    if path.endswith(".pt2"):
+        module = torch.export.load(path).module()
+    else:
+        module = torch.jit.load(path, map_location=device)  # type: ignore[no-untyped-call]
+    module.to(device)
+
+    def run(arrays: Arrays) -> Arrays:
+        tensors = [torch.from_numpy(_writable(arrays[name])).to(device) for name in inputs]
+        with torch.inference_mode():
+            given = module(*tensors)
+        leaves = [leaf for leaf in _leaves(given) if isinstance(leaf, torch.Tensor)]
+        return {
+            name: leaf.cpu().numpy()
+            for name, leaf in zip(outputs, leaves)  # noqa: B905 - servers run old Pythons
+        }
+
+    return run
+
+
+def _leaves(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _writable(array: Any) -> Any:
+    return array if array.flags.writeable and array.flags.c_contiguous else np.array(array)
+
+
+def _strings(array: Any) -> Any:
+    flat = [item.decode() if isinstance(item, bytes) else str(item) for item in array.ravel()]
+    return np.array(flat, dtype=object).reshape(array.shape)
+
+
+def together(run: Callable[[Arrays], Arrays], requests: list[Arrays]) -> list[Arrays]:
+    """Run several requests in one call, as samples of one batch; each gets back its own part.
+
+    Where the requests do not fit together, or an output has no axis of samples, each runs by itself.
+    """
+    if len(requests) == 1 or not _fit(requests):
+        return [run(request) for request in requests]
+    names = list(requests[0])
+    sizes = [len(request[names[0]]) for request in requests]
+    joined = run({name: np.concatenate([request[name] for request in requests]) for name in names})
+    total = sum(sizes)
+    if any(array.ndim == 0 or len(array) != total for array in joined.values()):
+        return [run(request) for request in requests]
+    ends = np.cumsum(sizes)
+    return [
+        {name: array[end - size : end] for name, array in joined.items()}
+        for size, end in zip(sizes, ends)  # noqa: B905 - servers run old Pythons
+    ]
+
+
+def _fit(requests: list[Arrays]) -> bool:
+    first = requests[0]
+    return all(
+        request.keys() == first.keys()
+        and all(
+            array.ndim > 0
+            and array.shape[1:] == first[name].shape[1:]
+            and array.dtype == first[name].dtype
+            and len(array) == len(next(iter(request.values())))
+            for name, array in request.items()
+        )
+        for request in requests
+    )
+
+
+class Tally:
+    """What a worker has done so far, in a file that others may look at: float64 numbers that only grow.
+
+    In this order: executions, requests, samples, and the seconds of input, compute and output, summed over
+    requests; then how often a batch of 0, 1, 2 ... samples was formed.
+    """
+
+    FIELDS = 6
+    SIZES = 1025
+
+    def __init__(self, folder: str) -> None:
+        """Begin a file of this process, of which there may be several in the folder."""
+        name = os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}.tally")  # noqa: PTH118
+        self._numbers = np.memmap(name, "float64", "w+", shape=(self.FIELDS + self.SIZES,))
+
+    def add(self, requests: float, samples: int, *stages: float) -> None:
+        """Count an execution; `stages` are the seconds that input, compute and output took."""
+        numbers = self._numbers
+        numbers[0] += 1
+        numbers[1] += requests
+        numbers[2] += samples
+        for place, seconds in enumerate(stages, 3):
+            numbers[place] += seconds * requests
+        numbers[self.FIELDS + min(samples, self.SIZES - 1)] += 1
+
+
+def beside(path: str, name: str) -> str:
+    """Give the path of a file that lies beside another."""
+    return os.path.join(os.path.dirname(os.path.abspath(path)), name)  # noqa: PTH100, PTH118, PTH120

@@ -1,0 +1,110 @@
+"""Ports: free ones of this machine, and those that engines have by convention."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+LOOPBACK = "127.0.0.1"
+
+ONNX_HTTP_PORT, ONNX_GRPC_PORT = 8001, 8002
+ONNX_GPU_HTTP_PORT, ONNX_GPU_GRPC_PORT = 8010, 8011
+TORCHSCRIPT_HTTP_PORT, TORCHSCRIPT_GRPC_PORT = 8100, 8101
+TORCHSCRIPT_GPU_HTTP_PORT, TORCHSCRIPT_GPU_GRPC_PORT = 8110, 8111
+TRT_HTTP_PORT, TRT_GRPC_PORT, TRT_PROMETHEUS_PORT = 8200, 8201, 8202
+TFS_HTTP_PORT, TFS_GRPC_PORT = 8501, 8500
+TFS_GPU_HTTP_PORT, TFS_GPU_GRPC_PORT = 8510, 8511
+
+CONVENTIONAL: dict[tuple[str, bool], dict[str, int]] = {
+    ("onnx", False): {"http": ONNX_HTTP_PORT, "grpc": ONNX_GRPC_PORT},
+    ("onnx", True): {"http": ONNX_GPU_HTTP_PORT, "grpc": ONNX_GPU_GRPC_PORT},
+    ("torchscript", False): {"http": TORCHSCRIPT_HTTP_PORT, "grpc": TORCHSCRIPT_GRPC_PORT},
+    ("torchscript", True): {"http": TORCHSCRIPT_GPU_HTTP_PORT, "grpc": TORCHSCRIPT_GPU_GRPC_PORT},
+    ("trt", False): {"http": TRT_HTTP_PORT, "grpc": TRT_GRPC_PORT, "metrics": TRT_PROMETHEUS_PORT},
+    ("trt", True): {"http": TRT_HTTP_PORT, "grpc": TRT_GRPC_PORT, "metrics": TRT_PROMETHEUS_PORT},
+    ("tfs", False): {"http": TFS_HTTP_PORT, "grpc": TFS_GRPC_PORT},
+    ("tfs", True): {"http": TFS_GPU_HTTP_PORT, "grpc": TFS_GPU_GRPC_PORT},
+}
+"""What serves, and whether on a GPU, to its ports. Triton (``trt``) has one set: it serves both."""
+
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_EPHEMERAL = 32768
+"""Where the ports of outgoing connections begin, unless the system says otherwise."""
+_LOWEST = 10240
+_TRIES = 2000
+
+
+def free_ports(count: int, rng: random.Random | None = None) -> tuple[int, ...]:
+    """Find ports of the loopback that nobody listens on, below those that outgoing connections take.
+
+    Someone else can still take one before its server does: who starts a server tries again.
+
+    Raises:
+        RequestError: there are not so many.
+    """
+    rng = rng or random.Random()  # noqa: S311 - no secret
+    found: list[int] = []
+    with ExitStack() as held:
+        for _ in range(_TRIES):
+            if len(found) == count:
+                return tuple(found)
+            port = rng.randrange(_LOWEST, _highest())
+            taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            held.enter_context(taken)
+            if _binds(taken, port):
+                found.append(port)
+    raise RequestError(f"There are no {count} free ports between {_LOWEST} and {_highest()}.")
+
+
+def chosen(text: str, conventional: Mapping[str, int]) -> dict[str, int]:
+    """Read which ports a user wants: ``free`` (0 each), ``conventional``, or numbers in the order of those.
+
+    Raises:
+        RequestError: it is none of these, or a number is none of a port.
+    """
+    if text == "free":
+        return dict.fromkeys(conventional, 0)
+    if text == "conventional":
+        return dict(conventional)
+    numbers = [int(word) if word.isdigit() else -1 for word in text.replace(" ", "").split(",")]
+    if len(numbers) != len(conventional) or not all(0 <= number < 1 << 16 for number in numbers):
+        raise RequestError(
+            f"The knob ports takes free, conventional or {len(conventional)} numbers "
+            f"({', '.join(conventional)}), not '{text}'."
+        )
+    return dict(zip(conventional, numbers, strict=True))
+
+
+def taken(ports: Iterable[int]) -> tuple[int, ...]:
+    """Say which of these ports of the loopback somebody has."""
+    busy = []
+    for port in ports:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+            if not _binds(probe, port):
+                busy.append(port)
+    return tuple(busy)
+
+
+def _binds(probe: socket.socket, port: int) -> bool:
+    try:
+        probe.bind((LOOPBACK, port))
+    except OSError:
+        return False
+    return True
+
+
+def _highest() -> int:
+    try:
+        begin = int(_RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _EPHEMERAL
+    return begin if begin > 2 * _LOWEST else 65536

@@ -1,0 +1,74 @@
+"""A child process that keeps its model, or its server, open while only the load and the Plan change.
+
+What a ladder or a search measures is one server under many loads; starting it for each would take most
+of the time, and would measure its start. A Job that differs in anything else gets a fresh child, and so
+does the one after a failure: what went wrong once is not used again.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.job import Job
+from modeldyno.core.plan import Plan
+from modeldyno.executors.interrupts import counted_interrupts
+from modeldyno.executors.isolated import Child
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.core.result import Event, Result
+    from modeldyno.ports import Executor
+
+
+@contextmanager
+def warm() -> Iterator[Executor]:
+    """Run Jobs in one child process for as long as they differ only in load and Plan.
+
+    A seed or processors to stay on are no such difference: they are set before the model is opened. While
+    it is open, Ctrl-C does what it does for the isolated executor.
+    """
+    with counted_interrupts() as interrupts:
+        house = _House(interrupts=interrupts)
+        try:
+            yield house.execute
+        finally:
+            house.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class _House:
+    """The one child, if there is one, and what it keeps open."""
+
+    interrupts: list[int]
+    child: Child | None = None
+    holds: Job | None = None
+
+    def execute(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+        """Run a Job in the child that has its model open, or else in a fresh one."""
+        if self.child is None or self.holds != _kept(job) or self.child.process.poll() is not None:
+            self.close()
+            self.child, self.holds = Child.start(warm=True), _kept(job)
+        child = self.child
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            child.carry_out(job, watch, self.interrupts)
+            if not child.told_end():
+                self.close()  # how it ended is known once it has
+            result = child.result(job, self.interrupts)
+            if not result.failures:
+                stack.pop_all()
+        return result
+
+    def close(self) -> None:
+        """End the child, and with it whatever it kept open."""
+        child, self.child = self.child, None
+        if child is not None:
+            child.end()
+
+
+def _kept(job: Job) -> Job:
+    """Give the part of a Job that decides what is opened."""
+    return replace(job, load=None, plan=Plan(seed=job.plan.seed, pin=job.plan.pin))

@@ -1,0 +1,242 @@
+"""The drivers of a load: started together, listened to, and ended."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING
+
+from modeldyno.core.records import joined
+from modeldyno.core.target import Reply
+from modeldyno.errors import RunFailed
+from modeldyno.loadgen import Ending, Taken, Usage, order, rows
+from modeldyno.loadgen.arrivals import Share, read_trace
+from modeldyno.loadgen.once import address, once
+from modeldyno.loadgen.rows import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from modeldyno.core.load import Load
+    from modeldyno.core.records import Records
+    from modeldyno.core.target import Target
+
+__all__ = ["driving", "once"]
+
+_CHUNK = 1 << 20
+_READY_TIME = 30.0
+"""Seconds that a driver may take to start."""
+_LEAD = 0.005
+"""Seconds from the word to the start, so that all drivers have heard it."""
+_ENDING_TIME = 10.0
+"""Seconds, beyond the grace, that the last records may take."""
+_LOG_TAIL = 500
+"""Bytes of the end of what a dead driver said."""
+
+
+@contextmanager
+def driving(target: Target, load: Load, *, seed: int = 0) -> Iterator[Crew]:
+    """Put a target under a load until the block is left; `load.requests` counts from the start.
+
+    `load.duration` is not looked at: whoever takes the records decides when to stop. Raises RequestError
+    for a trace or TLS files that cannot be read, and RunFailed when the drivers do not start.
+    """
+    crew = Crew(target)
+    if load.trace:
+        read_trace(load.trace)  # a wrong request is refused here, not in a child
+    _refuse_tls(target)
+    try:
+        crew.start(load, seed)
+        yield crew
+    finally:
+        crew.kill()
+
+
+def _refuse_tls(target: Target) -> None:
+    from modeldyno.loadgen import tls  # noqa: PLC0415 - few have it
+
+    tls.context(target)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Hand:
+    """A driver, and what was heard of it."""
+
+    process: subprocess.Popen[bytes]
+    pipe: int
+    log: IO[bytes]
+    index: int
+    data: bytearray = field(default_factory=bytearray)
+    latest: Block | None = None
+    ready: bool = False
+    over: bool = False
+    """Whether it has told all."""
+    answers: list[tuple[int, Reply]] = field(default_factory=list)
+
+
+class Crew:
+    """A load on its way, see `loadgen.Driving`."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._hands: list[_Hand] = []
+        self._parts: list[Records] = []
+        self._selector = selectors.DefaultSelector()
+
+    def start(self, load: Load, seed: int) -> None:
+        """Start the drivers, and have them begin at the same time."""
+        count = min(load.drivers, load.slots or load.drivers)
+        found = address(self._target)
+        for index in range(count):
+            share = Share(index=index, of=count)
+            told = order.Order(target=self._target, load=load, share=share, seed=seed, address=found)
+            self._hands.append(_launch(index))
+            self._selector.register(self._hands[-1].pipe, selectors.EVENT_READ, self._hands[-1])
+            self._write(self._hands[-1], order.encode(told))
+        self._listen(_READY_TIME, lambda: all(hand.ready for hand in self._hands))
+        if not all(hand.ready for hand in self._hands):
+            raise RunFailed(f"A load driver did not start within {_READY_TIME:g} s.")
+        when = time.monotonic_ns() + int(_LEAD * 1e9)
+        for hand in self._hands:
+            self._write(hand, b"go %d\n" % when)
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The drivers."""
+        return [hand.process.pid for hand in self._hands]
+
+    def take(self, wait: float) -> Taken:
+        """Give what happened in so many seconds, or until all has ended."""
+        self._listen(wait, lambda: self._ended)
+        blocks = [hand.latest for hand in self._hands if hand.latest is not None]
+        return Taken(
+            records=self._records(),
+            in_flight=sum(block.in_flight for block in blocks),
+            backlog=sum(block.backlog for block in blocks),
+            ended=self._ended,
+        )
+
+    def usage(self) -> Sequence[Usage]:
+        """Give what each driver has cost so far."""
+        return [_usage(hand.latest) for hand in self._hands]
+
+    def stop(self, grace: float) -> Ending:
+        """Send no more, wait for what is on its way, and cancel the rest."""
+        for hand in self._hands:
+            self._write(hand, f"stop {grace!r}\n".encode())
+        self._listen(grace + _ENDING_TIME, lambda: all(hand.over for hand in self._hands))
+        if not all(hand.over for hand in self._hands):
+            raise RunFailed("A load driver did not stop in time.")
+        answers = sorted((each for hand in self._hands for each in hand.answers), key=lambda each: each[0])
+        return Ending(records=self._records(), replies=tuple(_outer(answers)), usages=tuple(self.usage()))
+
+    def kill(self) -> None:
+        """Leave nothing behind."""
+        for hand in self._hands:
+            hand.process.kill()
+        for hand in self._hands:
+            hand.process.wait()
+            assert hand.process.stdin is not None
+            with suppress(OSError):
+                hand.process.stdin.close()
+            os.close(hand.pipe)
+            hand.log.close()
+        self._selector.close()
+        self._hands.clear()
+
+    @property
+    def _ended(self) -> bool:
+        return all(hand.latest is not None and hand.latest.ended for hand in self._hands)
+
+    def _records(self) -> Records:
+        parts, self._parts = self._parts, []
+        return joined(parts)
+
+    def _write(self, hand: _Hand, data: bytes) -> None:
+        assert hand.process.stdin is not None
+        try:
+            hand.process.stdin.write(data)
+            hand.process.stdin.flush()
+        except BrokenPipeError:
+            raise _dead(hand) from None
+
+    def _listen(self, wait: float, enough: Callable[[], bool]) -> None:
+        """Read what the drivers say until it is enough, or so many seconds have passed."""
+        deadline = time.monotonic() + wait
+        while not enough():
+            left = deadline - time.monotonic()
+            ready = self._selector.select(max(0.0, left))
+            for key, _ in ready:
+                self._hear(key.data)
+            if left <= 0:
+                break
+
+    def _hear(self, hand: _Hand) -> None:
+        data = os.read(hand.pipe, _CHUNK)
+        if not data:
+            self._selector.unregister(hand.pipe)
+            if not hand.over:
+                raise _dead(hand)
+        hand.data += data
+        for kind, body in rows.frames(hand.data):
+            if kind == rows.BLOCK:
+                hand.latest = rows.read_block(body)
+                if hand.latest.rows:
+                    self._parts.append(rows.records(hand.latest.rows, hand.latest.times, hand.index))
+            elif kind == rows.ANSWER:
+                hand.answers.append(rows.read_answer(body))
+            hand.ready = hand.ready or kind == rows.READY
+            hand.over = hand.over or kind == rows.END
+
+
+def _launch(index: int) -> _Hand:
+    """Start a driver."""
+    read_end, write_end = os.pipe()
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - the hand closes it
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "modeldyno.loadgen.driver", str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=(write_end,),
+        )
+    finally:
+        os.close(write_end)
+    return _Hand(process=process, pipe=read_end, log=log, index=index)
+
+
+def _dead(hand: _Hand) -> RunFailed:
+    """Say that a driver died, and what its last words were."""
+    with suppress(subprocess.TimeoutExpired):
+        hand.process.wait(1.0)
+    hand.log.seek(0)
+    words = hand.log.read()[-_LOG_TAIL:].decode(errors="replace").strip().splitlines()
+    last = f": {words[-1]}" if words else ""
+    return RunFailed(f"A load driver died with code {hand.process.returncode}{last}.")
+
+
+def _usage(block: Block | None) -> Usage:
+    if block is None:
+        return Usage(cpu=0.0, wall=0.0, sent=0, opened=0)
+    return Usage(cpu=block.cpu / 1e9, wall=block.wall / 1e9, sent=block.sent, opened=block.opened)
+
+
+def _outer(answers: Sequence[tuple[int, Reply]]) -> Iterator[Reply]:
+    """Give the first and the last reply of each message and status."""
+    first: dict[tuple[int, int], Reply] = {}
+    last: dict[tuple[int, int], Reply] = {}
+    for _, answer in answers:
+        key = answer.message, answer.status
+        if key in first:
+            last[key] = answer
+        else:
+            first[key] = answer
+    yield from first.values()
+    yield from last.values()

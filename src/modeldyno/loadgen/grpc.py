@@ -1,0 +1,140 @@
+"""gRPC over HTTP/2: what a call says, and what its answer means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from modeldyno.core.records import Outcome
+from modeldyno.loadgen.http1_read import Malformed, of_status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.target import Target
+    from modeldyno.loadgen.call import Call, Raw
+    from modeldyno.loadgen.hpack import Field
+
+PREFIX = 5
+"""Bytes before each message: whether it is compressed, and its length."""
+_PORTS = {True: 443, False: 80}
+_AS_HTTP = {
+    1: Outcome.CLIENT_ERROR, 2: Outcome.SERVER_ERROR, 3: Outcome.CLIENT_ERROR, 4: Outcome.TIMEOUT,
+    5: Outcome.CLIENT_ERROR, 6: Outcome.CLIENT_ERROR, 7: Outcome.CLIENT_ERROR, 8: Outcome.REJECTED,
+    9: Outcome.CLIENT_ERROR, 10: Outcome.CLIENT_ERROR, 11: Outcome.CLIENT_ERROR, 12: Outcome.SERVER_ERROR,
+    13: Outcome.SERVER_ERROR, 14: Outcome.REJECTED, 15: Outcome.SERVER_ERROR, 16: Outcome.CLIENT_ERROR,
+}  # fmt: skip
+"""Status to outcome, by the status of HTTP that has its meaning (google.rpc.Code); 4 is our own deadline."""
+
+
+class Told(NamedTuple):
+    """What a block of headers says."""
+
+    status: int
+    """Of HTTP; 0 in trailers."""
+    code: int | None
+    """Of gRPC."""
+    lines: bytes
+
+
+NO_TRAILERS = Told(0, None, b"")
+
+
+def told(fields: Sequence[Field]) -> Told:
+    """Read the headers or trailers of an answer; raise Malformed for a status that is none."""
+    status, code = 0, None
+    lines = []
+    for name, value in fields:
+        if name == b":status":
+            status = _number(value)
+        elif name == b"grpc-status":
+            code = _number(value)
+        if not name.startswith(b":"):
+            lines.append(name + b": " + value)
+    return Told(status, code, b"\r\n".join(lines))
+
+
+def _number(value: bytes) -> int:
+    if not value.isdigit() or len(value) > 3:  # noqa: PLR2004 - no status is longer
+        raise Malformed("a status is no number")
+    return int(value)
+
+
+def asked(target: Target, timeout: float) -> tuple[Field, ...]:
+    """Give the headers of a call, all alike."""
+    usual = target.port == _PORTS[target.tls is not None]
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    return (
+        (b":method", b"POST"),
+        (b":scheme", b"https" if target.tls is not None else b"http"),
+        (b":path", target.method.encode()),
+        (b":authority", (host if usual else f"{host}:{target.port}").encode()),
+        (b"te", b"trailers"),
+        (b"content-type", b"application/grpc"),
+        (b"user-agent", b"modeldyno"),
+        (b"grpc-timeout", b"%dm" % min(99_999_999, max(1, round(timeout * 1000)))),
+        *((name.lower().encode(), value.encode()) for name, value in target.metadata),
+    )
+
+
+class Answer:
+    """A call's stream, as far as it has come."""
+
+    __slots__ = ("_buffer", "_stream", "body", "call", "consumed", "lines", "status")
+
+    def __init__(self, call: Call, *, stream: bool) -> None:
+        self.call = call
+        self.status = 0
+        """Of HTTP; 0 until it was told."""
+        self.lines = b""
+        self.body: list[bytes] = []
+        self.consumed = 0
+        """Bytes that the server was not yet told we took."""
+        self._buffer: bytearray | None = None
+        self._stream = stream
+
+    def take(self, data: bytes, now: int) -> None:
+        """Read a part of the messages; raise Malformed for one that is compressed."""
+        if not self.status:
+            raise Malformed("messages come before the headers")
+        if not self._buffer and len(data) >= PREFIX:
+            if data[0]:
+                raise Malformed("a message is compressed, which nobody asked for")
+            if len(data) - PREFIX == int.from_bytes(data[1:PREFIX]):
+                self._message(data[PREFIX:], now)
+                return
+        if self._buffer is None:
+            self._buffer = bytearray()
+        self._buffer += data
+        self._split(self._buffer, now)
+
+    def _split(self, buffer: bytearray, now: int) -> None:
+        while len(buffer) >= PREFIX:
+            if buffer[0]:
+                raise Malformed("a message is compressed, which nobody asked for")
+            end = PREFIX + int.from_bytes(buffer[1:PREFIX])
+            if len(buffer) < end:
+                break
+            self._message(bytes(buffer[PREFIX:end]), now)
+            del buffer[:end]
+
+    def _message(self, message: bytes, now: int) -> None:
+        self.body.append(message)
+        self.call.received += len(message)
+        if self._stream:
+            self.call.pieces.append(now)
+
+    def end(self, trailers: Told) -> tuple[Outcome, Raw | None]:
+        """Say how it ended."""
+        code = trailers.code
+        if code is None:
+            status = self.status or trailers.status
+            fault = of_status(status)
+            return (Outcome.MALFORMED, None) if fault is Outcome.OK else (fault, self._raw(status, trailers))
+        outcome = Outcome.OK if code == 0 else _AS_HTTP.get(code, Outcome.SERVER_ERROR)
+        if outcome is Outcome.OK and (self._buffer or not (self.body or self._stream)):
+            return Outcome.MALFORMED, None
+        return outcome, self._raw(code, trailers)
+
+    def _raw(self, code: int, trailers: Told) -> Raw:
+        lines = self.lines + b"\r\n" + trailers.lines if self.lines else trailers.lines
+        return code, lines, tuple(self.body)

@@ -1,0 +1,201 @@
+"""HTTP/1.1 for the load loop: ready-made messages over kept connections, one request at a time on each.
+
+A request that finds its kept connection closed in an orderly way before any byte of the answer came is sent
+again, once, on a new connection, and counted as a retry: closing an idle connection is a server's right
+(RFC 9112, 9.5). One whose connection is reset is a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic_ns
+from typing import TYPE_CHECKING
+
+from modeldyno.core.records import Outcome
+from modeldyno.loadgen.http1_read import (
+    CHUNKED,
+    HEAD_LIMIT,
+    TO_THE_END,
+    Chunks,
+    Events,
+    Malformed,
+    read_head,
+)
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from modeldyno.core.target import Target
+    from modeldyno.loadgen.call import Call, Owner, Raw
+    from modeldyno.loadgen.http1_read import Head
+
+KEPT_BODY = 1 << 26
+"""Bytes; the body of a longer answer is counted and thrown away."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection, with at most one request on it."""
+
+    def __init__(self, owner: Owner, target: Target) -> None:
+        self.call: Call | None = None
+        self.full = False
+        self._owner = owner
+        self._messages = target.messages
+        self._stream = target.stream
+        self._transport: Any = None
+        self._used = False
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget the answer that was being read."""
+        self._head: Head | None = None
+        self._head_bytes = b""
+        self._rest = b""
+        self._body: list[bytes] = []
+        self._left = 0
+        self._chunks: Chunks | None = None
+        self._events: Events | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Have every write reach the system at once."""
+        self._transport = transport
+        transport.set_write_buffer_limits(high=0)
+        self._owner.ready(self)
+
+    def send(self, call: Call) -> None:
+        """Write a request; none may be on its way."""
+        self.call = call
+        self.full = True
+        call.carrier = self
+        call.sent = monotonic_ns()
+        self._transport.write(self._messages[call.message])
+
+    def drop(self, call: Call) -> None:  # noqa: ARG002
+        """Give up the request, and the connection with it."""
+        self.close()
+
+    def close(self) -> None:
+        """Break the connection, telling nobody of its request."""
+        self.call = None
+        self.full = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; most answers come whole, and with a head that was seen before."""
+        now = monotonic_ns()
+        call = self.call
+        if call is None:  # nobody asked
+            self._owner.gone(self)
+            self.close()
+            return
+        try:
+            if self._head is None and not self._rest:
+                if not call.first:
+                    call.first = now
+                at = data.find(b"\r\n\r\n")
+                if at > 0:
+                    head = read_head(data[:at])
+                    size = len(data) - at - 4
+                    if head.length == size and not self._stream and not head.interim:
+                        call.received = size
+                        self._end(
+                            call, head.outcome, now, (head.status, data[:at], data[at + 4 :]), head.stays
+                        )
+                        return
+            self._read(call, data, now)
+        except Malformed:
+            self._end(call, Outcome.MALFORMED, now, None, stays=False)
+
+    def _read(self, call: Call, data: bytes, now: int) -> None:
+        """Read an answer that comes in pieces."""
+        head = self._head
+        while head is None:
+            self._rest += data
+            before, empty, data = self._rest.partition(b"\r\n\r\n")
+            if not empty:
+                if len(self._rest) > HEAD_LIMIT or self._rest[:7] != b"HTTP/1."[: len(self._rest)]:
+                    raise Malformed("it does not begin like an answer")
+                return
+            self._rest = b""
+            head = read_head(before)
+            if head.interim:
+                head = None
+                if not data:
+                    return
+                continue
+            self._begin(head, before)
+        self._take(call, head, data, now)
+
+    def _begin(self, head: Head, head_bytes: bytes) -> None:
+        self._head, self._head_bytes = head, head_bytes
+        self._left = head.length
+        if head.length == CHUNKED:
+            self._chunks = Chunks()
+        if head.events:
+            self._events = Events()
+
+    def _take(self, call: Call, head: Head, data: bytes, now: int) -> None:
+        """Read a part of the body."""
+        if self._chunks is not None:
+            pieces = self._chunks.feed(data)
+            done = self._chunks.done
+        else:
+            pieces = [data] if data else []
+            done = False
+            if head.length != TO_THE_END:
+                self._left -= len(data)
+                done = self._left <= 0
+                if self._left < 0:
+                    raise Malformed("it is longer than it says")
+        for piece in pieces:
+            call.received += len(piece)
+            if call.received <= KEPT_BODY:
+                self._body.append(piece)
+            if self._stream:
+                call.pieces += [now] * (1 if self._events is None else self._events.feed(piece))
+        if done:
+            self._end(call, self._judged(head), now, self._raw(call, head), head.stays)
+
+    def _judged(self, head: Head) -> Outcome:
+        failed = self._events is not None and self._events.failed
+        return Outcome.SERVER_ERROR if failed else head.outcome
+
+    def _raw(self, call: Call, head: Head) -> Raw | None:
+        if call.received > KEPT_BODY:
+            return None
+        return head.status, self._head_bytes, tuple(self._body)
+
+    def _end(self, call: Call, outcome: Outcome, now: int, raw: Raw | None, stays: bool) -> None:
+        """Tell how the request ended; the connection may have another one when this returns."""
+        self.call = None
+        if self._head is not None or self._rest:
+            self._reset()
+        # An answer that came before all was sent leaves a rest that nobody would read.
+        if stays and not self._transport.get_write_buffer_size():
+            self._used = True
+            self.full = False
+            self._owner.free(self)
+        else:
+            self._transport.abort()
+        self._owner.done(call, outcome, now, raw)
+
+    def eof_received(self) -> None:
+        """Leave with the server: what we have not sent yet, it will not read."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Say what the end of the connection means for its request."""
+        now = monotonic_ns()
+        self._transport = None
+        call, self.call = self.call, None
+        head = self._head
+        if call is None:
+            self._owner.gone(self)
+        elif exc is None and head is not None and head.length == TO_THE_END:
+            self._owner.done(call, self._judged(head), now, self._raw(call, head))
+        elif self._used and not call.first and (exc is None or isinstance(exc, BrokenPipeError)):
+            self._owner.unanswered(call)
+        else:
+            self._owner.done(call, Outcome.TRUNCATED if exc is None else Outcome.RESET, now, None)

@@ -1,0 +1,212 @@
+"""A server whose every microsecond is known, to compare with what a load generator says of it.
+
+``python -m modeldyno.testing.server --service exponential:0.002 --workers 4`` prints its port and serves
+until it is ended: plain HTTP, KServe v2, TorchServe, TensorFlow Serving and OpenAI's completions, all from
+one queue. Bad behaviour is asked for by a path (``/fault/truncated/v2/...``), a header (``X-Fault: 503``)
+or as a share of all requests (``--fault hang=0.01``). ``GET /truth`` tells what happened to each request,
+in the order in which they ended; ``DELETE /truth`` forgets it, and lets stalls count anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import http.client
+import json
+import random
+import ssl
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.records import Column
+from modeldyno.core.statistics import load_numpy
+from modeldyno.processes import end_with_parent
+from modeldyno.testing.server_answers import Generation, Site
+from modeldyno.testing.server_faults import FAULTS, NUMBERS
+from modeldyno.testing.server_http import NOTHING, Connection, Server
+from modeldyno.testing.server_work import COLUMNS, Alarm, Workers
+from modeldyno.testing.service import Service, Stall, parse_durations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Truth:
+    """What the server did with each request, in the order of their ends; int64, times in nanoseconds."""
+
+    id: Column
+    """Of its header ``X-Id``; -1 without one."""
+    arrival: Column
+    start: Column
+    """When its call began."""
+    first: Column
+    """When the first piece of its answer was written."""
+    end: Column
+    batch: Column
+    """Requests in its call."""
+    fault: Column
+    """Number of the fault in FAULTS; -1 for none."""
+
+    def __len__(self) -> int:
+        return int(self.end.size)
+
+    @property
+    def fine(self) -> Column:
+        """Whether each was answered well."""
+        fine: Column = self.fault == NOTHING
+        return fine
+
+    def faults(self) -> dict[str, int]:
+        """Give the faults that happened, and how often each."""
+        counts = {name: int((self.fault == number).sum()) for name, number in NUMBERS.items()}
+        return {name: count for name, count in counts.items() if count}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A server in a process of its own."""
+
+    port: int
+    pid: int
+    host: str = _HOST
+
+    def get(self, path: str, method: str = "GET") -> bytes:
+        """Ask for something; raises OSError when that fails."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        if answer.status != http.client.OK:
+            raise OSError(f"{method} {path}: {answer.status}")
+        return body
+
+    def truth(self) -> Truth:
+        """Give what it did since it was started, or since it was told to forget."""
+        np = load_numpy()
+        rows = np.frombuffer(self.get("/truth?binary"), dtype="<i8").reshape(-1, len(COLUMNS))
+        return Truth(**{name: rows[:, at] for at, name in enumerate(COLUMNS)})
+
+    def forget(self) -> None:
+        """Have it forget what it did, and let stalls count from the next request."""
+        self.get("/truth", "DELETE")
+
+    def counters(self) -> dict[str, Any]:
+        """Give its counters as Triton shows them."""
+        counters: dict[str, Any] = json.loads(self.get("/v2/models/echo/stats"))["model_stats"][0]
+        return counters
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[Running]:
+    """Run a server with the arguments of the command line; it ends on leaving, or with this process."""
+    command = [sys.executable, "-m", "modeldyno.testing.server", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield Running(port=int(process.stdout.readline()), pid=process.pid)
+        finally:
+            process.kill()
+
+
+# -- the command line ---------------------------------------------------------------------------------
+
+
+def _pair(text: str) -> tuple[str, str]:
+    before, _, after = text.replace(":", "=").partition("=")
+    return before, after
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m modeldyno.testing.server", description=__doc__)
+    add = parser.add_argument
+    add("--host", default=_HOST)
+    add("--port", type=int, default=0, help="0: a free one (default)")
+    add("--service", default="constant:0", help="distribution:numbers, in seconds; recorded:FILE")
+    add("--workers", type=int, default=1)
+    add("--limit", type=int, help="most requests that wait; those beyond are refused")
+    add("--full", type=int, default=503, choices=(429, 503), help="how they are refused")
+    add("--batch", type=int, default=1, help="most requests in a call")
+    add("--delay", type=float, default=0.0, help="seconds that a request waits for others")
+    add("--each", type=float, default=0.0, help="seconds that each further request adds to a call")
+    add("--stall", action="append", default=[], metavar="AT:SECONDS", help="do nothing; repeatable")
+    add("--fault", action="append", default=[], metavar="NAME=SHARE", help=f"of {', '.join(FAULTS)}")
+    add("--slow", type=float, default=0.05, help="seconds between the bytes of a slow answer")
+    add("--idle", type=float, help="seconds after which an idle connection is closed")
+    add("--payload", type=int, default=2, help="bytes of the plain answer")
+    add("--model", default="echo")
+    add("--tokens", type=int, default=16, help="of a generated text that does not say how many")
+    add("--pace", type=float, default=0.001, help="seconds from a token to the next")
+    add("--together", type=int, default=1, help="tokens in a piece of a stream")
+    add("--certificate", help="file; makes it HTTPS")
+    add("--key", help="file")
+    add("--seed", type=int, default=0)
+    return parser
+
+
+def _service(given: argparse.Namespace) -> Service:
+    stalls = [Stall(at=float(at), seconds=float(seconds)) for at, seconds in map(_pair, given.stall)]
+    return Service(
+        durations=parse_durations(given.service),
+        workers=given.workers,
+        limit=given.limit,
+        batch=given.batch,
+        delay=given.delay,
+        each=given.each,
+        stalls=tuple(sorted(stalls, key=lambda stall: stall.at)),
+    )
+
+
+async def _serve(given: argparse.Namespace) -> None:
+    loop = asyncio.get_running_loop()
+    shares = {name: float(share) for name, share in map(_pair, given.fault)}
+    if unknown := shares.keys() - FAULTS.keys():
+        raise SystemExit(f"There is no fault {', '.join(unknown)}; there are {', '.join(FAULTS)}.")
+    server = Server(
+        site=Site(
+            model=given.model,
+            payload=(b"ok" * given.payload)[: given.payload],
+            generation=Generation(tokens=given.tokens, pace=given.pace, together=given.together),
+        ),
+        workers=Workers(service=_service(given), alarm=Alarm(loop), seed=given.seed),
+        full=given.full,
+        faults=shares,
+        slow=given.slow,
+        idle=given.idle,
+        chance=random.Random(given.seed),
+    )
+    secure = None
+    if given.certificate:
+        secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        secure.load_cert_chain(given.certificate, given.key)
+    listening = await loop.create_server(
+        lambda: Connection(server), given.host, given.port, backlog=4096, ssl=secure
+    )
+    gc.freeze()
+    gc.disable()  # no pause of ours in what is measured
+    sys.stdout.write(f"{listening.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await listening.serve_forever()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until this process, or the one that started it, ends."""
+    end_with_parent()
+    given = _arguments().parse_args(arguments)
+    import uvloop  # noqa: PLC0415 - only the server's process needs it
+
+    uvloop.run(_serve(given))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""What the ground-truth server answers, by protocol: a request's head and body -> an Answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_REASONS = {
+    200: b"OK", 400: b"Bad Request", 404: b"Not Found", 429: b"Too Many Requests",
+    500: b"Internal Server Error", 503: b"Service Unavailable",
+}  # fmt: skip
+_BINARY = b"Inference-Header-Content-Length"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response; in pieces where it is a stream."""
+
+    body: bytes = b""
+    status: int = 200
+    kind: bytes = b"application/json"
+    extra: bytes = b""
+    """Lines of the head, each with its end."""
+    pieces: tuple[tuple[int, bytes], ...] = ()
+    """Tokens and text of each piece."""
+
+    @cached_property
+    def head(self) -> bytes:
+        """Give the head, with the empty line."""
+        length = b"Transfer-Encoding: chunked" if self.pieces else b"Content-Length: %d" % len(self.body)
+        line = b"HTTP/1.1 %d %b\r\n" % (self.status, _REASONS[self.status])
+        return b"%bContent-Type: %b\r\n%b%b\r\n\r\n" % (line, self.kind, self.extra, length)
+
+    @cached_property
+    def raw(self) -> bytes:
+        """Give the whole response."""
+        if self.pieces:
+            return self.head + b"".join(chunk(text) for _, text in self.pieces) + END
+        return self.head + self.body
+
+
+def chunk(text: bytes) -> bytes:
+    """Write a chunk."""
+    return b"%x\r\n%b\r\n" % (len(text), text)
+
+
+END = b"0\r\n\r\n"
+
+
+def problem(status: int, message: str) -> Answer:
+    """Say that something is wrong."""
+    return Answer(json.dumps({"error": message}).encode(), status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """How text is generated."""
+
+    tokens: int = 16
+    """Where the request does not say how many."""
+    pace: float = 0.001
+    """Seconds from a token to the next."""
+    together: int = 1
+    """Tokens in a piece."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The head of a request."""
+
+    method: str
+    path: str
+    """Without query and ``/fault/NAME``."""
+    query: str
+    headers: dict[str, str]
+    length: int
+    fault: str = ""
+    id: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What is served."""
+
+    model: str = "echo"
+    payload: bytes = b"ok"
+    """Of the plain path."""
+    generation: Generation = field(default_factory=Generation)
+
+    def answer(self, head: Head, body: bytes) -> Answer | None:
+        """Answer what is work for a model; None for anything else."""
+        work: dict[str, Callable[[Head, bytes], Answer]] = {
+            "/": lambda _head, _body: Answer(self.payload, kind=b"application/octet-stream"),
+            f"/predictions/{self.model}": lambda _, sent: Answer(sent),
+            f"/v1/models/{self.model}:predict": _tensorflow,
+            f"/v2/models/{self.model}/infer": _kserve,
+            f"/v2/models/{self.model}/versions/1/infer": _kserve,
+            "/v1/chat/completions": self._chat,
+            "/v1/completions": self._complete,
+        }
+        try:
+            return work[head.path](head, body) if head.path in work else None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return problem(400, f"the request cannot be read: {error!r}")
+
+    def told(self, path: str) -> Answer:
+        """Answer what is about the server and the model."""
+        tensor = {"datatype": "FP32", "shape": [-1, -1]}
+        model = {
+            "name": self.model,
+            "versions": ["1"],
+            "platform": "modeldyno_ground_truth",
+            "inputs": [{"name": "x"} | tensor],
+            "outputs": [{"name": "y"} | tensor],
+        }
+        known: dict[str, Any] = {
+            "/v2": {"name": "modeldyno.testing.server", "version": "1", "extensions": ["binary_tensor_data"]},
+            f"/v2/models/{self.model}": model,
+            "/v1/models": {"object": "list", "data": [{"id": self.model, "object": "model"}]},
+            "/ping": {"status": "Healthy"},
+        }
+        healthy = {"/v2/health/live", "/v2/health/ready", f"/v2/models/{self.model}/ready", "/health"}
+        if path in healthy:
+            return Answer()
+        return Answer(json.dumps(known[path]).encode()) if path in known else problem(404, f"no {path} here")
+
+    def _chat(self, _head: Head, body: bytes) -> Answer:
+        return self._generated(
+            body, "chat.completion.chunk", "chat.completion", lambda word: {"delta": {"content": word}}
+        )
+
+    def _complete(self, _head: Head, body: bytes) -> Answer:
+        return self._generated(body, "text_completion", "text_completion", lambda word: {"text": word})
+
+    def _generated(
+        self, body: bytes, piece: str, whole: str, choice: Callable[[str], dict[str, Any]]
+    ) -> Answer:
+        request = json.loads(body)
+        how = self.generation
+        count = int(request.get("max_tokens") or request.get("max_completion_tokens") or how.tokens)
+        text = str(request.get("messages") or request.get("prompt") or "").split()
+        usage = {
+            "prompt_tokens": len(text), "completion_tokens": count, "total_tokens": len(text) + count,
+        }  # fmt: skip
+        common = {"id": "cmpl-1", "created": 0, "model": self.model}
+        if not request.get("stream"):
+            content = " word" * count
+            said = (
+                {"message": {"role": "assistant", "content": content}}
+                if piece != whole
+                else {"text": content}
+            )
+            choices = [{"index": 0, "finish_reason": "length"} | said]
+            return Answer(
+                json.dumps(common | {"object": whole, "choices": choices, "usage": usage}).encode(),
+                extra=b"x-tokens: %d\r\n" % count,
+            )
+
+        def event(content: dict[str, Any]) -> str:
+            return _event(json.dumps(common | {"object": piece} | content))
+
+        sizes = [min(how.together, count - at) for at in range(0, count, how.together)]
+        texts = [
+            event({"choices": [{"index": 0, "finish_reason": None} | choice(" word" * size)]})
+            for size in sizes
+        ]
+        texts[-1] += event({"choices": [{"index": 0, "finish_reason": "length"} | choice("")]})
+        if (request.get("stream_options") or {}).get("include_usage"):
+            texts[-1] += event({"choices": [], "usage": usage})
+        texts[-1] += _event("[DONE]")
+        pieces = tuple((size, text.encode()) for size, text in zip(sizes, texts, strict=True))
+        return Answer(kind=b"text/event-stream", pieces=pieces)
+
+
+def _event(text: str) -> str:
+    return f"data: {text}\n\n"
+
+
+def _tensorflow(_head: Head, body: bytes) -> Answer:
+    request = json.loads(body)
+    if "instances" in request:
+        return Answer(json.dumps({"predictions": request["instances"]}).encode())
+    return Answer(json.dumps({"outputs": request["inputs"]}).encode())
+
+
+def _kserve(head: Head, body: bytes) -> Answer:
+    """Echo each input as an output: ``y``, ``y1`` ...; in binary if it is asked for."""
+    length = int(head.headers.get(_BINARY.decode().lower(), len(body)))
+    request, rest = json.loads(body[:length]), body[length:]
+    wanted = {output["name"]: output.get("parameters", {}) for output in request.get("outputs", ())}
+    always = request.get("parameters", {}).get("binary_data_output", False)
+    outputs, blocks = [], []
+    for index, tensor in enumerate(request["inputs"]):
+        name = f"y{index or ''}"
+        output = {"name": name, "datatype": tensor["datatype"], "shape": tensor["shape"]}
+        size = tensor.get("parameters", {}).get("binary_data_size")
+        if size is None:
+            block, data = b"", tensor["data"]
+        else:
+            block, rest, data = rest[:size], rest[size:], None
+        if len(block) != (size or 0):
+            raise ValueError(f"{tensor['name']} has {len(block)} bytes, not {size}")
+        if wanted.get(name, {}).get("binary_data", always):
+            block = block or _packed(tensor["datatype"], data)
+            output["parameters"] = {"binary_data_size": len(block)}
+            blocks.append(block)
+        else:
+            output["data"] = _unpacked(tensor["datatype"], block) if data is None else data
+        outputs.append(output)
+    said = {"model_name": head.path.split("/")[3], "model_version": "1", "outputs": outputs}
+    told = json.dumps(said | ({"id": request["id"]} if "id" in request else {})).encode()
+    if not blocks:
+        return Answer(told)
+    extra = b"%b: %d\r\n" % (_BINARY, len(told))
+    return Answer(told + b"".join(blocks), kind=b"application/octet-stream", extra=extra)
+
+
+_DTYPES = {
+    "BOOL": "?", "INT8": "i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8", "UINT8": "u1",
+    "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8",
+}  # fmt: skip
+
+
+def _packed(datatype: str, data: Any) -> bytes:
+    import numpy as np  # noqa: PLC0415 - heavy
+
+    return np.asarray(data, _DTYPES[datatype]).tobytes()
+
+
+def _unpacked(datatype: str, block: bytes) -> Any:
+    import numpy as np  # noqa: PLC0415 - heavy
+
+    return np.frombuffer(block, _DTYPES[datatype]).tolist()

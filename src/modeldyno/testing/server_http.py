@@ -1,0 +1,270 @@
+"""The connections of the ground-truth server: HTTP/1.1, one request at a time on each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import cast
+
+from modeldyno.testing.server_answers import END, Answer, Head, Site, chunk, problem
+from modeldyno.testing.server_faults import FAULTS, NUMBERS, set_to_reset
+from modeldyno.testing.server_work import COLUMNS, Ledger, Workers
+
+_REMEMBERED = 1024
+"""Heads and answers that are not made anew, as a load repeats its requests."""
+_BILLION = 1e9
+NOTHING = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Server:
+    """What all connections share."""
+
+    site: Site
+    workers: Workers
+    ledger: Ledger = field(default_factory=Ledger)
+    full: int = 503
+    """Status of a request for which there is no room."""
+    faults: Mapping[str, float] = field(default_factory=dict)
+    """Fault to the share of requests that meet it."""
+    slow: float = 0.05
+    """Seconds between the bytes of a slow answer."""
+    idle: float | None = None
+    """Seconds after which a connection without a request is closed; None: never."""
+    heads: dict[bytes, Head] = field(default_factory=dict)
+    answers: dict[tuple[str, bytes], Answer] = field(default_factory=dict)
+    chance: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def head(self, raw: bytes) -> Head:
+        """Read the head of a request; raises ValueError."""
+        known = self.heads.get(raw)
+        if known is None:
+            known = read_head(raw)
+            if len(self.heads) < _REMEMBERED:
+                self.heads[raw] = known
+        return known
+
+    def answer(self, head: Head, body: bytes) -> Answer | None:
+        """Answer what is work for a model."""
+        key = (head.path, body)
+        known = self.answers.get(key)
+        if known is None:
+            known = self.site.answer(head, body)
+            if known is not None and len(self.answers) < _REMEMBERED:
+                self.answers[key] = known
+        return known
+
+    def fault(self) -> str:
+        """Draw a fault for a request, or none."""
+        at = self.chance.random()
+        for name, share in self.faults.items():
+            if at < share:
+                return name
+            at -= share
+        return ""
+
+    def told(self, head: Head) -> Answer:
+        """Answer what is about the server."""
+        if head.path == "/truth":
+            return self._truth(head)
+        if head.path == f"/v2/models/{self.site.model}/stats":
+            counters = {"model_stats": [self.ledger.statistics(self.site.model)]}
+            return Answer(json.dumps(counters).encode())
+        return self.site.told(head.path)
+
+    def _truth(self, head: Head) -> Answer:
+        rows = self.ledger.rows
+        if head.method == "DELETE":
+            del rows[:]
+            self.workers.epoch = 0
+            return Answer()
+        if head.query == "binary":
+            return Answer(rows.tobytes(), kind=b"application/octet-stream")
+        columns = {name: rows[at :: len(COLUMNS)].tolist() for at, name in enumerate(COLUMNS)}
+        return Answer(json.dumps(columns).encode())
+
+
+def read_head(raw: bytes) -> Head:
+    """Read the head of a request, without its empty line; raises ValueError."""
+    first, *lines = raw.decode("latin-1").split("\r\n")
+    method, target, _ = first.split(" ")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    path, _, query = target.partition("?")
+    fault = headers.get("x-fault", "")
+    if path.startswith("/fault/"):
+        fault, _, path = path.removeprefix("/fault/").partition("/")
+        path = "/" + path
+    if fault and fault not in FAULTS:
+        raise ValueError(f"there is no fault {fault}")
+    return Head(
+        method=method,
+        path=path,
+        query=query,
+        headers=headers,
+        length=int(headers.get("content-length", 0)),
+        fault=fault,
+        id=int(headers.get("x-id", NOTHING)),
+    )
+
+
+class Connection(asyncio.Protocol):
+    """A connection, and the request on it."""
+
+    __slots__ = (
+        "answer", "arrival", "batch", "buffer", "busy", "fault", "first", "head", "left", "queued",
+        "server", "start", "stream", "transport", "used",
+    )  # fmt: skip
+
+    def __init__(self, server: Server) -> None:
+        """Serve a new connection."""
+        self.server = server
+        self.buffer = b""
+        self.busy = False
+        self.used = 0
+        self.left: list[bytes] = []
+        self.fault = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Have every write reach the system at once."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=0)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request."""
+        self.buffer = self.buffer + data if self.buffer else data
+        if not self.busy:
+            self._next()
+
+    def _next(self) -> None:
+        """Begin the next request, if it is there as a whole."""
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        try:
+            head = self.server.head(self.buffer[:end])
+        except ValueError as error:
+            self.write(problem(400, f"no head of a request: {error}").raw)
+            self.transport.close()
+            return
+        whole = end + 4 + head.length
+        if len(self.buffer) < whole:
+            return
+        body, self.buffer = self.buffer[end + 4 : whole], self.buffer[whole:]
+        self.busy = True
+        self.used += 1
+        self._serve(head, body)
+
+    def _serve(self, head: Head, body: bytes) -> None:
+        self.arrival = monotonic_ns()
+        answer = self.server.answer(head, body)
+        if answer is None:
+            self.write(self.server.told(head).raw)
+            self.over()
+            return
+        self.head, self.answer = head, answer
+        self.fault = head.fault or (self.server.fault() if self.server.faults else "")
+        self.first = self.start = self.queued = self.batch = self.stream = 0
+        if answer.pieces and not self.fault:
+            tokens = sum(count for count, _ in answer.pieces) - answer.pieces[0][0]
+            self.stream = round(tokens * self.server.site.generation.pace * _BILLION)
+        if not self.server.workers.take(self):
+            self._note(monotonic_ns(), "429" if self.server.full == 429 else "503")
+            self.write(problem(self.server.full, "too many requests wait").raw)
+            self.over()
+
+    # -- the work, as the workers see it --------------------------------------------------------------
+
+    def begin(self, first: int) -> None:
+        """Have the pieces of a stream sent when they are due."""
+        if not self.answer.pieces or self.fault:
+            return
+        pace, made = self.server.site.generation.pace * _BILLION, 0
+        start = self.answer.pieces[0][0]
+        for tokens, text in self.answer.pieces[:-1]:
+            made += tokens
+            self.server.workers.alarm.at(first + round((made - start) * pace), self._piece, text)
+
+    def _piece(self, text: bytes) -> None:
+        head = b"" if self.first else self.answer.head
+        self.first = self.first or monotonic_ns()
+        self.write(head + chunk(text))
+
+    def finish(self) -> None:
+        """Answer."""
+        worked, fault = monotonic_ns(), self.fault
+        if fault:
+            self._note(worked, fault)
+            FAULTS[fault].act(self, self.answer)
+            return
+        if self.answer.pieces:
+            last = chunk(self.answer.pieces[-1][1]) + END
+            raw = last if self.first else self.answer.head + last
+        else:
+            raw = self.answer.raw
+        now = monotonic_ns()
+        self._note(now, "")
+        self._count(worked, now)
+        self.write(raw)
+        self.over()
+
+    def _note(self, end: int, fault: str) -> None:
+        number = NUMBERS[fault] if fault else NOTHING
+        if fault:
+            self.server.ledger.failed += 1
+        row = (self.head.id, self.arrival, self.start or end, self.first or end, end, self.batch, number)
+        self.server.ledger.rows.extend(row)
+
+    def _count(self, worked: int, now: int) -> None:
+        ledger, sums = self.server.ledger, self.server.ledger.nanoseconds
+        ledger.count += 1
+        ledger.batches[self.batch] += 1
+        ledger.batch_nanoseconds[self.batch] += worked - self.start
+        sums["success"] += now - self.arrival
+        sums["compute_input"] += self.queued - self.arrival
+        sums["queue"] += self.start - self.queued
+        sums["compute_infer"] += worked - self.start
+        sums["compute_output"] += now - worked
+
+    # -- the wire, as faults see it -------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        self.transport.write(data)
+
+    def close(self) -> None:
+        """Close in an orderly way, after what was written."""
+        self.transport.close()
+
+    def reset(self) -> None:
+        """Break off, after what was written has been sent."""
+        set_to_reset(self.transport)
+        self.transport.close()
+
+    def dribble(self, data: bytes) -> None:
+        """Send byte after byte."""
+        self.left = [data[at : at + 1] for at in range(len(data))][::-1]
+        self._drop()
+
+    def _drop(self) -> None:
+        if not self.left:
+            self.over()
+        elif not self.transport.is_closing():
+            self.write(self.left.pop())
+            due = monotonic_ns() + round(self.server.slow * _BILLION)
+            self.server.workers.alarm.at(due, self._drop)
+
+    def over(self) -> None:
+        """Take the next request."""
+        self.busy = False
+        if self.buffer:
+            self._next()
+        elif self.server.idle is not None:
+            asyncio.get_running_loop().call_later(self.server.idle, self._idle, self.used)
+
+    def _idle(self, used: int) -> None:
+        if self.used == used and not self.busy:
+            self.transport.close()

@@ -1,0 +1,315 @@
+"""A server under load in virtual time: the records that the load generator would have made of it.
+
+A plain queue is computed directly, a million requests in a second; batches, limits and timeouts go
+through a calendar of events, about a hundred thousand a second. Both draw the same times from the same
+seed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
+from typing import Any
+
+from modeldyno.core.load import Arrivals, Load
+from modeldyno.core.records import COLUMNS, Column, Outcome, Records
+from modeldyno.core.statistics import load_numpy
+from modeldyno.errors import RequestError
+from modeldyno.testing.service import Service, moment_of, worked
+
+_EPOCH = 1_000_000_000_000
+"""Nanoseconds of the clock at which the load begins, so that no time is 0."""
+_BLOCK = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Served:
+    """A load's records, and what the server knows of each."""
+
+    records: Records
+    start: Column
+    """int64, nanoseconds of the same clock: when its call began; as `end` for one that had none."""
+    batch: Column
+    """int32: requests in its call; 0 for one that had none."""
+
+    @property
+    def queue(self) -> Column:
+        """Seconds that each waited at the server."""
+        seconds: Column = (self.start - self.records.sent) * 1e-9
+        return seconds
+
+    @property
+    def service(self) -> Column:
+        """Seconds that each was being served."""
+        seconds: Column = (self.records.end - self.start) * 1e-9
+        return seconds
+
+
+def simulate(service: Service, load: Load, *, seed: int = 0, requests: int | None = None) -> Served:
+    """Put a server under a load until all requests have ended.
+
+    Args:
+        service: the server.
+        load: `requests` or `duration` (of the times at which requests are due) ends it; retries and
+            drivers change nothing here.
+        seed: of all that is random.
+        requests: instead of the load's.
+    """
+    np = load_numpy()
+    arrivals, services = (np.random.default_rng([seed, part]) for part in (0, 1))
+    most = requests or load.requests
+    if most is None and load.duration is None:
+        raise RequestError("A simulated load needs a number of requests or a duration.")
+    plain = service.limit is None and service.batch == 1
+    if load.closed:
+        simple = _loop(service, load, services, most) if plain and not service.stalls else None
+        if simple is not None:
+            return simple
+        services = np.random.default_rng([seed, 1])
+        return _gathered(*_Course(service=service, load=load, rng=services).closed(most))
+    due = due_times(load, arrivals, most)
+    if load.concurrency or not plain:
+        return _gathered(*_Course(service=service, load=load, rng=services).open(due))
+    work = worked(service.stalls, due)
+    begun, done = _queue(work, service.durations.draw(services, due.size), service.workers)
+    start, end = moment_of(service.stalls, begun), moment_of(service.stalls, done)
+    late = end - due > load.timeout
+    return _gathered(
+        due, due, start, np.where(late, due + load.timeout, end), np.ones(due.size),
+        np.where(late, Outcome.TIMEOUT, Outcome.OK),
+    )  # fmt: skip
+
+
+# -- arrivals -----------------------------------------------------------------------------------------
+
+
+def due_times(load: Load, rng: Any, requests: int | None) -> Column:
+    """Give the seconds at which the requests of an open load are due: so many, within its duration."""
+    np = load_numpy()
+    rate = load.rate or 0.0
+    if not rate:
+        raise RequestError(f"{load} cannot be simulated: it has no rate.")
+    n = requests
+    if n is None:
+        expected = rate * (load.duration or 0.0)
+        n = int(expected + 10 * expected**0.5 + 10)
+    if load.arrivals is Arrivals.POISSON:
+        passed = np.cumsum(rng.exponential(1.0, n))
+    else:
+        passed = np.arange(n) // load.burst * float(load.burst)
+    due = _ramped(passed, rate, load.ramp)
+    return due if load.duration is None else due[due < load.duration]
+
+
+def _ramped(passed: Column, rate: float, ramp: float) -> Column:
+    """Give when so many requests have become due, the rate growing evenly from 0 during the ramp."""
+    np = load_numpy()
+    growing = np.sqrt(2 * ramp * passed / rate)
+    due: Column = np.where(growing < ramp, growing, ramp / 2 + passed / rate)
+    return due
+
+
+# -- a plain queue ------------------------------------------------------------------------------------
+
+
+def _queue(arrivals: Column, durations: Column, workers: int) -> tuple[Column, Column]:
+    """Give when each begins and is done, first come, first served."""
+    np = load_numpy()
+    if workers == 1:
+        total = np.cumsum(durations)
+        done = total + np.maximum.accumulate(arrivals - total + durations)
+        return done - durations, done
+    free = [0.0] * workers
+    done = np.empty_like(arrivals)
+    for index, (arrival, duration) in enumerate(zip(arrivals.tolist(), durations.tolist(), strict=True)):
+        done[index] = leave = max(arrival, free[0]) + duration
+        heapreplace(free, leave)
+    return done - durations, done
+
+
+def _loop(service: Service, load: Load, rng: Any, requests: int | None) -> Served | None:
+    """Simulate a closed loop without stalls; None where a client would have given up."""
+    np = load_numpy()
+    slots = load.slots or 1
+    next_due = [slot * load.ramp / slots for slot in range(slots)]  # when each slot is free
+    free = [0.0] * service.workers
+    last = load.duration or float("inf")
+    due: list[float] = []
+    end: list[float] = []
+    times: list[float] = []
+    drawn: list[float] = []
+    for index in range(requests) if requests is not None else count():
+        if index % _BLOCK == 0:
+            drawn = service.durations.draw(rng, _BLOCK).tolist()
+        arrival = next_due[0]
+        if arrival >= last:
+            break
+        leave = max(arrival, free[0]) + drawn[index % _BLOCK]
+        heapreplace(free, leave)
+        heapreplace(next_due, leave)
+        due.append(arrival)
+        end.append(leave)
+        times.append(drawn[index % _BLOCK])
+    since, until = np.asarray(due), np.asarray(end)
+    if until.size and float((until - since).max()) > load.timeout:
+        return None
+    one = np.ones(since.size)
+    return _gathered(since, since, until - np.asarray(times), until, one, one * Outcome.OK)
+
+
+# -- a calendar of events -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class _Course:
+    """What happens, one event after the other; requests are their indices."""
+
+    service: Service
+    load: Load
+    rng: Any
+    calendar: list[tuple[float, int, Callable[..., None], Any]] = field(default_factory=list)
+    order: Iterator[int] = field(default_factory=count)
+    waiting: deque[int] = field(default_factory=deque)
+    """At the server."""
+    backlog: deque[int] = field(default_factory=deque)
+    """Due and not sent."""
+    free: int = 0
+    in_flight: int = 0
+    due: list[float] = field(default_factory=list)
+    sent: list[float] = field(default_factory=list)
+    start: list[float] = field(default_factory=list)
+    end: list[float] = field(default_factory=list)
+    batch: list[int] = field(default_factory=list)
+    outcome: list[int] = field(default_factory=list)
+    durations: list[float] = field(default_factory=list)
+    left: float = 0
+    """Requests that a closed loop may still make."""
+
+    def closed(self, requests: int | None) -> tuple[Column, ...]:
+        """Send from so many slots, each as soon as it is free."""
+        slots = self.load.slots or 1
+        self.left = float("inf") if requests is None else requests
+        self._run([(slot * self.load.ramp / slots, self._make) for slot in range(slots)])
+        return self._columns()
+
+    def open(self, due: Column) -> tuple[Column, ...]:
+        """Send when due, or when there are fewer in flight than there may be."""
+        self._run([(at, self._make) for at in due.tolist()])
+        return self._columns()
+
+    def _run(self, first: list[tuple[float, Callable[..., None]]]) -> None:
+        self.free = self.service.workers
+        self.calendar = [(at, next(self.order), act, None) for at, act in first]
+        heapify(self.calendar)
+        while self.calendar:
+            now, _, act, what = heappop(self.calendar)
+            act(now, what)
+
+    def _at(self, moment: float, act: Callable[..., None], what: Any) -> None:
+        heappush(self.calendar, (moment, next(self.order), act, what))
+
+    def _make(self, now: float, _: None = None) -> None:
+        """Have a request become due."""
+        if self.load.closed:
+            if self.left <= 0 or now >= (self.load.duration or float("inf")):
+                return
+            self.left -= 1
+        index = len(self.due)
+        self.due.append(now)
+        for column, nothing in ((self.sent, 0.0), (self.start, 0.0), (self.end, -1.0)):
+            column.append(nothing)
+        self.batch.append(0)
+        self.outcome.append(Outcome.OK)
+        if not self.load.closed and self.load.slots and self.in_flight >= self.load.slots:
+            self.backlog.append(index)
+        else:
+            self._send(now, index)
+
+    def _send(self, now: float, index: int) -> None:
+        self.sent[index] = now
+        self.in_flight += 1
+        limit = self.service.limit
+        if limit is not None and not self.free and len(self.waiting) >= limit:
+            self._answer(now, index, Outcome.REJECTED)
+            return
+        self._at(now + self.load.timeout, self._give_up, index)
+        self.waiting.append(index)
+        self._dispatch(now)
+
+    def _dispatch(self, now: float, _: None = None) -> None:
+        """Begin a call wherever a worker is free and a batch is full, or has waited enough."""
+        while self.free and self.waiting:
+            if len(self.waiting) < self.service.batch:
+                ripe = self.sent[self.waiting[0]] + self.service.delay
+                if now < ripe:
+                    self._at(ripe, self._dispatch, None)
+                    return
+            size = min(len(self.waiting), self.service.batch)
+            members = [self.waiting.popleft() for _ in range(size)]
+            work = worked(self.service.stalls, now)
+            begin = float(moment_of(self.service.stalls, work))
+            for index in members:
+                self.start[index], self.batch[index] = begin, size
+            self.free -= 1
+            taken = self._duration() + self.service.each * (size - 1)
+            self._at(float(moment_of(self.service.stalls, work + taken)), self._finish, members)
+
+    def _duration(self) -> float:
+        if not self.durations:
+            self.durations = self.service.durations.draw(self.rng, _BLOCK).tolist()[::-1]
+        return self.durations.pop()
+
+    def _finish(self, now: float, members: list[int]) -> None:
+        self.free += 1
+        for index in members:
+            self._answer(now, index, Outcome.OK)
+        self._dispatch(now)
+
+    def _give_up(self, now: float, index: int) -> None:
+        """Have the client give up; the server does not notice."""
+        self._answer(now, index, Outcome.TIMEOUT)
+
+    def _answer(self, now: float, index: int, outcome: Outcome) -> None:
+        if self.end[index] >= 0:
+            return
+        self.end[index] = now
+        self.outcome[index] = outcome
+        if not self.batch[index]:
+            self.start[index] = now
+        self.in_flight -= 1
+        if self.load.closed:
+            self._make(now)
+        elif self.backlog:
+            self._send(now, self.backlog.popleft())
+
+    def _columns(self) -> tuple[Column, ...]:
+        np = load_numpy()
+        found = (self.due, self.sent, self.start, self.end, self.batch, self.outcome)
+        return tuple(np.asarray(column) for column in found)
+
+
+def _gathered(
+    due: Column, sent: Column, start: Column, end: Column, batch: Column, outcome: Column
+) -> Served:
+    """Write seconds as records, in the order in which the requests ended."""
+    np = load_numpy()
+    order = np.argsort(end, kind="stable")
+    at = {
+        name: np.rint(seconds[order] * 1e9).astype(np.int64) + _EPOCH
+        for name, seconds in {"due": due, "sent": sent, "start": start, "end": end}.items()
+    }
+    start = at.pop("start")
+    outcome = outcome[order]
+    answered = (outcome == Outcome.OK) | (outcome == Outcome.REJECTED)
+    columns = {name: np.zeros(due.size, dtype) for name, dtype in COLUMNS.items()}
+    columns |= at | {
+        "first": np.where(answered, at["end"], 0),
+        "outcome": outcome.astype(np.uint8),
+        "tokens": np.full(due.size, -1, np.int32),
+    }
+    return Served(
+        records=Records(**columns), start=np.minimum(start, at["end"]), batch=batch[order].astype(np.int32)
+    )

@@ -1,0 +1,61 @@
+"""A tritonserver that loads a model by reading its configuration, and tells statistics; it infers nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+FLAGS = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
+STATS = {
+    "model_stats": [
+        {
+            "inference_count": "6",
+            "execution_count": 3,
+            "inference_stats": {
+                "success": {"count": 4, "ns": 9},
+                "fail": {"count": 1},
+                "queue": {"count": 4, "ns": 2_000_000_000},
+                "compute_input": {"ns": 1},
+                "compute_infer": {"ns": 500_000_000},
+                "compute_output": {"ns": 2_000_000_000},
+            },
+            "batch_stats": [{"batch_size": 2, "compute_infer": {"count": 3}}],
+        }
+    ]
+}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers what is asked of a server."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        model = f"/v2/models/{FLAGS['load-model']}"
+        answers: dict[str, Any] = {
+            "/v2": {"name": "triton", "version": "0.0.1"},
+            f"{model}/ready": {},
+            f"{model}/stats": STATS,
+        }
+        self.send_response(200 if self.path in answers else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(answers.get(self.path, {"error": "no such path"})).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def main() -> None:
+    """Refuse what a real one would refuse, and serve."""
+    folder = Path(FLAGS["model-repository"]) / FLAGS["load-model"]
+    config = (folder / "config.pbtxt").read_text()
+    if "nonsense" in config:
+        sys.exit('Error parsing text-format inference.ModelConfig: has no field named "nonsense".')
+    assert (folder / "1" / "model.py").exists()
+    assert FLAGS["http-address"] == FLAGS["grpc-address"] == FLAGS["metrics-address"] == "127.0.0.1"
+    ThreadingHTTPServer(("127.0.0.1", int(FLAGS["http-port"])), Handler).serve_forever()
+
+
+main()

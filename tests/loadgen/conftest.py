@@ -1,0 +1,79 @@
+"""A load driven within the test's own process, so that no test waits for one to start."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.records import Records, joined
+from modeldyno.core.target import Reply
+from modeldyno.loadgen import driver, rows
+from modeldyno.loadgen.arrivals import Share
+from modeldyno.loadgen.drive import Drive
+from modeldyno.loadgen.order import Order
+from modeldyno.loadgen.timer import timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.load import Load
+    from modeldyno.core.target import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driven:
+    records: Records
+    replies: tuple[Reply, ...]
+    opened: int
+    sent: int
+
+
+@pytest.fixture
+def driven() -> Callable[..., Driven]:
+    """Give a function that drives a load until all has ended, or for so many seconds."""
+
+    def drive(target: Target, load: Load, *, seconds: float = 30.0, grace: float = 5.0) -> Driven:
+        loop = driver._new_loop()
+        try:
+            return loop.run_until_complete(_drive(target, load, seconds, grace, loop))
+        finally:
+            loop.run_until_complete(asyncio.sleep(0))
+            loop.close()
+
+    return drive
+
+
+async def _drive(
+    target: Target, load: Load, seconds: float, grace: float, loop: asyncio.AbstractEventLoop
+) -> Driven:
+    drive = Drive(load, Share(), len(target.messages), loop)
+    order = Order(target=target, load=load, share=Share(), seed=0, address=target.host)
+    pool = drive.carrier = driver.carrier(order, drive, loop)
+    drive.timer = timer(loop, drive.ring)
+    over = loop.create_future()
+    drive.finished = lambda: over.set_result(None)
+    drive.start(monotonic_ns())
+    parts: list[Records] = []
+    blocks: list[rows.Block] = []
+    deadline = loop.time() + seconds
+    while loop.time() < deadline and not (blocks and blocks[-1].ended):
+        await asyncio.sleep(0.02)
+        blocks.append(drive.block())
+        parts.append(rows.records(blocks[-1].rows, blocks[-1].times, 0))
+    drive.stop(grace)
+    await over
+    drive.timer.close()
+    last = drive.block()
+    parts.append(rows.records(last.rows, last.times, 0))
+    pool.close()  # type: ignore[attr-defined]
+    await asyncio.sleep(0.02)
+    return Driven(
+        records=joined(parts),
+        replies=tuple(reply for _, reply in drive.answers()),
+        opened=last.opened,
+        sent=last.sent,
+    )

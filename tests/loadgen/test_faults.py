@@ -1,0 +1,134 @@
+"""Row 6 of the reliability table: bad servers; each request is called one thing, and none hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.load import Arrivals, Load
+from modeldyno.core.records import Outcome
+from modeldyno.core.target import Target, Transport
+from modeldyno.testing.server import serving
+from modeldyno.testing.server_faults import FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.loadgen.conftest import Driven
+
+    from modeldyno.testing.server import Running
+
+TIMEOUT = 1.0
+RACES = {"close-after": {Outcome.RESET}}
+"""A server that closes with the next request unread resets the connection: the system's doing."""
+COUNTS = [50, pytest.param(1000, marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with serving("--slow", "0.001", "--workers", "8") as running:
+        yield running
+
+
+def target(server: Running, path: str, *, stream: bool = False) -> Target:
+    message = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi".encode()
+    return Target(
+        protocol="http",
+        transport=Transport.HTTP,
+        host=server.host,
+        port=server.port,
+        messages=(message,),
+        stream=stream,
+    )
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_request_is_called_one_thing(
+    fault: str, count: int, server: Running, driven: Callable[..., Driven]
+) -> None:
+    """Every request ends within the timeout and a second, under a name that suits the fault."""
+    load = Load(concurrency=32, requests=count, timeout=TIMEOUT)
+    records = driven(
+        target(server, f"/fault/{fault}/", stream=fault == "stream-error"), load, seconds=300
+    ).records
+    assert len(records) == count
+    assert {Outcome(outcome) for outcome in records.outcome} <= FAULTS[fault].outcomes | RACES.get(
+        fault, set()
+    )
+    # The clock of a busy machine: the sweep itself is the same for one and for many.
+    assert (records.end - records.sent).max() < (TIMEOUT + 1) * 1e9
+    assert (records.sent >= records.due).all()
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_faults_among_good_answers_are_counted_as_the_server_counts_them(
+    count: int, driven: Callable[..., Driven]
+) -> None:
+    """A tenth of resets, truncations, and errors each: our counts are those of the server's ledger."""
+    shares = ("reset-after=0.1", "truncated=0.1", "500=0.1", "429=0.1", "long=0.1")
+    with serving(*(word for share in shares for word in ("--fault", share))) as server:
+        records = driven(target(server, "/"), Load(concurrency=8, requests=count)).records
+        told = server.truth().faults()
+    seen = {outcome: int((records.outcome == outcome).sum()) for outcome in Outcome}
+    assert seen[Outcome.RESET] == told.get("reset-after", 0)
+    assert seen[Outcome.TRUNCATED] == told.get("truncated", 0)
+    assert seen[Outcome.SERVER_ERROR] == told.get("500", 0)
+    assert seen[Outcome.REJECTED] == told.get("429", 0)
+    assert seen[Outcome.MALFORMED] == told.get("long", 0)
+    assert seen[Outcome.OK] == count - sum(told.values())
+
+
+def test_where_nobody_listens_every_request_is_refused(driven: Callable[..., Driven]) -> None:
+    """Slots rest before they try again, so that the loop does not turn in a circle."""
+    with serving() as server:
+        nobody = server
+    load = Load(concurrency=2, requests=8)
+    records = driven(target(nobody, "/"), load).records
+    assert set(records.outcome) == {Outcome.REFUSED}
+    assert len(records) == 8
+
+
+def test_idle_connections_that_the_server_closes_are_replaced(driven: Callable[..., Driven]) -> None:
+    """No request fails for it: one that met the closing is sent again, and says so."""
+    with serving("--idle", "0.05") as server:
+        load = Load(arrivals=Arrivals.CONSTANT, rate=18.0, requests=30)
+        outcome = driven(target(server, "/"), load)
+    assert set(outcome.records.outcome) == {Outcome.OK}
+    assert outcome.opened > 1
+
+
+def test_retries_send_again_what_was_not_answered_and_are_counted(driven: Callable[..., Driven]) -> None:
+    """A server that resets every other request answers all of them in the end."""
+    with serving("--fault", "reset-before=0.5") as server:
+        load = Load(concurrency=4, requests=100, retries=30)
+        outcome = driven(target(server, "/"), load)
+        resets = server.truth().faults()["reset-before"]
+    assert set(outcome.records.outcome) == {Outcome.OK}
+    assert outcome.records.retries.sum() == resets
+    assert outcome.sent == 100 + resets
+
+
+def test_a_server_that_dies_leaves_nothing_hanging(driven: Callable[..., Driven]) -> None:
+    """What was on its way is broken or cut off, what follows refused."""
+
+    def kill(server: Running) -> None:
+        while len(server.truth()) < 20:
+            time.sleep(0.01)
+        os.kill(server.pid, signal.SIGKILL)
+
+    with serving("--service", "constant:0.005") as server:
+        killer = threading.Thread(target=kill, args=(server,))
+        killer.start()
+        began = time.monotonic()
+        load = Load(concurrency=4, requests=400)
+        records = driven(target(server, "/"), load, seconds=3.0, grace=1.0).records
+        killer.join()
+    assert time.monotonic() - began < 20
+    assert {Outcome.OK, Outcome.REFUSED} <= {Outcome(outcome) for outcome in records.outcome}
+    assert Outcome.TIMEOUT not in set(records.outcome)

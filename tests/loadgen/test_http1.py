@@ -1,0 +1,233 @@
+"""One connection, fed by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeldyno.core.records import Outcome
+from modeldyno.core.target import Target, Transport
+from modeldyno.loadgen.call import Call, reply
+from modeldyno.loadgen.http1 import Connection
+
+if TYPE_CHECKING:
+    from modeldyno.loadgen.call import Raw
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + PLAIN
+PIECES = (b"data: he\n\n", b"data: llo\n\n: ping\n\n", b"data: [DONE]\n\n   ", b"")
+EVENTS = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in PIECES)
+)
+
+
+class Pipe:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.aborted = False
+        self.unsent = 0
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Have no buffer."""
+        assert high == 0
+
+    def write(self, data: bytes) -> None:
+        """Keep it."""
+        self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        """Say what the test says."""
+        return self.unsent
+
+    def abort(self) -> None:
+        """Note it."""
+        self.aborted = True
+
+
+class Ends:
+    """An owner that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[Outcome, Raw | None]] = []
+        self.told: list[str] = []
+
+    def done(self, call: Call, outcome: Outcome, end: int, raw: Raw | None) -> None:
+        """Keep it."""
+        assert end >= call.first
+        self.ended.append((outcome, raw))
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self.told.append(name)
+
+
+def connected(*, stream: bool = False) -> tuple[Connection, Pipe, Ends, Call]:
+    """Give a connection with a request on its way."""
+    target = Target(
+        protocol="", transport=Transport.HTTP, host="", port=1, messages=(b"GET", b"PUT"), stream=stream
+    )
+    pipe, ends, call = Pipe(), Ends(), Call(1, 0)
+    connection = Connection(ends, target)
+    connection.connection_made(pipe)
+    connection.send(call)
+    return connection, pipe, ends, call
+
+
+def cut(data: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
+    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]  # noqa: RUF007
+
+
+CUTS = st.lists(st.integers(0, 10_000), max_size=40)
+
+
+@pytest.mark.parametrize("answer", [PLAIN, CHUNKED, INTERIM])
+@given(cuts=CUTS)
+def test_an_answer_is_read_however_it_is_cut(answer: bytes, cuts: list[int]) -> None:
+    """Whole, once, and the connection takes the next request."""
+    connection, pipe, ends, call = connected()
+    assert pipe.written == b"PUT"
+    for part in cut(answer, cuts):
+        assert not ends.ended
+        connection.data_received(part)
+    [(outcome, raw)] = ends.ended
+    assert outcome is Outcome.OK
+    assert raw is not None
+    assert reply(1, raw).body == b"hello"
+    assert (reply(1, raw).status, call.received) == (200, 5)
+    assert ends.told == ["ready", "free"]
+    assert not connection.full
+    connection.send(Call(0, 0))
+    connection.data_received(PLAIN)
+    assert [outcome for outcome, _ in ends.ended] == [Outcome.OK, Outcome.OK]
+    assert not pipe.aborted
+
+
+@given(cuts=CUTS)
+def test_the_events_of_a_stream_are_pieces(cuts: list[int]) -> None:
+    """Two of them; neither a comment nor the mark at the end is one."""
+    connection, _, ends, call = connected(stream=True)
+    for part in cut(EVENTS, cuts):
+        connection.data_received(part)
+    assert [outcome for outcome, _ in ends.ended] == [Outcome.OK]
+    assert len(call.pieces) == 2
+    assert call.first <= call.pieces[0] <= call.pieces[1]
+
+
+def test_an_answer_without_a_length_ends_with_the_connection() -> None:
+    """In an orderly way; broken off, it is a failure."""
+    for error, outcome in ((None, Outcome.OK), (ConnectionResetError(), Outcome.RESET)):
+        connection, _, ends, _ = connected()
+        connection.data_received(b"HTTP/1.0 200 OK\r\n\r\nhel")
+        connection.data_received(b"lo")
+        assert not ends.ended
+        connection.connection_lost(error)
+        assert [each for each, _ in ends.ended] == [outcome]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PLAIN + b"!",
+        CHUNKED + b"!",
+        b"HTTQ",
+        b"\r\n\r\n" + PLAIN,
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        b"HTTP/1.1 " + b"x" * 70_000,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=range(7),
+)
+@given(cuts=CUTS)
+def test_what_is_no_answer_is_malformed_and_ends_the_connection(answer: bytes, cuts: list[int]) -> None:
+    """Told at once, even while more may come; bytes beyond an answer that was whole are nobody's."""
+    connection, pipe, ends, _ = connected()
+    for part in cut(answer, cuts):
+        if ends.ended:
+            break
+        connection.data_received(part)
+    whole = answer[:-1] in {PLAIN, CHUNKED}
+    assert [outcome for outcome, _ in ends.ended] in ([[Outcome.MALFORMED]] + [[Outcome.OK]] * whole)
+    if ends.ended[0][0] is Outcome.MALFORMED:
+        assert pipe.aborted
+        connection.connection_lost(None)
+        assert len(ends.ended) == 1
+
+
+def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
+    """It would be mistaken for the answer to the next request."""
+    connection, pipe, ends, _ = connected()
+    connection.data_received(PLAIN)
+    connection.data_received(b"more")
+    assert pipe.aborted
+    assert connection.full
+    assert ends.told == ["ready", "free", "gone"]
+    assert len(ends.ended) == 1
+
+
+@pytest.mark.parametrize(
+    ("used", "came", "error", "told"),
+    [
+        (False, b"", None, Outcome.TRUNCATED),
+        (False, b"", ConnectionResetError(), Outcome.RESET),
+        (True, b"", None, "unanswered"),
+        (True, b"", BrokenPipeError(), "unanswered"),
+        (True, b"", ConnectionResetError(), Outcome.RESET),
+        (True, b"HTTP", None, Outcome.TRUNCATED),
+        (True, PLAIN[:-1], None, Outcome.TRUNCATED),
+        (True, PLAIN[:-1], ConnectionResetError(), Outcome.RESET),
+        (False, CHUNKED[:-3], None, Outcome.TRUNCATED),
+    ],
+)
+def test_the_end_of_a_connection_means_something(
+    used: bool, came: bytes, error: Exception | None, told: Outcome | str
+) -> None:
+    """A kept connection that is closed in peace before any byte came has not answered; else it failed."""
+    connection, _, ends, _ = connected()
+    if used:
+        connection.data_received(PLAIN)
+        connection.send(Call(0, 0))
+        ends.ended.clear()
+    if came:
+        connection.data_received(came)
+    connection.connection_lost(error)
+    assert [outcome for outcome, _ in ends.ended] == ([told] if isinstance(told, Outcome) else [])
+    assert ("unanswered" in ends.told) is (told == "unanswered")
+
+
+def test_a_connection_is_not_used_again_when_it_should_not_be() -> None:
+    """The server says so, or a part of our request is still unsent."""
+    for unsent, answer in ((0, PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")), (9, PLAIN)):
+        connection, pipe, ends, _ = connected()
+        pipe.unsent = unsent
+        connection.data_received(answer)
+        assert [outcome for outcome, _ in ends.ended] == [Outcome.OK]
+        assert pipe.aborted
+        assert "free" not in ends.told
+
+
+def test_a_request_that_is_dropped_is_told_to_nobody() -> None:
+    """The connection goes with it: its answer may still come."""
+    connection, pipe, ends, call = connected()
+    connection.drop(call)
+    connection.connection_lost(None)
+    assert pipe.aborted
+    assert ends.ended == []
+
+
+def test_an_error_in_a_stream_is_one_of_the_server() -> None:
+    """Though its status is 200."""
+    connection, _, ends, _ = connected(stream=True)
+    connection.data_received(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+        b'data: a\n\ndata: {"error": {"message": "no"}}\n\n'
+    )
+    connection.eof_received()
+    connection.connection_lost(None)
+    assert [outcome for outcome, _ in ends.ended] == [Outcome.SERVER_ERROR]

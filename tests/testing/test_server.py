@@ -1,0 +1,379 @@
+"""The ground-truth server does what it says, and its ledger says what it did.
+
+A busy machine makes it slower than asked for, never quicker: times have lower bounds only.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic, monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno.processes import birth
+from modeldyno.testing.server import Running, serving
+from modeldyno.testing.server_faults import FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    """A server that answers at once."""
+    with serving("--slow", "0.001", "--pace", "0.002") as running:
+        yield running
+
+
+def ask(
+    running: Running, path: str, body: bytes | dict[str, Any] | None = None, **headers: str
+) -> http.client.HTTPResponse:
+    """Send one request on a connection of its own; the answer has been read."""
+    connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
+    sent = json.dumps(body).encode() if isinstance(body, dict) else body
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("GET" if body is None else "POST", path, sent, names)
+    answer = connection.getresponse()
+    answer.text = answer.read()  # type: ignore[attr-defined]
+    connection.close()
+    return answer
+
+
+def read(running: Running, path: str, body: bytes | dict[str, Any] | None = None, **headers: str) -> Any:
+    """Send one request that is answered in JSON."""
+    return json.loads(ask(running, path, body, **headers).text)  # type: ignore[attr-defined]
+
+
+def loaded(running: Running, requests: int, at_once: int, path: str = "/") -> None:
+    """Send requests from so many threads."""
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(lambda n: ask(running, path, X_Id=str(n)), range(requests)))
+
+
+def most_at_once(begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> int:
+    """How many intervals overlap at most; one that begins where another ends does not."""
+    moments = np.concatenate([end, begin])
+    steps = np.concatenate([-np.ones(len(end)), np.ones(len(begin))])
+    return int(np.cumsum(steps[np.argsort(moments, kind="stable")]).max())
+
+
+def test_workers_take_requests_in_turn_and_never_too_quickly() -> None:
+    """Two workers serve at most two requests at once, in the order of arrival, each for at least its time."""
+    with serving("--service", "constant:0.005", "--workers", "2") as running:
+        loaded(running, 24, 6)
+        truth = running.truth()
+    assert len(truth) == 24
+    assert sorted(truth.id) == list(range(24))
+    assert (truth.end - truth.start >= 5 * MS).all()
+    assert (truth.start >= truth.arrival).all()
+    assert most_at_once(truth.start, truth.end) == 2
+    order = np.argsort(truth.arrival, kind="stable")
+    assert (np.diff(truth.start[order]) >= 0).all()
+
+
+def test_the_ledger_is_within_what_the_client_saw(server: Running) -> None:
+    """A request arrives after it was sent, and its answer is written before it was read."""
+    server.forget()
+    before = monotonic_ns()
+    ask(server, "/", X_Id="7")
+    after = monotonic_ns()
+    truth = server.truth()
+    assert truth.id.tolist() == [7]
+    assert before < truth.arrival[0] <= truth.start[0] <= truth.end[0] < after
+    as_json = json.loads(server.get("/truth"))
+    assert as_json["end"] == truth.end.tolist()
+
+
+def test_a_distribution_is_really_waited_for() -> None:
+    """The times served are the drawn ones and what the machine adds; the same seed gives the same ones."""
+    found = []
+    for _ in range(2):
+        with serving("--service", "exponential:0.003", "--seed", "4") as running:
+            loaded(running, 40, 1)
+            truth = running.truth()
+            found.append((truth.end - truth.start) / 1e9)
+    drawn = np.random.default_rng(4).exponential(0.003, 4096)[:40]
+    for times in found:
+        assert (times >= drawn - 1e-8).all()
+        assert np.quantile(times - drawn, 0.25) < 0.003
+
+
+def test_a_batch_is_served_together() -> None:
+    """Requests that wait share a call, up to the largest batch, and end with it."""
+    with serving(
+        "--service", "constant:0.02", "--batch", "4", "--delay", "0.01", "--each", "0.001"
+    ) as running:
+        loaded(running, 32, 8)
+        truth, counters = running.truth(), running.counters()
+    assert truth.batch.max() == 4
+    for start in np.unique(truth.start):
+        members = truth.start == start
+        assert (truth.batch[members] == members.sum()).all()
+        assert (truth.end - truth.start)[members].min() >= (20 + members.sum() - 1) * MS
+    sizes = {each["batch_size"]: each["compute_infer"]["count"] for each in counters["batch_stats"]}
+    assert sum(size * count for size, count in sizes.items()) == 32
+    assert counters["execution_count"] == len(np.unique(truth.start)) == sum(sizes.values())
+
+
+def test_the_counters_are_the_sums_of_the_ledger() -> None:
+    """Queue and compute time as Triton shows them are those of the requests, and sum to the whole."""
+    with serving("--service", "constant:0.002") as running:
+        loaded(running, 20, 4)
+        truth, counters = running.truth(), running.counters()
+    stages = {name: stage["ns"] for name, stage in counters["inference_stats"].items()}
+    assert counters["inference_stats"]["success"]["count"] == counters["inference_count"] == 20
+    assert stages["success"] == (truth.end - truth.arrival).sum()
+    parts = ("queue", "compute_input", "compute_infer", "compute_output")
+    assert sum(stages[part] for part in parts) == stages["success"]
+    waited = (truth.start - truth.arrival).sum()
+    assert stages["queue"] + stages["compute_input"] == waited
+
+
+@pytest.mark.parametrize("status", ["429", "503"])
+def test_beyond_the_limit_a_request_is_refused(status: str) -> None:
+    """While a request is served and another waits, a third one is refused at once."""
+    with serving("--service", "constant:0.5", "--limit", "1", "--full", status) as running:
+        with ThreadPoolExecutor(6) as pool:
+            answers = list(pool.map(lambda _: ask(running, "/").status, range(6)))
+        faults = running.truth().faults()
+    assert answers.count(200) >= 2
+    refused = len(answers) - answers.count(200)
+    assert refused >= 1
+    assert faults == {status: refused}
+
+
+def test_nothing_is_begun_in_a_stall() -> None:
+    """Requests that come in a stall are begun after it; the stall counts from the first request."""
+    with serving("--stall", "0.05:1.5") as running:
+        begin = monotonic()
+        while monotonic() - begin < 1.0:
+            ask(running, "/")
+        truth = running.truth()
+    first, last = truth.arrival[0] + 50 * MS, truth.arrival[0] + 1550 * MS
+    inside = (truth.arrival > first) & (truth.arrival < last)
+    assert inside.any()
+    assert (truth.start[inside] >= last - 1000).all()
+    assert (truth.end[inside] >= truth.start[inside]).all()
+
+
+# -- protocols ----------------------------------------------------------------------------------------
+
+
+def test_kserve_echoes_in_json_and_in_binary(server: Running) -> None:
+    """An input comes back as the output y, in the form that was asked for."""
+    tensor: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 3]}
+    said = read(server, "/v2/models/echo/infer", {"inputs": [tensor | {"data": [1, 2, 3.5]}], "id": "a"})
+    assert said["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3.5]}]
+    assert said["id"] == "a"
+    block = struct.pack("<3f", 1, 2, 3.5)
+    head = json.dumps(
+        {
+            "inputs": [tensor | {"parameters": {"binary_data_size": 12}}],
+            "outputs": [{"name": "y", "parameters": {"binary_data": True}}],
+        }
+    ).encode()
+    length = {"Inference_Header_Content_Length": str(len(head))}
+    answer: Any = ask(server, "/v2/models/echo/infer", head + block, **length)
+    size = int(answer.headers["Inference-Header-Content-Length"])
+    assert json.loads(answer.text[:size])["outputs"][0]["parameters"] == {"binary_data_size": 12}
+    assert answer.text[size:] == block
+    plain = head.replace(b', "parameters": {"binary_data": true}', b"")
+    said = read(
+        server,
+        "/v2/models/echo/infer",
+        plain + block,
+        Inference_Header_Content_Length=str(len(plain)),
+    )
+    assert said["outputs"][0]["data"] == [1, 2, 3.5]
+    mixed = {
+        "inputs": [tensor | {"data": [1, 2, 3.5]}],
+        "parameters": {"binary_data_output": True},
+    }
+    answer = ask(server, "/v2/models/echo/infer", mixed)
+    assert answer.text.endswith(block)
+
+
+def test_what_is_no_request_is_said_to_be_none(server: Running) -> None:
+    """A body that cannot be read and an unknown path have their statuses, and the server goes on."""
+    assert ask(server, "/v2/models/echo/infer", b"{").status == 400
+    assert ask(server, "/v2/models/echo/infer", {"inputs": [{}]}).status == 400
+    assert ask(server, "/nowhere").status == 404
+    assert ask(server, "/fault/none-such/").status == 400
+    assert ask(server, "/").status == 200
+
+
+def test_a_server_tells_of_itself(server: Running) -> None:
+    """It is healthy, and tells the model's inputs."""
+    for path in ("/v2/health/ready", "/v2/health/live", "/v2/models/echo/ready", "/ping"):
+        assert ask(server, path).status == 200
+    assert read(server, "/v2/models/echo")["inputs"][0]["name"] == "x"
+    assert read(server, "/v1/models")["data"][0]["id"] == "echo"
+
+
+def test_torchserve_and_tensorflow_echo(server: Running) -> None:
+    """Both give back what they were given."""
+    assert ask(server, "/predictions/echo", b"abc").text == b"abc"  # type: ignore[attr-defined]
+    assert read(server, "/v1/models/echo:predict", {"instances": [[1.0]]}) == {"predictions": [[1.0]]}
+    assert read(server, "/v1/models/echo:predict", {"inputs": [[1.0]]}) == {"outputs": [[1.0]]}
+
+
+def events(text: bytes) -> list[Any]:
+    """What server-sent events hold."""
+    said = [event.removeprefix("data: ") for event in text.decode().split("\n\n") if event]
+    return [each if each == "[DONE]" else json.loads(each) for each in said]
+
+
+@pytest.mark.parametrize(("path", "text"), [("/v1/chat/completions", "delta"), ("/v1/completions", "text")])
+def test_a_stream_keeps_its_pace(server: Running, path: str, text: str) -> None:
+    """Ten tokens come in ten pieces, the last one nine paces after the first, with the usage at the end."""
+    server.forget()
+    asked = {"prompt": "a b", "messages": [], "max_tokens": 10, "stream": True}
+    answer: Any = ask(server, path, asked | {"stream_options": {"include_usage": True}})
+    said = events(answer.text)
+    assert said[-1] == "[DONE]"
+    assert said[-2]["usage"]["completion_tokens"] == 10
+    words = [each for each in said[:10] if "word" in str(each["choices"][0][text])]
+    assert len(words) == 10
+    truth = server.truth()
+    assert truth.end[0] - truth.start[0] >= 9 * 2 * MS
+    assert truth.start[0] <= truth.first[0] < truth.end[0]
+
+
+def test_a_piece_may_hold_several_tokens() -> None:
+    """Five tokens two at a time are three pieces; without a stream they are one answer."""
+    with serving("--together", "2") as running:
+        answer: Any = ask(running, "/v1/completions", {"prompt": "a", "max_tokens": 5, "stream": True})
+        texts = [each["choices"][0]["text"] for each in events(answer.text)[:-1]]
+        assert texts == [" word word", " word word", " word", ""]
+        whole = read(running, "/v1/completions", {"prompt": "a", "max_tokens": 5})
+        assert whole["choices"][0]["text"] == " word" * 5
+        assert whole["usage"]["completion_tokens"] == 5
+
+
+# -- faults -------------------------------------------------------------------------------------------
+
+_REQUEST = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n%b\r\nbody"
+
+
+def heard(running: Running, path: bytes, headers: bytes = b"", until: bytes = b"") -> tuple[bytes, str]:
+    """Send one request; give all that comes, and how it ends: ``closed``, ``reset`` or ``open``.
+
+    Where the words `until` have come, an end is waited for a moment only.
+    """
+    with socket.create_connection((running.host, running.port), timeout=30) as connection:
+        connection.sendall(_REQUEST % (path, headers))
+        said = b""
+        try:
+            while data := connection.recv(65536):
+                said += data
+                if until and until in said:
+                    connection.settimeout(0.1)
+        except TimeoutError:
+            return said, "open"
+        except ConnectionResetError:
+            return said, "reset"
+        return said, "closed"
+
+
+WHOLE = b"Content-Length: 4\r\n\r\nbody"
+
+
+@pytest.mark.parametrize(
+    ("fault", "ending", "there", "missing"),
+    [
+        ("429", "open", b"HTTP/1.1 429 ", b"200"),
+        ("503", "open", b"HTTP/1.1 503 ", b"200"),
+        ("500", "open", b"HTTP/1.1 500 ", b"200"),
+        ("400", "open", b"HTTP/1.1 400 ", b"200"),
+        ("reset-before", "reset", b"", b"HTTP"),
+        ("reset-after", "reset", b"", b"body"),
+        ("close-before", "closed", b"", b"HTTP"),
+        ("truncated", "closed", b"Content-Length: 4\r\n\r\nbo", b"body"),
+        ("slow", "open", WHOLE, b"?"),
+        ("long", "open", WHOLE + b"more than was said", b"?"),
+        ("garbage", "open", b"HTTQ", b"HTTP/1.1 200"),
+        ("bad-chunk", "open", b"not hexadecimal", b"body"),
+        ("close-after", "closed", WHOLE, b"?"),
+        ("stream-error", "open", b'"error"', b"body"),
+    ],
+)
+def test_each_fault_is_what_it_is_called(
+    server: Running, fault: str, ending: str, there: bytes, missing: bytes
+) -> None:
+    """By path and by header, the fault is on the wire as described."""
+    asked = [(b"/fault/%b/predictions/echo" % fault.encode(), b"")]
+    asked += [(b"/predictions/echo", b"X-Fault: %b\r\n" % fault.encode())]
+    for path, headers in asked:
+        said, how = heard(server, path, headers, there if ending == "open" else b"")
+        assert how == ending
+        assert there in said
+        assert missing not in said
+
+
+def test_a_hanging_request_is_never_answered(server: Running) -> None:
+    """Nothing comes, and others are served meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        with socket.create_connection((server.host, server.port), timeout=0.3) as connection:
+            connection.sendall(_REQUEST % (b"/fault/hang/", b""))
+            assert pool.submit(ask, server, "/").result().status == 200
+            with pytest.raises(TimeoutError):
+                connection.recv(1)
+
+
+def test_faults_come_in_the_shares_asked_for() -> None:
+    """Of 400 requests about a quarter meet each of two faults, and the ledger counts them."""
+    with serving("--fault", "503=0.25", "--fault", "500=0.25") as running:
+        connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
+        seen = []
+        for _ in range(400):
+            connection.request("GET", "/")
+            answer = connection.getresponse()
+            answer.read()
+            seen.append(answer.status)
+        connection.close()
+        assert {str(status): seen.count(status) for status in (503, 500)} == running.truth().faults()
+    assert 60 < seen.count(503) < 140
+    assert 60 < seen.count(500) < 140
+
+
+def test_an_idle_connection_is_closed_early() -> None:
+    """After an answer the server closes a connection that nobody uses."""
+    with serving("--idle", "0.05") as running:
+        said, how = heard(running, b"/")
+    assert said.endswith(b"ok")
+    assert how == "closed"
+
+
+def test_every_fault_is_tried_here() -> None:
+    """The tests above leave out none."""
+    mark = test_each_fault_is_what_it_is_called.pytestmark[0]  # type: ignore[attr-defined]
+    assert {row[0] for row in mark.args[1]} | {"hang"} == set(FAULTS)
+
+
+def test_requests_may_come_in_pieces_and_together(server: Running) -> None:
+    """A request byte by byte is read; two that come at once are answered one after the other."""
+    with socket.create_connection((server.host, server.port), timeout=60) as connection:
+        for byte in _REQUEST % (b"/predictions/echo", b""):
+            connection.sendall(bytes([byte]))
+        assert connection.recv(65536).endswith(WHOLE)
+        connection.sendall(2 * (_REQUEST % (b"/predictions/echo", b"")))
+        said = b""
+        while said.count(b"body") < 2:
+            said += connection.recv(65536)
+        assert said.count(b"HTTP/1.1 200 OK") == 2
+
+
+def test_a_server_ends_with_its_context() -> None:
+    """No process is left."""
+    with serving() as running:
+        born = birth(running.pid)
+        assert born
+    assert birth(running.pid) != born
