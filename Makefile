@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow fuzz test-engine test-gpu lint format bench bench-inside bench-static truth clean
+.PHONY: help setup run test test-slow fuzz engines test-engine test-gpu lint format bench bench-inside bench-static truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,7 +45,10 @@ test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live no
 fuzz: setup          ## 10,000 damaged files of each format are analysed or refused
 	MODELDYNO_FUZZ=10000 $(BIN)/python -m pytest -n 2 tests/test_fuzz.py --timeout 3600 -s
 
-test-engine: setup   ## against a real PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://...
+engines: setup       ## install the serving engines that test-engine wants: some 4 GB; TorchServe needs Java
+	for engine in triton mlserver torchserve openai; do $(BIN)/modeldyno engine install $$engine || exit 1; done
+
+test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://...
 	$(BIN)/python -m pytest -m engine
 
 test-gpu: setup      ## on a machine with an accelerator

@@ -19,13 +19,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from scipy.signal import lfilter
 from scipy.stats import gamma
 
 from modeldyno.core import served
-from modeldyno.core.capacity import Capacity, Search, Step, propose
+from modeldyno.core.approach import Step
+from modeldyno.core.capacity import Capacity, Search, propose
 from modeldyno.core.goal import Constraint
 from modeldyno.core.ladder import Rung, plain
 from modeldyno.core.load import Load
@@ -122,7 +124,7 @@ def taking_turns(service: Service, load: Load, seed: int) -> Records:
     ends = np.cumsum(np.concatenate([service.durations.draw(rng, 4096) for _ in range(count)]))
     ends = ends[: np.searchsorted(ends, load.duration)]
     due = np.concatenate((np.zeros(slots), ends))[: ends.size]
-    columns = {name: np.zeros(ends.size, dtype) for name, dtype in COLUMNS.items()}
+    columns: dict[str, Any] = {name: np.zeros(ends.size, dtype) for name, dtype in COLUMNS.items()}
     times = {"due": due, "sent": due, "first": ends, "end": ends}
     return Records(**columns | {name: (1e9 * column).astype("int64") + 1 for name, column in times.items()})
 
@@ -253,10 +255,11 @@ def lines(name: str, rule: str, found: list[tuple[int, float, Found]], verbose: 
     widths = [f.failed / f.passed - 1 for f in all_found if f.passed and f.failed < math.inf]
     errors = [abs(f.passed - truth) / max(truth, 1) for truth, _, f in found]
     none = sum(f.end == "unstable" for f in all_found)
+    runs, spent = [f.runs for f in all_found], [f.spent for f in all_found]
     yield (
-        f"{name:24}{rule:22}{right:4} of {len(found)}  runs {np.mean([f.runs for f in all_found]):4.1f} (at most "
-        f"{max(f.runs for f in all_found)})  time {np.mean([f.spent for f in all_found]):5.0f} s  "
-        f"width {np.median(widths):5.1%}  off {np.median(errors):5.1%} (p95 {np.quantile(errors, 0.95):5.1%})"
+        f"{name:24}{rule:22}{right:4} of {len(found)}  runs {np.mean(runs):4.1f} (at most {max(runs)})  "
+        f"time {np.mean(spent):5.0f} s  width {np.median(widths) if widths else math.nan:6.1%}  "
+        f"off {np.median(errors):6.1%} (p95 {np.quantile(errors, 0.95):6.1%})"
         + (f"  unstable {none}" if none else "")
     )
     if verbose:

@@ -4,8 +4,10 @@ For each network, in calls that are watched and plain in turns: the sum of the c
 plain time; the time in no layer; the overhead of the pass, beside that of torch.profiler with shapes and
 stacks; and whether the ten dearest leaves come in the same order when each is timed alone, on the inputs that
 it had. Leaves of one class and the same shapes are one there, as their order among themselves is chance; both
-times are lower quartiles, which neighbours on a shared machine disturb less than medians. Then the same network
-as torch exports it, by ONNX Runtime: what its nodes add up to, the time in none of them, and the overhead.
+times are lower quartiles, which neighbours on a shared machine disturb less than medians.
+
+Then the same network as torch exports it, in ONNX Runtime: what its nodes add up to, the time in none,
+and the overhead of the pass.
 
     python bench/layers.py [--calls 60] [--threads 1] [--only MiniLM] [--skip torch]
 """

@@ -244,6 +244,21 @@ class TestNotices:
         assert failure.log.splitlines()[-1] == "Killed"
         assert len(failure.log.splitlines()) == LOG_LINES
 
+    def test_a_crash_comes_with_where_it_happened(self) -> None:
+        """A stack that begins with the last call is shown from there on, and no list of modules after it."""
+        head = "Current thread 0x1 (most recent call first):"
+        log = ["Fatal Python error", "", head, '  File "nets.py", line 7', "", "Extension modules: a, b"]
+        deep = [*log[:3], *(f"  frame {n}" for n in range(99))]
+
+        def shown(lines: list[str]) -> list[str]:
+            failure = Failure(where="latency", kind=FailureKind.CRASH, message="m", log="\n".join(lines))
+            found = views.blocks(replace(full(), failures=(failure,)))
+            (told,) = (b for b in found if isinstance(b, Notice) and b.severity is Severity.FAILURE)
+            return told.log.splitlines()
+
+        assert shown(log) == [head, '  File "nets.py", line 7']
+        assert shown(deep) == [head, *(f"  frame {n}" for n in range(LOG_LINES - 1))]
+
     @pytest.mark.parametrize("kind", FailureKind)
     def test_every_kind_of_failure_has_words(self, kind: FailureKind) -> None:
         """No kind of failure is without a name for people."""

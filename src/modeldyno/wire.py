@@ -53,6 +53,11 @@ def encode_several(results: Iterable[Result]) -> bytes:
     return array(map(encode, results))
 
 
+def encode_document(document: Any) -> bytes:
+    """Give the JSON of a document that is not read back, such as a ladder; an open end is written as null."""
+    return msgspec.json.format(_json(document), indent=1) + b"\n"
+
+
 def array(documents: Iterable[bytes]) -> bytes:
     """Make one JSON array of encoded documents."""
     return b"[\n" + b",\n".join(document.rstrip() for document in documents) + b"\n]\n"

@@ -149,7 +149,7 @@ def test_a_tiny_llama_behind_transformers_serve(tmp_path: Path) -> None:
     identity = ModelIdentity(name="llama", digest="sha256:0", framework="torch")
     model = Model(identity=identity, form=Form.TORCH, value=module, inputs=())
     backend = plugins.backend("openai")
-    with backend.open(model, config({"max_tokens": 8, "extra": '{"ignore_eos": true}'})) as session:
+    with backend.open(model, config({"max_tokens": 8})) as session:
         assert isinstance(session, CanSend)
         target = session.target([{"prompt": np.array(["a few words"], dtype=object)}])
         reply = once(target)

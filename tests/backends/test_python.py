@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,11 +10,12 @@ from tests.zoo import callables
 
 from modeldyno.backends import python as backend
 from modeldyno.core.knob import configure
+from modeldyno.errors import RequestError
 from modeldyno.loaders import object as objects
 from modeldyno.testing.backends import BackendSuite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from modeldyno.ports import Feed, Model
 
@@ -42,7 +44,40 @@ class TestSuite(BackendSuite):
         return {"left": np.arange(batch_size * 2.0).reshape(-1, 2), "right": np.ones((batch_size, 2))}
 
 
+async def later() -> int:
+    return 1
+
+
+def items() -> Iterator[int]:
+    yield 1
+
+
+async def stream() -> AsyncIterator[int]:
+    yield 1
+
+
+class Awaited:
+    async def __call__(self) -> int:
+        """Give a number, once it is awaited."""
+        return 1
+
+
 class TestCalls:
+    @pytest.mark.parametrize(
+        ("function", "kind"),
+        [
+            (later, "a coroutine"),
+            (partial(later), "a coroutine"),
+            (Awaited(), "a coroutine"),
+            (items, "a generator"),
+            (stream, "an asynchronous generator"),
+        ],
+    )
+    def test_what_a_call_does_not_run_is_refused(self, function: Callable[..., Any], kind: str) -> None:
+        """The time of making a coroutine or a generator is not that of what it does."""
+        with pytest.raises(RequestError, match=f"only makes {kind}, and runs none of it"):
+            run(function, {})
+
     def test_positional_parameters(self) -> None:
         """A parameter that is positional only is fed by position."""
         np.testing.assert_array_equal(run(callables.square, {"x": np.array([3.0])})["output"], [9.0])

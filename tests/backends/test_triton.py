@@ -18,8 +18,9 @@ from modeldyno.core.knob import KnobValue, configure
 from modeldyno.core.model import ModelRef
 from modeldyno.core.target import Transport
 from modeldyno.engines import triton as engine
-from modeldyno.engines.server import ServerFailed
+from modeldyno.engines.server import ServerFailed, http_ready
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.loadgen.once import once
 from modeldyno.ports import CanSend, Feed, HasServerStats, Model
 from modeldyno.testing.backends import DeclaredSuite, ServingSuite
 
@@ -330,8 +331,11 @@ def test_a_running_triton_loads_and_unloads() -> None:
     with opened({}) as home:
         url = f"http://127.0.0.1:{home.server.ports['http']}"
         with opened({"server": url, "grpc_port": home.server.ports["grpc"], "max_batch": 4}) as session:
-            loaded = home.control.post("/v2/repository/index", {"ready": True})
-            assert {each["name"] for each in loaded} == {"digits", session.endpoint.model}
-            assert session.account().requests == 0
-        left = home.control.post("/v2/repository/index", {"ready": True})
-        assert {each["name"] for each in left if each.get("state") == "READY"} == {"digits"}
+            name = session.endpoint.model
+            reply = once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
+            assert session.arrays(reply)["scores"].shape == (1, 10)
+            assert session.account().requests == 1
+            assert [doubt.code for doubt in session.doubts] == ["foreign-models"]
+            assert http_ready(home.server.ports["http"], f"/v2/models/{name}/ready")
+        assert not http_ready(home.server.ports["http"], f"/v2/models/{name}/ready")
+        assert http_ready(home.server.ports["http"], "/v2/models/digits/ready")

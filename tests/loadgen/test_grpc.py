@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from concurrent import futures
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -12,11 +14,13 @@ import pytest
 
 from modeldyno.core.load import Load
 from modeldyno.core.records import Outcome
-from modeldyno.core.target import Target, Transport
+from modeldyno.core.target import Target, Tls, Transport
 from modeldyno.loadgen.once import once
+from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.loadgen.conftest import Driven
 
@@ -200,3 +204,36 @@ def test_a_server_that_leaves_in_peace_loses_no_call(driven: Callable[..., Drive
     assert set(found.records.outcome) == {Outcome.OK}
     assert found.opened > 1
     assert np.all(found.records.retries <= 5)
+
+
+def test_calls_are_made_over_tls(tmp_path: Path, driven: Callable[..., Driven]) -> None:
+    """HTTP/2 is agreed on in the handshake; an authority that nobody trusts is refused."""
+    files = [tmp_path / name for name in ("certificate.pem", "key.pem")]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost", "-out", files[0], "-keyout", files[1]],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    certificate, key = (file.read_bytes() for file in files)
+    server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[Methods()])
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(key, certificate)]))
+    server.start()
+    try:
+        trusted = Tls(authority=str(files[0]), name="localhost")
+        secure = replace(target(port, "echo"), tls=trusted)
+        assert once(secure).body == b"hello"
+        assert set(driven(secure, Load(concurrency=3, requests=30)).records.outcome) == {Outcome.OK}
+        doubtful = replace(secure, tls=Tls())
+        assert set(driven(doubtful, Load(requests=2)).records.outcome) == {Outcome.REFUSED}
+    finally:
+        server.stop(0).wait()
+
+
+def test_a_server_of_another_protocol_is_called_malformed(driven: Callable[..., Driven]) -> None:
+    """It answers in HTTP/1.1, and closes."""
+    with serving() as server:
+        found = driven(target(server.port, "echo"), Load(requests=3))
+        with pytest.raises(OSError, match=f"127.0.0.1:{server.port}"):
+            once(target(server.port, "echo"))
+    assert {Outcome(outcome) for outcome in found.records.outcome} <= {Outcome.MALFORMED, Outcome.REFUSED}
+    assert len(found.records) == 3

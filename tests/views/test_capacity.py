@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from modeldyno.core.approach import End, Step
 from modeldyno.core.block import Notice, Severity, Table
-from modeldyno.core.capacity import RATE, Capacity, End, Search, Step, propose
+from modeldyno.core.capacity import RATE, Capacity, Search, propose
 from modeldyno.core.goal import Answer, Constraint
 from modeldyno.core.ladder import CLIENT_LIMITED, Ladder, Rung
 from modeldyno.core.measurement import SATURATED, Interval
@@ -73,7 +74,7 @@ class TestLadder:
 
         assert list(rows) == ["1", "2", "4", "8", "16"]
         assert rows["4"][1:] == (
-            "400/s ±2%", "9.00 ms ±2%", "15.0 ms ±2%", "20.0 ms ±2%", "held", "knee, plateau"
+            "400/s ±2%", "9.0 ms ±2%", "15.0 ms ±2%", "20.0 ms ±2%", "held", "knee, plateau"
         )  # fmt: skip
         assert rows["16"][5:] == ("broken", "")
 
@@ -128,6 +129,14 @@ class TestLadder:
 
         assert row[1:5] == ("3.00/s", "—", "—", ">40.0 ms")
 
+    def test_a_figure_that_is_hardly_known_says_no_more_than_that(self) -> None:
+        """Twice its own size, or a half of a percent."""
+        loose, tight = known("request_rate", 50.0, 2.0), known("latency.p50", 0.01, 0.005)
+        shown = tables(ladder(Ladder(knob="concurrency", rungs=(rung(1, answers=(loose, tight)),))))[0]
+
+        assert shown.rows[0][1].endswith(" ±>100%")
+        assert shown.rows[0][2].endswith(" ±0.5%")
+
     def test_several_bounds_name_the_one_that_is_not_held(self) -> None:
         """A broken one before one that is undecided."""
         wide = Constraint.parse("latency.mean <= 20ms").on(known("latency.mean", 0.02))
@@ -154,8 +163,8 @@ class TestSearch:
         assert found.passed is not None
         assert found.failed is not None
         assert said.startswith(f"Concurrency {found.passed:.0f} holds latency.p99 <= 50 ms, and ")
-        assert f"{found.failed:.0f} breaks it (5" in said
-        assert "beyond); there it gives 400/s, goodput 396/s." in said
+        assert f"{found.failed:.0f} breaks it ({5 * found.failed:.0f} ms, " in said
+        assert f"{found.failed / 10 - 1:.0%} beyond); there it gives 400/s, goodput 396/s." in said
 
     def test_every_measurement_is_a_row(self) -> None:
         """In its order, with the time it took and the verdict that the search took it for."""
@@ -194,6 +203,10 @@ class TestSearch:
 
         assert told.text.endswith("(it did not start)")
 
+    def test_what_passed_nowhere_is_not_verified(self) -> None:
+        """There is nothing to doubt."""
+        assert notices(search(replace(a_search(), passed=None)), Severity.DOUBT) == []
+
     def test_a_bound_that_no_load_meets_is_told(self) -> None:
         """More load would break the one, less load the other."""
         rate = Constraint.parse("request_rate >= 1000/s")
@@ -212,7 +225,7 @@ class TestSearch:
             ({"passed": None, "failed": None}, "No load was found to hold or to break latency.p99 <= 50 ms."),
             ({"passed": None, "failed": 1.0, "broke": (), "rungs": (Rung(load=1.0, failure="dead"),)},
              "Concurrency 1 breaks it (dead); no smaller one was found to hold latency.p99 <= 50 ms."),
-            ({"passed": None, "failed": 1.0, "broke": (), "rungs": (Rung(load=1.0),)}, "breaks it (saturated)"),
+            ({"failed": 1.0, "broke": (), "rungs": (Rung(load=1.0),)}, "breaks it (saturated)"),
             ({"failed": None, "end": End.LARGEST}, "the largest load that was to be tried"),
             ({"failed": None, "end": End.CLIENT}, "and beyond it the client is the limit"),
             ({"failed": None, "end": End.MEASUREMENTS}, "and nothing was found to break it"),

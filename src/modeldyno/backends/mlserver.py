@@ -131,10 +131,10 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     launch = Launch(
         name="mlserver",
         command=command,
-        ports=ports.chosen(str(config["ports"]), _USUAL),
+        ports=ports.chosen(str(config.get("ports", "free")), _USUAL),
         ready=lambda chosen: http_ready(chosen["http"], f"/v2/models/{name}/ready"),
         environment={**engine.environment, "PYTHONDONTWRITEBYTECODE": "1"},
-        patience=float(config["startup_time"]),
+        patience=serving.startup_time(config),
     )
     with running(launch) as server:
         control = Control(port=server.ports["metrics"])

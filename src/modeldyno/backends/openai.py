@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,18 +60,12 @@ knobs = (
     Knob(
         name="health",
         kind=str,
-        default="/v1/models",
-        sentence="Path that answers 200 when the server is ready.",
+        default=None,
+        sentence="Path that answers 200 when the server is ready; /v1/models if not set.",
     ),
     *(knob for knob in remote.knobs if knob.name in _OPTIONS),
     serving.ports_knob(_USUAL),
-    Knob(
-        name="startup_time",
-        kind=float,
-        default=_STARTUP,
-        low=1,
-        sentence="Seconds until the server must be ready.",
-    ),
+    replace(serving.STARTUP_TIME, sentence="Seconds until the server must be ready; 600 if not set."),
     BATCH_SIZE,
 )
 
@@ -114,10 +109,10 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     launch = Launch(
         name="openai",
         command=command,
-        ports=ports.chosen(str(config["ports"]), _USUAL),
-        ready=lambda chosen: http_ready(chosen["http"], str(config["health"])),
+        ports=ports.chosen(str(config.get("ports", "free")), _USUAL),
+        ready=lambda chosen: http_ready(chosen["http"], str(config.get("health", "/v1/models"))),
         environment={**(engine.environment if engine else {}), **_cache()},
-        patience=float(config["startup_time"]),
+        patience=serving.startup_time(config, _STARTUP),
     )
     with running(launch) as server:
         control = Control(port=server.ports["http"])

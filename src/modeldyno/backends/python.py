@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.backends.arrays import leaves
 from modeldyno.core.knob import BATCH_SIZE
+from modeldyno.errors import RequestError
 from modeldyno.ports import Form
 
 if TYPE_CHECKING:
@@ -57,9 +58,33 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 @contextmanager
 def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the port's word
-    """Give a session; there is nothing to make ready."""
+    """Give a session; there is nothing to make ready.
+
+    Raises:
+        RequestError: a call of it would only make something that is still to be run.
+    """
     del config
+    _check_runs(model.value)
     yield Session(model.value)
+
+
+_LATER = (
+    (inspect.iscoroutinefunction, "a coroutine", "asyncio.run(...)"),
+    (inspect.isgeneratorfunction, "a generator", "list(...)"),
+    (inspect.isasyncgenfunction, "an asynchronous generator", "asyncio.run(...) of a loop over it"),
+)
+"""What only makes something when it is called, and what would run that."""
+
+
+def _check_runs(function: Any) -> None:
+    """Refuse a callable whose body does not run when it is called: its time would be that of nothing."""
+    called = function if inspect.isroutine(function) or isinstance(function, partial) else function.__call__
+    for is_one, kind, runs in _LATER:
+        if is_one(called):
+            raise RequestError(
+                f"A call of '{getattr(called, '__name__', 'it')}' only makes {kind}, and runs none of it; "
+                f"name a function that runs it, by {runs}."
+            )
 
 
 def takes_keywords(function: Callable[..., Any], names: tuple[str, ...]) -> bool:

@@ -38,10 +38,15 @@ THREADS = Knob(
 STARTUP_TIME = Knob(
     name="startup_time",
     kind=float,
-    default=180.0,
+    default=None,
     low=1,
-    sentence="Seconds until the server must be ready.",
+    sentence="Seconds until the server must be ready; 180 if not set.",
 )
+
+
+def startup_time(config: Mapping[str, KnobValue], usual: float = 180.0) -> float:
+    """Seconds until the server must be ready."""
+    return float(config.get(STARTUP_TIME.name, usual))
 
 
 def ports_knob(conventional: Mapping[str, int]) -> Knob:
@@ -50,8 +55,8 @@ def ports_knob(conventional: Mapping[str, int]) -> Knob:
     return Knob(
         name="ports",
         kind=str,
-        default="free",
-        sentence=f"free, conventional ({usual}), or numbers in that order, such as 8000,8001.",
+        default=None,
+        sentence=f"free (unless set), conventional ({usual}), or numbers in that order, such as 8000,8001.",
     )
 
 

@@ -151,7 +151,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     launch = Launch(
         name="torchserve",
         command=command,
-        ports=ports.chosen(str(config["ports"]), _USUAL),
+        ports=ports.chosen(str(config.get("ports", "free")), _USUAL),
         ready=lambda chosen: _ready(chosen["management"], name, workers),
         environment={
             **engine.environment,
@@ -159,7 +159,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
             "LOG_LOCATION": "logs",
             "METRICS_LOCATION": "logs",
         },
-        patience=float(config["startup_time"]),
+        patience=serving.startup_time(config),
     )
     with running(launch) as server:
         control = Control(port=server.ports["metrics"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +91,23 @@ class Places:
             except ModelDynoError as error:
                 problem = problem or error
         return problem
+
+    def refuse_report(self, why: str) -> None:
+        """Refuse a report of what has none, before anything is measured."""
+        if self.report:
+            raise RequestError(f"{why}; leave {self.report} away, and save the document with --json.")
+
+    def store_only(self, outcome: Outcome) -> None:
+        """Keep one of several Outcomes; the document of them all comes at the end."""
+        self._to_store((outcome,))
+
+    def write(self, document: bytes) -> None:
+        """Save another document than a Result where JSON goes."""
+        if self.json == "-":
+            with listened():
+                sys.stdout.buffer.write(document)
+        elif self.json:
+            wire.write(Path(self.json), document)
 
     def _to_json(self, outcomes: Sequence[Outcome]) -> None:
         """Write one document as itself, and several as an array."""

@@ -5,21 +5,28 @@ from __future__ import annotations
 import os
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import request
+from modeldyno import request, wire
 from modeldyno.cli import quantity
 from modeldyno.cli.keeping import Places, keeping_options, limit_options
+from modeldyno.cli.output import listened
 from modeldyno.cli.profile import plan_options, probes, tell
 from modeldyno.cli.progress import Progress
 from modeldyno.core.address import HEADERS_VARIABLE, parse_headers
+from modeldyno.core.capacity import RATE, Capacity, Search
+from modeldyno.core.ladder import parse_ladder
 from modeldyno.core.load import Arrivals, Load, parse_rate
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError
-from modeldyno.measure import measure
+from modeldyno.measure import BROKEN, INTERRUPTED, OK, Outcome, measure
+from modeldyno.views import capacity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PLAN = {field.name for field in fields(Plan)}
 
@@ -34,7 +41,10 @@ _PLAN = {field.name for field in fields(Plan)}
     "--input", "inputs", multiple=True, metavar="INPUT",
     help="name=8x128:int64:0..30521, or a file: .npz .jsonl .txt",
 )  # fmt: skip
-@click.option("--concurrency", "-c", type=int, help="Closed loop: so many requests at once; 1 by default.")
+@click.option(
+    "--concurrency", "-c", metavar="N|N,N,...|N:M",
+    help="Closed loop: so many requests at once; several (1,2,4 or 1:64) make a ladder.",
+)  # fmt: skip
 @click.option("--rate", metavar="R[:KIND]", help="Open loop: 100, 100:poisson, 100:burst=8 (requests/s).")
 @click.option("--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Due times from a file.")
 @click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 30s.")
@@ -46,6 +56,11 @@ _PLAN = {field.name for field in fields(Plan)}
 )  # fmt: skip
 @click.option("--retries", default=0, show_default=True, help="Send again what the server did not answer.")
 @click.option("--drivers", default=1, show_default=True, help="Processes that send.")
+@click.option(
+    "--find-load", is_flag=True, help="Search the largest load that holds every bound of --require."
+)
+@click.option("--most", type=float, help="Largest load that the search tries; 1024 by default.")
+@click.option("--measurements", type=int, help="Most loads that the search measures; 10 by default.")
 @click.option("--header", "headers", multiple=True, help="'Name: value'; $VARIABLE stands for its value.")
 @click.option("--records", type=click.Path(dir_okay=False), help="Write every request: .csv .jsonl .npz")
 @click.option("--probe", "probes_", multiple=True, metavar="PROBE,...", help="By default static,load.")
@@ -69,8 +84,14 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is what `modeldyno profile` takes, served for the while, or the URL of a server that runs
     already: http://host:8000#model.
     """
-    asked = _request(options)
     places = Places.of(options)
+    steps = _steps(options["concurrency"])
+    asked = _request(options, steps[0] if steps else None)
+    if len(steps) > 1 and options["find_load"]:
+        raise RequestError("A ladder of --concurrency and --find-load exclude each other; give one of them.")
+    if len(steps) > 1 or options["find_load"]:
+        places.refuse_report("Several loads make no report yet")
+        ctx.exit(_several(asked, steps, places, options))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(asked, watch=progress.watch)
     problem = places.keep(outcome)
@@ -80,7 +101,62 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     ctx.exit(outcome.exit_code)
 
 
-def _request(options: dict[str, Any]) -> request.Request:
+def _several(asked: request.Request, steps: tuple[int, ...], places: Places, options: dict[str, Any]) -> int:
+    """Measure several loads; each is in the store before the next begins."""
+    from modeldyno import loads  # noqa: PLC0415 - one load needs none of it
+
+    found: Any = None
+    exit_code = OK
+    with Progress(quiet=options["quiet"]) as progress:
+        series: Iterator[tuple[Outcome, Any]] = (
+            loads.search(asked, _search(options, asked), watch=progress.watch)
+            if options["find_load"]
+            else loads.climb(asked, steps, watch=progress.watch)
+        )
+        for outcome, document in series:
+            places.store_only(outcome)
+            found = document if document is not None else found
+            exit_code = outcome.exit_code
+    _tell_several(found, places, options)
+    if exit_code == INTERRUPTED or not isinstance(found, Capacity):
+        return exit_code
+    return OK if found.passed is not None and not found.unmet else BROKEN
+
+
+def _tell_several(found: Any, places: Places, options: dict[str, Any]) -> None:
+    if found is None:
+        click.echo("Nothing was measured to its end.")
+        return
+    if places.json:
+        places.write(wire.encode_document(found))
+    if places.silent:
+        return
+    with listened():
+        from modeldyno.cli.output import print_blocks  # noqa: PLC0415 - rich is for what is drawn
+
+        blocks = list(capacity.search(found) if isinstance(found, Capacity) else capacity.ladder(found))
+        print_blocks(*(blocks[:1] if options["quiet"] else blocks))
+        places.told()
+
+
+def _search(options: dict[str, Any], asked: request.Request) -> Search:
+    bounds = asked.constraints()
+    if not bounds:
+        raise RequestError("--find-load needs a bound to hold, such as --require 'latency.p99 <= 50ms'.")
+    rate = options["rate"] and parse_rate(options["rate"])[0]
+    given = {"most": options["most"], "measurements": options["measurements"]}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if rate:
+        return Search(bounds=bounds, knob=RATE, start=rate, **{"most": 1024 * rate, **chosen})
+    return Search(bounds=bounds, start=float(asked.load.concurrency or 1) if asked.load else 1.0, **chosen)
+
+
+def _steps(text: str | None) -> tuple[int, ...]:
+    """Read one concurrency, or a ladder of them."""
+    return parse_ladder(text) if text else ()
+
+
+def _request(options: dict[str, Any], concurrency: int | None) -> request.Request:
     try:
         plan = Plan(**{name: options[name] for name in _PLAN & options.keys() if options[name] is not None})
     except ValueError as error:
@@ -93,7 +169,7 @@ def _request(options: dict[str, Any]) -> request.Request:
         settings=request.settings(options["settings"]),
         inputs=options["inputs"],
         probes=probes(options["probes_"]),
-        load=_load(options),
+        load=_load(options, concurrency),
         require=options["require"],
         percentiles=options["percentiles"],
         plan=plan,
@@ -103,7 +179,7 @@ def _request(options: dict[str, Any]) -> request.Request:
     )
 
 
-def _load(options: dict[str, Any]) -> Load:
+def _load(options: dict[str, Any], concurrency: int | None) -> Load:
     given = {"--rate": options["rate"], "--replay": options["replay"]}
     if all(given.values()):
         raise RequestError("--rate and --replay both say when requests are due; give one of them.")
@@ -114,7 +190,7 @@ def _load(options: dict[str, Any]) -> Load:
         arrivals = Arrivals.TRACE
     return Load(
         arrivals=arrivals,
-        concurrency=options["concurrency"],
+        concurrency=concurrency,
         rate=rate,
         burst=burst,
         trace=options["replay"] and str(Path(options["replay"]).absolute()),

@@ -181,7 +181,9 @@ def http_ready(port: int, path: str) -> bool:
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
     try:
         connection.request("GET", path)
-        return connection.getresponse().status == http.HTTPStatus.OK
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status == http.HTTPStatus.OK
     except (OSError, http.client.HTTPException):
         return False
     finally:

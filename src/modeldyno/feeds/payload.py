@@ -443,11 +443,15 @@ def _assumed(
         )
 
 
+def _samples_of(source: str, rows: int) -> str:
+    return f"the only sample of {source} was" if rows == 1 else f"the {rows} samples of {source} were"
+
+
 def _doubts(data: _Data, batch: int, rows: int | None) -> Iterable[Doubt]:
     if rows is not None and rows < batch:
         source = ", ".join(dict.fromkeys(data.sources.values())) or "the model's example"
         yield Doubt(
             code="repeated-data",
-            seen=f"the {rows} samples of {source} were repeated to fill a batch of {batch}",
+            seen=f"{_samples_of(source, rows)} repeated to fill a batch of {batch}",
             advice=f"give {batch} samples or more, or a smaller batch_size",
         )

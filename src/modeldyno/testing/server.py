@@ -20,10 +20,11 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from modeldyno.core.records import Column
 from modeldyno.core.statistics import load_numpy
+from modeldyno.errors import ModelDynoError, RunFailed, UnknownName
 from modeldyno.processes import end_with_parent
 from modeldyno.testing.server_answers import Generation, Site
 from modeldyno.testing.server_faults import FAULTS, NUMBERS
@@ -32,10 +33,11 @@ from modeldyno.testing.server_work import COLUMNS, Alarm, Workers
 from modeldyno.testing.service import Service, Stall, parse_durations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 _HOST = "127.0.0.1"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,7 +116,10 @@ def serving(*arguments: str) -> Iterator[Running]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
-            yield Running(port=int(process.stdout.readline()), pid=process.pid)
+            port = process.stdout.readline()
+            if not port:
+                raise RunFailed("The ground-truth server did not start; its reason stands above.")
+            yield Running(port=int(port), pid=process.pid)
         finally:
             process.kill()
 
@@ -122,9 +127,32 @@ def serving(*arguments: str) -> Iterator[Running]:
 # -- the command line ---------------------------------------------------------------------------------
 
 
-def _pair(text: str) -> tuple[str, str]:
-    before, _, after = text.replace(":", "=").partition("=")
-    return before, after
+def _argument(read: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Have a wrong argument told in a sentence."""
+
+    def convert(text: str) -> _T:
+        try:
+            return read(text)
+        except (ModelDynoError, OSError, ValueError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def _stall(text: str) -> Stall:
+    at, _, seconds = text.partition(":")
+    if not seconds:
+        raise ValueError(f"'{text}' is no stall; write AT:SECONDS, such as 2:0.5")
+    return Stall(at=float(at), seconds=float(seconds))
+
+
+def _share(text: str) -> tuple[str, float]:
+    name, _, share = text.partition("=")
+    if name not in FAULTS:
+        raise UnknownName.among("fault", name, FAULTS)
+    if not share:
+        raise ValueError(f"'{text}' tells no share; write {name}=0.1")
+    return name, float(share)
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -132,15 +160,23 @@ def _arguments() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--host", default=_HOST)
     add("--port", type=int, default=0, help="0: a free one (default)")
-    add("--service", default="constant:0", help="distribution:numbers, in seconds; recorded:FILE")
+    durations = _argument(parse_durations)
+    add(
+        "--service",
+        type=durations,
+        default="constant:0",
+        help="distribution:numbers, in seconds; recorded:FILE",
+    )
     add("--workers", type=int, default=1)
     add("--limit", type=int, help="most requests that wait; those beyond are refused")
     add("--full", type=int, default=503, choices=(429, 503), help="how they are refused")
     add("--batch", type=int, default=1, help="most requests in a call")
     add("--delay", type=float, default=0.0, help="seconds that a request waits for others")
     add("--each", type=float, default=0.0, help="seconds that each further request adds to a call")
-    add("--stall", action="append", default=[], metavar="AT:SECONDS", help="do nothing; repeatable")
-    add("--fault", action="append", default=[], metavar="NAME=SHARE", help=f"of {', '.join(FAULTS)}")
+    add("--stall", type=_argument(_stall), action="append", default=[], metavar="AT:SECONDS",
+        help="from then on, do nothing for so long; repeatable")  # fmt: skip
+    add("--fault", type=_argument(_share), action="append", default=[], metavar="NAME=SHARE",
+        help=f"of all requests; repeatable: {', '.join(FAULTS)}")  # fmt: skip
     add("--slow", type=float, default=0.05, help="seconds between the bytes of a slow answer")
     add("--idle", type=float, help="seconds after which an idle connection is closed")
     add("--payload", type=int, default=2, help="bytes of the plain answer")
@@ -155,23 +191,19 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 def _service(given: argparse.Namespace) -> Service:
-    stalls = [Stall(at=float(at), seconds=float(seconds)) for at, seconds in map(_pair, given.stall)]
     return Service(
-        durations=parse_durations(given.service),
+        durations=given.service,
         workers=given.workers,
         limit=given.limit,
         batch=given.batch,
         delay=given.delay,
         each=given.each,
-        stalls=tuple(sorted(stalls, key=lambda stall: stall.at)),
+        stalls=tuple(sorted(given.stall, key=lambda stall: stall.at)),
     )
 
 
 async def _serve(given: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
-    shares = {name: float(share) for name, share in map(_pair, given.fault)}
-    if unknown := shares.keys() - FAULTS.keys():
-        raise SystemExit(f"There is no fault {', '.join(unknown)}; there are {', '.join(FAULTS)}.")
     server = Server(
         site=Site(
             model=given.model,
@@ -180,7 +212,7 @@ async def _serve(given: argparse.Namespace) -> None:
         ),
         workers=Workers(service=_service(given), alarm=Alarm(loop), seed=given.seed),
         full=given.full,
-        faults=shares,
+        faults=dict(given.fault),
         slow=given.slow,
         idle=given.idle,
         chance=random.Random(given.seed),

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 _REASONS = {
     200: b"OK", 400: b"Bad Request", 404: b"Not Found", 429: b"Too Many Requests",
     500: b"Internal Server Error", 503: b"Service Unavailable",
 }  # fmt: skip
 _BINARY = b"Inference-Header-Content-Length"
+_WORD = " word"
+_Said = dict[str, Any]
+_Choice = Callable[[str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -131,47 +132,40 @@ class Site:
 
     def _chat(self, _head: Head, body: bytes) -> Answer:
         return self._generated(
-            body, "chat.completion.chunk", "chat.completion", lambda word: {"delta": {"content": word}}
+            body,
+            {"object": "chat.completion"},
+            lambda text: {"message": {"role": "assistant", "content": text}},
+            {"object": "chat.completion.chunk"},
+            lambda text: {"delta": {"content": text}},
         )
 
     def _complete(self, _head: Head, body: bytes) -> Answer:
-        return self._generated(body, "text_completion", "text_completion", lambda word: {"text": word})
+        kind = {"object": "text_completion"}
+        return self._generated(body, kind, lambda text: {"text": text}, kind, lambda text: {"text": text})
 
     def _generated(
-        self, body: bytes, piece: str, whole: str, choice: Callable[[str], dict[str, Any]]
+        self, body: bytes, whole: _Said, as_whole: _Choice, piece: _Said, as_piece: _Choice
     ) -> Answer:
+        """Generate as many words as were asked for, whole or in pieces."""
         request = json.loads(body)
         how = self.generation
         count = int(request.get("max_tokens") or request.get("max_completion_tokens") or how.tokens)
-        text = str(request.get("messages") or request.get("prompt") or "").split()
-        usage = {
-            "prompt_tokens": len(text), "completion_tokens": count, "total_tokens": len(text) + count,
-        }  # fmt: skip
+        prompt = len(str(request.get("messages") or request.get("prompt") or "").split())
+        usage = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
         common = {"id": "cmpl-1", "created": 0, "model": self.model}
         if not request.get("stream"):
-            content = " word" * count
-            said = (
-                {"message": {"role": "assistant", "content": content}}
-                if piece != whole
-                else {"text": content}
-            )
-            choices = [{"index": 0, "finish_reason": "length"} | said]
-            return Answer(
-                json.dumps(common | {"object": whole, "choices": choices, "usage": usage}).encode(),
-                extra=b"x-tokens: %d\r\n" % count,
-            )
+            choice = {"index": 0, "finish_reason": "length"} | as_whole(_WORD * count)
+            return Answer(json.dumps(common | whole | {"choices": [choice], "usage": usage}).encode())
 
-        def event(content: dict[str, Any]) -> str:
-            return _event(json.dumps(common | {"object": piece} | content))
+        def event(text: str, reason: str | None = None) -> str:
+            choice = {"index": 0, "finish_reason": reason} | as_piece(text)
+            return _event(json.dumps(common | piece | {"choices": [choice]}))
 
         sizes = [min(how.together, count - at) for at in range(0, count, how.together)]
-        texts = [
-            event({"choices": [{"index": 0, "finish_reason": None} | choice(" word" * size)]})
-            for size in sizes
-        ]
-        texts[-1] += event({"choices": [{"index": 0, "finish_reason": "length"} | choice("")]})
+        texts = [event(_WORD * size) for size in sizes]
+        texts[-1] += event("", "length")
         if (request.get("stream_options") or {}).get("include_usage"):
-            texts[-1] += event({"choices": [], "usage": usage})
+            texts[-1] += _event(json.dumps(common | piece | {"choices": [], "usage": usage}))
         texts[-1] += _event("[DONE]")
         pieces = tuple((size, text.encode()) for size, text in zip(sizes, texts, strict=True))
         return Answer(kind=b"text/event-stream", pieces=pieces)

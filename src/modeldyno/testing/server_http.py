@@ -232,8 +232,9 @@ class Connection(asyncio.Protocol):
     # -- the wire, as faults see it -------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send."""
-        self.transport.write(data)
+        """Send, if there is anybody left to hear it."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
 
     def close(self) -> None:
         """Close in an orderly way, after what was written."""

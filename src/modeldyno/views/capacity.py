@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
+from modeldyno.core.approach import End
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.boundary import known, limits
-from modeldyno.core.capacity import RATE, Capacity, End, Search, beyond
+from modeldyno.core.capacity import RATE, Capacity, Search, beyond
 from modeldyno.core.goal import Answer, Verdict
 from modeldyno.core.ladder import CLIENT_LIMITED, Ladder, Rung
 from modeldyno.core.measurement import SATURATED
@@ -171,10 +172,11 @@ def _rates(found: Capacity) -> str:
 
 def _verification(found: Capacity) -> Iterator[Notice]:
     verdict = found.confirmed
+    if found.passed is None:
+        return
     if verdict is None or found.verified is None:
-        if found.passed is not None:
-            text = "not verified on a freshly started server: the best of several looks a little too good"
-            yield Notice(severity=Severity.DOUBT, code="unverified", text=text)
+        text = "not verified on a freshly started server: the best of several looks a little too good"
+        yield Notice(severity=Severity.DOUBT, code="unverified", text=text)
         return
     said = {
         Verdict.HELD: "a freshly started server confirms it",
@@ -264,6 +266,8 @@ def _cell(found: Answer | None) -> str:
     half = bounds.half_width() / found.value if found.value else 0.0
     if not half or not isfinite(half):
         return _plain(found)
+    if half > 1:
+        return f"{_plain(found)} ±>100%"
     return f"{_plain(found)} ±{100 * half:.{0 if half >= _PERCENT else 1}f}%"
 
 

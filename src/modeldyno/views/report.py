@@ -72,14 +72,26 @@ def _judgement(judgement: Judgement) -> Notice:
 
 
 def _failure(failure: Failure) -> Notice:
-    lines = failure.log.splitlines()
-    log = "\n".join(shorten(line, 400) for line in lines[-LOG_LINES:])
+    log = "\n".join(shorten(line, 400) for line in _telling(failure.log.splitlines()))
     return Notice(
         severity=Severity.FAILURE,
         code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
         text=shorten(clean(failure.message), TEXT_LIMIT),
         log=log,
     )
+
+
+def _telling(lines: Sequence[str]) -> Sequence[str]:
+    """Give the end of a log; of a crash the beginning of its stack, where the last call stands."""
+    crashed = next((place for place, line in enumerate(lines) if line.startswith(_CRASHED)), None)
+    if crashed is None:
+        return lines[-LOG_LINES:]
+    stack = lines[crashed : crashed + LOG_LINES]
+    return stack[: stack.index("")] if "" in stack else stack
+
+
+_CRASHED = "Current thread "
+"""Begins the stack that Python's fault handler writes."""
 
 
 def _histogram(result: Result) -> Iterator[Chart]:

@@ -1,0 +1,109 @@
+"""Several loads on one server: a ladder of them, and the search for the largest that holds its bounds.
+
+Both are generators: whoever runs them saves each Outcome before the next is measured, shows it, and stops.
+The server stays open while only the load changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.capacity import CONCURRENCY, RATE, Capacity, Search, careful, propose, under
+from modeldyno.core.ladder import Ladder, Rung
+from modeldyno.core.result import Progressed
+from modeldyno.errors import RequestError
+from modeldyno.executors.isolated import isolated
+from modeldyno.executors.warm import warm
+from modeldyno.measure import INTERRUPTED, Outcome, judged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from modeldyno.core.job import Job
+    from modeldyno.core.load import Load
+    from modeldyno.core.result import Event
+    from modeldyno.ports import Executor
+    from modeldyno.request import Request
+
+
+def climb(
+    request: Request, loads: Sequence[int], *, watch: Callable[[Event], None] = lambda _event: None
+) -> Iterator[tuple[Outcome, Ladder]]:
+    """Measure one concurrency after the other on one server; give each with the ladder so far.
+
+    Ends early at a failure of the server, or when interrupted.
+
+    Raises:
+        RequestError: the request is wrong; nothing was measured.
+    """
+    job, load = _served(request)
+    constraints = request.constraints()
+    ladder = Ladder(knob=CONCURRENCY, rungs=())
+    with warm() as execute:
+        for number, value in enumerate(loads, 1):
+            watch(Progressed(stage=f"load {number} of {len(loads)}: concurrency {value}"))
+            result = execute(replace(job, load=replace(load, concurrency=value)), watch=watch)
+            outcome = judged(result, constraints)
+            rung = Rung.of(outcome.result, value, constraints)
+            ladder = replace(ladder, rungs=(*ladder.rungs, rung))
+            yield outcome, ladder
+            if outcome.exit_code == INTERRUPTED or result.failures:
+                return
+
+
+def search(
+    request: Request, what: Search, *, watch: Callable[[Event], None] = lambda _event: None
+) -> Iterator[tuple[Outcome, Capacity | None]]:
+    """Search the largest load that holds every bound, then measure it again on a freshly started server.
+
+    Gives each Outcome as it is measured, the last ones with the answer.
+
+    Raises:
+        RequestError: the request is wrong; nothing was measured.
+    """
+    job, load = _served(request)
+    if what.knob == RATE and load.closed:
+        raise RequestError("A closed loop has no rate to search; give --rate, or search the concurrency.")
+    history: tuple[Rung, ...] = ()
+    with warm() as execute:
+        while not isinstance(step := propose(what, history), Capacity):
+            watch(Progressed(stage=f"measurement {len(history) + 1}: {what.knob} {step.load:,g}"))
+            outcome = _measured(execute, job, under(load, step.load), what, step.care, watch)
+            history = (*history, Rung.of(outcome.result, step.load, what.bounds, care=step.care))
+            answer = propose(what, history)
+            found = answer if isinstance(answer, Capacity) else None
+            yield outcome, found
+            if outcome.exit_code == INTERRUPTED:
+                return
+    if step.passed is None:
+        return
+    watch(Progressed(stage=f"verifying {what.knob} {step.passed:,g} on a fresh server"))
+    care = step.best.care if step.best is not None else 1.0
+    with isolated() as execute:
+        outcome = _measured(execute, job, under(load, step.passed), what, care, watch)
+    yield outcome, step.with_verification(Rung.of(outcome.result, step.passed, what.bounds, care=care))
+
+
+def _measured(
+    execute: Executor, job: Job, load: Load, what: Search, care: float, watch: Callable[[Event], None]
+) -> Outcome:
+    plan = careful(job.plan, care, what.bounds)
+    return judged(execute(replace(job, load=load, plan=plan), watch=watch), what.bounds)
+
+
+def _served(request: Request) -> tuple[Job, Load]:
+    """Give the Job and its load.
+
+    Raises:
+        RequestError: nothing is served, or fresh processes are asked for.
+    """
+    job = request.job()
+    if job.load is None:
+        raise RequestError(
+            f"The backend '{job.backend}' calls the model within a process; several loads need a server: "
+            "choose one with --backend triton, or give its URL."
+        )
+    if job.plan.processes > 1:
+        raise RequestError("Several loads are measured on one server; leave --processes away.")
+    return job, job.load

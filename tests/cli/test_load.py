@@ -1,0 +1,99 @@
+"""``modeldyno load``, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.cli import main
+from modeldyno.testing.server import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SHORT = ("--input", "x=1x4", "--max-time", "1.5s", "--min-time", "0.3s", "--precision", "30%")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Run a server that takes 5 ms for each request."""
+    with serving("--service", "constant:0.005") as running:
+        yield f"http://127.0.0.1:{running.port}#echo"
+
+
+@pytest.fixture(autouse=True)
+def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+
+
+def run(*words: str) -> int:
+    """Run the command; give its exit code."""
+    with pytest.raises(SystemExit) as left:
+        main(["load", *words])
+    code = left.value.code
+    return code if isinstance(code, int) else 0
+
+
+def test_a_url_is_put_under_load(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One command gives the rate, the latency and the stages of a request."""
+    assert run(url, "-c", "2", *SHORT) == 0
+    told = capsys.readouterr().out
+    assert "requests/s at concurrency 2" in told
+    assert "Where a request spends its time" in told
+    assert "closed loop" in told
+
+
+def test_a_bound_that_is_broken_is_the_exit_code(url: str) -> None:
+    """A bound that cannot hold gives 1."""
+    assert run(url, *SHORT, "--require", "latency.p50 <= 1ms", "-q") == 1
+
+
+def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Several concurrencies give one table, and a document of their own."""
+    path = tmp_path / "ladder.json"
+    assert run(url, "-c", "1,2", *SHORT, "--json", str(path)) == 0
+    assert "Throughput and latency under each load" in capsys.readouterr().out
+    assert [rung["load"] for rung in json.loads(path.read_text())["rungs"]] == [1, 2]
+
+
+def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The search answers in a sentence, and its exit code says that something holds."""
+    words = ("--find-load", "--require", "latency.p50 <= 1s", "--most", "2")
+    assert run(url, *words, *SHORT) == 0
+    assert "Concurrency 2 holds latency.p50 <= 1 s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rate", "5", "--replay", "x"), "give one of them"),
+        (("-c", "4,2"), "'4,2' is no ladder"),
+        (("-c", "1,2", "--find-load"), "exclude each other"),
+        (("--find-load",), "--find-load needs a bound"),
+        (("--header", "nonsense"), "--header takes 'Name: value'"),
+        (("-c", "0"), "no ladder"),
+        (("--rate", "5:poison"), "did you mean 'poisson'"),
+        (("-c", "1,2", "-o", "x.html"), "Several loads make no report yet"),
+    ],
+)
+def test_wrong_words_are_refused(
+    url: str, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be is refused in one sentence, with code 2, before anything is sent."""
+    assert run(url, *words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_header_is_sent_and_in_no_document(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token reaches the server, and neither the document nor the store."""
+    monkeypatch.setenv("MODELDYNO_HEADERS", "")
+    monkeypatch.setenv("TOKEN", "s3cr3t-of-the-test")
+    path = tmp_path / "out.json"
+    assert run(url, *SHORT, "--header", "Authorization: Bearer $TOKEN", "--json", str(path)) == 0
+    assert b"s3cr3t-of-the-test" not in path.read_bytes()
+    assert all(b"s3cr3t-of-the-test" not in each.read_bytes() for each in tmp_path.glob("store.db*"))
