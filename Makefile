@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow fuzz engines test-engine test-gpu lint format bench bench-inside bench-static truth clean
+.PHONY: help setup run test test-slow fuzz engines test-engine test-gpu lint format bench bench-inside bench-served bench-static truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -78,6 +78,13 @@ bench-inside: setup  ## what the second pass sees: layers, memory, waste, genera
 	$(BIN)/python bench/generate.py
 	$(BIN)/python bench/samplers.py
 	$(BIN)/python bench/decorators.py
+
+bench-served: setup  ## the load generator beside its peers, against known truth, and real engines (installed)
+	$(BIN)/python bench/load.py
+	$(BIN)/python bench/served_truth.py
+	$(BIN)/python bench/capacity.py
+	$(BIN)/python bench/engines.py
+	$(BIN)/python bench/perf_analyzer.py
 
 $(VENV)/.peers: $(VENV)/.dev
 	$(PYTHON) -m venv $(VENV)/peers
