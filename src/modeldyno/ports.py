@@ -345,7 +345,8 @@ class Client(Protocol):
     def tokens(self, reply: Reply) -> int:
         """Count the tokens of an answer that came as a stream; -1 where it does not tell.
 
-        Raises ValueError, in a phrase, for a stream that tells of an error, or lacks its end.
+        Raises BrokenStream for a stream that tells of an error, or lacks its end; ValueError, in a
+        phrase, for one that cannot be read.
         """
 
     def greeting(self, endpoint: Endpoint) -> Target | None:
@@ -402,6 +403,14 @@ class Backend(Protocol):
 
     def open(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[Session]:
         """Make it ready to call or to send to. `config` is complete: `core.knob.configure` has checked it."""
+
+
+@runtime_checkable
+class TakesOtherInputs(Protocol):
+    """A backend whose requests are made of something else than the model's own inputs, such as text."""
+
+    def inputs(self, model: Model, config: Mapping[str, KnobValue]) -> tuple[InputSpec, ...]:
+        """Say what they are made of."""
 
 
 class Pass(StrEnum):

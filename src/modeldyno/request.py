@@ -113,9 +113,9 @@ class Request:
         """Refuse knobs that only what runs a model would heed; the size of the batch is no such knob."""
         heeded = {BATCH_SIZE.name, *BATCH_SIZE.aliases}
         for name in (name for name in self.settings if name not in heeded):
-            knob = next(knob for knob in knobs if name in {knob.name, *knob.aliases})
+            meant = next((knob.name for knob in knobs if name in {knob.name, *knob.aliases}), name)
             raise RequestError(
-                f"{knob.name}={self.settings[name]} has no effect: nothing is run, and the analysis takes "
+                f"{meant}={self.settings[name]} has no effect: nothing is run, and the analysis takes "
                 "the model as it is stored; leave it away, or use modeldyno profile."
             )
 

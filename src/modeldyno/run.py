@@ -31,6 +31,7 @@ from modeldyno.core.result import (
     Artifact,
     Doubted,
     Ended,
+    Environment,
     Event,
     Failed,
     Failure,
@@ -47,7 +48,16 @@ from modeldyno.core.result import (
 )
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.feeds import Payload
-from modeldyno.ports import CanCall, CanDrive, HasAllocator, Pass, Seen, Session, Subject
+from modeldyno.ports import (
+    CanCall,
+    CanDrive,
+    HasAllocator,
+    Pass,
+    Seen,
+    Session,
+    Subject,
+    TakesOtherInputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -304,8 +314,7 @@ def _prepared(
     yield from _forgiven(_noted(_probed(alone, tuple(Pass), looked, job, stage), known))
     opened = _open(job, model, stage, stack, spent)
     yield Loaded(model=_identity(job, model), inputs=opened.payload.used)
-    if device := getattr(opened.session, "device", None):
-        yield Located(environment=replace(place, conditions={**place.conditions, "device": device}))
+    yield Located(environment=_place(place, opened.session))
     yield from opened.found
     yield from _conversion(job, opened.session)
     yield from _load_time(spent)
@@ -353,6 +362,8 @@ def _open(job: Job, model: Model, stage: _Stage, stack: ExitStack, spent: dict[s
             f"and {job.model} is {model.form}; choose another with --backend."
         )
     with stage("payload"):
+        if isinstance(backend, TakesOtherInputs):
+            model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
         payload = feeds.build(model, job.inputs, batch_size=_batch_size(job), seed=job.plan.seed)
     with stage("open", spent):
         session = stack.enter_context(backend.open(model, job.config))
@@ -363,9 +374,19 @@ def _open(job: Job, model: Model, stage: _Stage, stack: ExitStack, spent: dict[s
         first = perf_counter() - begin
     opened = _Opened(session=session, payload=payload, calls=calls)
     opened.found += [Found(measurement=observed("first_call", first))]
-    opened.found += [Doubted(doubt=found) for found in payload.doubts]
+    opened.found += [Doubted(doubt=found) for found in (*payload.doubts, *getattr(session, "doubts", ()))]
     opened.found += _faults(session, output, "first call")
     return opened
+
+
+def _place(place: Environment, session: Session) -> Environment:
+    """Add what a session knows of where it runs: the device, and the versions of a server."""
+    device = getattr(session, "device", None)
+    return replace(
+        place,
+        conditions={**place.conditions, **({"device": device} if device else {})},
+        software={**place.software, **getattr(session, "software", {})},
+    )
 
 
 def _calls(session: Session, payload: Payload) -> tuple[Callable[[], Any], ...]:

@@ -54,6 +54,9 @@ def test_each_node_is_told_once_a_call(tmp_path: Path, io_binding: bool) -> None
         "3x8",
     }  # weights are left out
     assert not found.hidden
+    assert sorted((o.call, o.name) for o in found.occurrences) == [
+        (call, name) for call in (0, 1) for name in ("Add", "MatMul", "MatMul", "Relu")
+    ]
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])

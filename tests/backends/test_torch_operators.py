@@ -290,6 +290,18 @@ class TestDevice:
         assert wait.self_time == pytest.approx(15e-6)
         assert "cudaDeviceSynchronize" not in found
 
+    def test_each_call_is_told_apart(self, events: list[Any]) -> None:
+        """Whatever begins after the second call has begun is of that one, kernels with their launch."""
+        gpu = {"device_type": "DeviceType.CUDA"}
+        call = event("module: ", 500, 600, is_user_annotation=True)
+        event("aten::linear", 510, 550, call)
+        launch = event("cuLaunchKernel", 552, 554, call, activity_type="cuda_driver", id=9)
+        more = [call, *call.cpu_children, launch, event("triton_add", 700, 712, id=9, **gpu)]
+        found = torch_operators.occurrences([*events, *more])
+
+        assert [o.name for o in found if o.call == 1] == ["aten::linear", "triton_add"]
+        assert {o.name for o in found if o.call == 0} >= {"aten::linear", "gemm"}
+
     def test_kernels_that_no_operator_launched_are_of_the_module(self, events: list[Any]) -> None:
         """Triton's kernels come with a call of the device's library only; what is not ours is left out."""
         gpu = {"device_type": "DeviceType.CUDA"}

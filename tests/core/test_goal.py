@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -287,3 +288,12 @@ def test_a_number_that_was_only_seen_is_told_apart_from_a_count() -> None:
     seen = [Answer.to(Query.parse(q), found).observed for q in ("parameters", "load_time", "latency.max")]
 
     assert seen == [False, True, True]
+
+
+def test_a_void_load_says_why_nothing_is_claimed_of_it() -> None:
+    """However many samples there are; the plain quantile is still to be had."""
+    spoilt = replace(LATENCY, value=replace(LATENCY.value, void="saturated"))  # type: ignore[type-var]
+
+    refused = Answer.to(Query.parse("latency.p99"), [spoilt])
+    assert (refused.value, refused.why) == (None, "the load was saturated")
+    assert Answer.to(Query.parse("latency.p99.raw"), [spoilt]).value is not None

@@ -83,7 +83,7 @@ FAMILY = Knob(name="config", kind=str, default=None, sentence="Any field.", fami
 
 def test_a_family_takes_every_name_below_its_own() -> None:
     """A family of knobs keeps what is set below its name, each under its own path."""
-    settings = {"config.a.b": 2, "field.c": "x"}
+    settings: dict[str, KnobValue] = {"config.a.b": 2, "field.c": "x"}
 
     assert configure([FAMILY], settings) == {"config.a.b": "2", "config.c": "x"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from modeldyno.core.activity import Executed, Happening
 from modeldyno.core.occurrence import VARIOUS, Occurrence, WatchedCalls, executed
@@ -20,13 +20,36 @@ def test_rows_are_of_one_call() -> None:
         op("mm", 1.0, scope="a", shapes="2x3"),
         op("add", 8.0, scope="a"),
     )
-    rows = executed(WatchedCalls(times=(1.0, 1.0), occurrences=call + call))
+    second = tuple(replace(each, call=1) for each in call)
+    rows = executed(WatchedCalls(times=(1.0, 1.0), occurrences=call + second))
 
     assert [(r.name, r.calls, r.self_time, r.total_time, r.allocated) for r in rows] == [
         ("add", 1.0, 8.0, 8.0, 0.0),
         ("mm", 2.0, 3.0, 3.0, 24.0),
     ]
     assert rows[1].shapes == "2x3"
+
+
+def test_a_call_that_is_held_up_does_not_ruin_a_time() -> None:
+    """One of ten calls takes fifty times as long: the row has the time of the others, and of all who ran."""
+    found = tuple(
+        Occurrence(
+            name=name,
+            self_time=seconds * slow,
+            total_time=seconds * slow,
+            device_time=seconds * slow,
+            call=call,
+        )
+        for call in range(10)
+        for slow in (50.0 if call == 7 else 1.0,)
+        for name, seconds in (("mm", 3.0), ("mm", 1.0), ("add", 2.0))
+        if name == "mm" or call % 2
+    )
+    rows = {row.name: row for row in executed(WatchedCalls(times=(1.0,) * 10, occurrences=found))}
+
+    assert [rows["mm"].self_time, rows["mm"].total_time, rows["mm"].device_time] == [4.0, 4.0, 4.0]
+    assert (rows["mm"].calls, rows["add"].calls) == (2.0, 0.5)
+    assert rows["add"].self_time == 1.0  # of 2.0 in every second call
 
 
 def test_what_differs_in_kind_module_or_shapes_is_apart() -> None:

@@ -213,7 +213,7 @@ def _check_free(program: Any, inputs: tuple[InputSpec, ...]) -> None:
     for spec, name in zip(inputs, program.graph_signature.user_inputs, strict=True):
         if spec.shape and spec.shape[0] == BATCH and isinstance(values[name].shape[0], int):
             raise RequestError(
-                f"torch.export takes input '{spec.name}' for one of {_EXAMPLE} samples always, as if the code "
+                f"torch.export takes input '{spec.name}' for one of {_EXAMPLE} samples always, as if code "
                 "depended on their number; export it to ONNX or TorchScript yourself."
             )
 

@@ -74,9 +74,9 @@ def occurrences(events: Sequence[Event], calls: int) -> tuple[Occurrence, ...]:
     runs = [event for event in events if event.get("cat") == "Session" and event["name"] == _RUN]
     spans = [(event["ts"], event["ts"] + event["dur"]) for event in runs[-calls:]]
     nodes = [event for event in events if event.get("cat") == _NODE and event["name"].endswith(_SUFFIX)]
-    watched_nodes = [event for event in nodes if any(a <= event["ts"] <= b for a, b in spans)]
-    found = list(map(_node, watched_nodes))
-    places = {(event["name"], event["ts"]): place for place, event in enumerate(watched_nodes)}
+    watched_nodes = [(event, call) for event in nodes if (call := _call(event, spans)) is not None]
+    found = [_node(event, call) for event, call in watched_nodes]
+    places = {(event["name"], event["ts"]): place for place, (event, _) in enumerate(watched_nodes)}
     before: dict[str, int | None] = {}
     for event in events:
         if event.get("cat") == _NODE:
@@ -88,7 +88,12 @@ def occurrences(events: Sequence[Event], calls: int) -> tuple[Occurrence, ...]:
     return tuple(found)
 
 
-def _node(event: Event) -> Occurrence:
+def _call(event: Event, spans: Sequence[tuple[float, float]]) -> int | None:
+    """Say in which call an event lies; None in none of them."""
+    return next((call for call, (begin, end) in enumerate(spans) if begin <= event["ts"] <= end), None)
+
+
+def _node(event: Event, call: int) -> Occurrence:
     arguments = event.get("args", {})
     name = arguments.get("op_name", "") or event["name"].removesuffix(_SUFFIX)
     seconds = 1e-6 * event["dur"]
@@ -101,6 +106,7 @@ def _node(event: Event) -> Occurrence:
         self_time=seconds,
         total_time=seconds,
         allocated=float(max(0, int(taken or 0))),
+        call=call,
     )
 
 
@@ -110,7 +116,9 @@ def _kernel(event: Event, found: list[Occurrence], place: int) -> Iterable[Occur
     found[place] = replace(node, device_time=node.device_time + seconds)
     is_transfer = event["name"].lower().startswith("memcpy")
     kind = Happening.TRANSFER if is_transfer else Happening.KERNEL
-    return [Occurrence(name=event["name"], kind=kind, scope=node.scope, device_time=seconds)]
+    return [
+        Occurrence(name=event["name"], kind=kind, scope=node.scope, device_time=seconds, call=node.call)
+    ]
 
 
 def shapes(found: Iterable[Mapping[str, Sequence[int]]]) -> str:

@@ -6,8 +6,10 @@ import gzip
 import os
 import shutil
 import warnings
+from bisect import bisect_right
 from collections import Counter
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -139,6 +141,7 @@ def occurrences(events: Iterable[Any]) -> tuple[Occurrence, ...]:
     every = list(events)
     on_host = [event for event in every if _device(event) == "CPU"]
     ranges = {event.name for event in on_host if _is_range(event)}
+    begins = sorted(event.time_range.start for event in on_host if event.name == _MODULE)
     found: list[Occurrence] = []
     places: dict[int, int] = {}
     for event in sorted(on_host, key=lambda event: (event.time_range.start, -event.time_range.end)):
@@ -146,16 +149,24 @@ def occurrences(events: Iterable[Any]) -> tuple[Occurrence, ...]:
         scope = _scope(line)
         if scope is None:
             continue  # the profiler itself, or the wait that ends our call
+        call = _call(event, begins)
         launched = [kernel for kernel in event.kernels if kernel.name not in ranges]
         if not event.name.startswith(_MODULE) and not _is_runtime(event):
             parent = next((places[id(each)] for each in line[1:] if id(each) in places), None)
             places[id(event)] = len(found)
-            found.append(_occurrence(event, scope, launched, parent))
-        found += (_launched(kernel.name, kernel.duration, scope) for kernel in launched)
-    return (*found, *_launched_alone(every, on_host, ranges))
+            found.append(replace(_occurrence(event, scope, launched, parent), call=call))
+        found += (_launched(kernel.name, kernel.duration, scope, call) for kernel in launched)
+    return (*found, *_launched_alone(every, on_host, ranges, begins))
 
 
-def _launched_alone(every: Sequence[Any], on_host: Sequence[Any], ranges: set[str]) -> Iterator[Occurrence]:
+def _call(event: Any, begins: Sequence[float]) -> int:
+    """Say in which call an event lies, by when each began: one on another thread hangs on none."""
+    return max(0, bisect_right(begins, event.time_range.start) - 1)
+
+
+def _launched_alone(
+    every: Sequence[Any], on_host: Sequence[Any], ranges: set[str], begins: Sequence[float]
+) -> Iterator[Occurrence]:
     """Give the kernels that hang on no operator; the call of the device's library has the same number."""
     known = Counter((kernel.name, kernel.duration) for event in on_host for kernel in event.kernels)
     launches = {event.id: event for event in on_host if _is_runtime(event)}
@@ -166,9 +177,10 @@ def _launched_alone(every: Sequence[Any], on_host: Sequence[Any], ranges: set[st
         if known[event.name, duration]:
             known[event.name, duration] -= 1
             continue
-        scope = _scope(_line(launches.get(event.id)))
+        launch = launches.get(event.id)
+        scope = _scope(_line(launch))
         if scope is not None:
-            yield _launched(event.name, duration, scope)
+            yield _launched(event.name, duration, scope, _call(launch, begins))
 
 
 def _scope(line: Iterable[Any]) -> str | None:
@@ -229,9 +241,9 @@ def _allocated(event: Any) -> int:
     return int(event.self_cpu_memory_usage + event.self_device_memory_usage)
 
 
-def _launched(name: str, duration: float, scope: str) -> Occurrence:
+def _launched(name: str, duration: float, scope: str, call: int) -> Occurrence:
     kind = Happening.TRANSFER if name.lower().startswith("memcpy") else Happening.KERNEL
-    return Occurrence(name=name, kind=kind, scope=scope, device_time=1e-6 * duration)
+    return Occurrence(name=name, kind=kind, scope=scope, device_time=1e-6 * duration, call=call)
 
 
 def shapes(found: Iterable[Any]) -> str:

@@ -31,7 +31,8 @@ def _install(name: str, options: tuple[str, ...]) -> None:
 @command.command(name="list")
 def _list() -> None:
     """Say which engines are installed, with their versions and size."""
-    from modeldyno.engines import install, triton  # noqa: PLC0415 - --help needs none of it
+    from modeldyno.engines import install  # noqa: PLC0415 - --help needs none of it
+    from modeldyno.engines.triton import elsewhere  # noqa: PLC0415
 
     for name, recipe in install.RECIPES.items():
         found = install.find(name)
@@ -40,7 +41,7 @@ def _list() -> None:
             continue
         taken = format_quantity(install.size(found.folder), BYTES, 3)
         click.echo(f"{name:<12}{recipe.title}, {_versions(found.versions)}; {taken}")
-    if foreign := triton.elsewhere():
+    if foreign := elsewhere():
         click.echo(f"{'triton':<12}also {foreign}, not installed by us")
     if docker := shutil.which("docker"):
         click.echo(f"{'docker':<12}{docker}")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.clients import message, tensors
 from modeldyno.core.inputs import BATCH, InputSpec
-from modeldyno.core.target import Server, Transport
+from modeldyno.core.records import Outcome
+from modeldyno.core.target import BrokenStream, Server, Transport
 from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -163,7 +164,8 @@ def tokens(reply: Reply) -> int:
     """Give the tokens that the server says it generated; pieces are not tokens, and are not counted.
 
     Raises:
-        ValueError: the stream tells of an error, or lacks its end.
+        BrokenStream: it tells of an error, or lacks its end.
+        ValueError: it holds what is no JSON.
     """
     if not _streamed(reply):
         return _generated(message.quiet(reply))
@@ -206,12 +208,16 @@ def _events(body: bytes) -> Iterator[Any]:
 def _refuse_error(event: Any) -> None:
     if isinstance(event, dict) and event.get("error"):
         words = message.complaint(json.dumps(event).encode())
-        raise ValueError(f"the server told of an error within its answer: {words}")
+        raise BrokenStream(
+            Outcome.SERVER_ERROR, f"the server told of an error within its answer: {words}"
+        )
 
 
 def _refuse_cut(reply: Reply) -> None:
     if not reply.body.rstrip().endswith(_DONE) and not _FINISHED.search(reply.body):
-        raise ValueError("the stream ends without [DONE], and no choice has finished")
+        raise BrokenStream(
+            Outcome.TRUNCATED, "the stream ends without [DONE], and no choice has finished"
+        )
 
 
 # -- the server ----------------------------------------------------------------------------------

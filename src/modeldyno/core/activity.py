@@ -2,7 +2,8 @@
 
 Each probe of the second pass gives an Activity that holds its own part. Numbers that have a name in the
 table of metrics are Measurements beside it, with the path of a module or the name of a stage as scope.
-All times and counts here are of one call of the model: means over the calls that were watched.
+All times and counts here are of one call of the model: counts and bytes are means over the calls that were
+watched, times of operators the lower quartile, which a call that was held up does not touch.
 """
 
 from __future__ import annotations

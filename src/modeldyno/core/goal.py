@@ -82,16 +82,17 @@ class Answer:
             )
         raw = query.part == "raw"
         missing = 0 if raw else found.missing(name)
-        why = "" if raw or not found.void else f"the load was {found.void}"
+        why = ""
+        if missing:
+            why = f"{name} is no claim yet: {missing:,} effective samples are missing; "
+            why += f"{query.metric}.{name}.raw gives the plain quantile."
+        if found.void and not raw:
+            why = f"the load was {found.void}"
         return cls(
             query=query,
-            value=None if missing or why else found.statistic(name),
+            value=None if why else found.statistic(name),
             interval=found.interval(name),
-            why=why
-            or f"{name} is no claim yet: {missing:,} effective samples are missing; "
-            f"{query.metric}.{name}.raw gives the plain quantile."
-            if missing
-            else "",
+            why=why,
         )
 
     def bounds(self) -> Interval:

@@ -1,4 +1,8 @@
-"""Single things that happened inside a call, and their sums by name, module and shapes."""
+"""Single things that happened inside a call, and their sums by name, module and shapes.
+
+A few calls are watched, and one of them may be held up by whatever else the machine does: a time is the
+lower quartile of those of the calls, as `attribution.quiet` gives it, while counts and bytes are means.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.activity import Executed, Happening
+from modeldyno.core.attribution import quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MOST_ROWS = 2000
 """Rows that are told one by one; those behind them are joined, so that a document stays small."""
@@ -35,6 +40,8 @@ class Occurrence:
     """Bytes taken from the allocator, less those given back."""
     parent: int | None = None
     """Place of what called it, among the same occurrences."""
+    call: int = 0
+    """In which of the watched calls, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,18 +87,26 @@ def _cost(row: Executed) -> tuple[float, str, str, str]:
 def _row(key: Key, group: Sequence[int], occurrences: Sequence[Occurrence], calls: int) -> Executed:
     kind, name, scope, shapes = key
     found = [occurrences[place] for place in group]
-    outermost = (each for each in found if not _within(each, key, occurrences))
+    outermost = [each for each in found if not _within(each, key, occurrences)]
     return Executed(
         name=name,
         kind=kind,
         scope=scope,
         shapes=shapes,
         calls=len(found) / calls,
-        self_time=sum(each.self_time for each in found) / calls,
-        total_time=sum(each.total_time for each in outermost) / calls,
-        device_time=sum(each.device_time for each in found) / calls,
+        self_time=_undisturbed(found, lambda each: each.self_time, calls),
+        total_time=_undisturbed(outermost, lambda each: each.total_time, calls),
+        device_time=_undisturbed(found, lambda each: each.device_time, calls),
         allocated=max(0.0, sum(each.allocated for each in found) / calls),
     )
+
+
+def _undisturbed(found: Iterable[Occurrence], time: Callable[[Occurrence], float], calls: int) -> float:
+    """Give the seconds of one call: a quiet one of those that have it, by the share of calls that do."""
+    sums: defaultdict[int, float] = defaultdict(float)
+    for each in found:
+        sums[each.call] += time(each)
+    return quiet(sums.values()) * len(sums) / calls
 
 
 def _within(found: Occurrence, key: Key, occurrences: Sequence[Occurrence]) -> bool:

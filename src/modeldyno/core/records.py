@@ -74,7 +74,7 @@ class Records:
     tokens: Column
     """int32: tokens of the answer, of a stream whose client can tell; else -1."""
     pieces: tuple[tuple[int, ...], ...] = ()
-    """Of a stream: the times (nanoseconds) at which each answer's pieces came; else empty."""
+    """Of a stream: when (nanoseconds) the pieces of each answer came that bear something; else empty."""
 
     def __len__(self) -> int:
         return int(self.due.size)
@@ -112,7 +112,8 @@ def joined(parts: Sequence[Records]) -> Records:
         return none()
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
     order = np.argsort(columns["end"], kind="stable")
-    pieces = tuple(piece for part in parts for piece in part.pieces)
+    streamed = any(part.pieces for part in parts)
+    pieces = tuple(piece for part in parts for piece in part.pieces or ((),) * len(part)) if streamed else ()
     return Records(
         **{name: column[order] for name, column in columns.items()},
         pieces=tuple(pieces[i] for i in order) if pieces else (),

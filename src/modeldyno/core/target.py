@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from modeldyno.core.records import Outcome
+
 
 class Transport(StrEnum):
     """What carries a request."""
@@ -92,3 +94,12 @@ class Reply:
     """HTTP: the lines of the head after the first. gRPC: ``name: value`` lines of the metadata."""
     body: bytes
     """Decoded from chunks. gRPC: the serialised message, or that of each piece, one after the other."""
+
+
+class BrokenStream(ValueError):
+    """An answer whose status says that all is well, and whose pieces do not; its text is a phrase."""
+
+    def __init__(self, outcome: Outcome, phrase: str) -> None:
+        """Say how the request ended in truth."""
+        super().__init__(phrase)
+        self.outcome = outcome

@@ -318,10 +318,10 @@ RECIPES = {
             packages=("torchserve==0.12.0", _TORCH, _ONNXRUNTIME, "pyyaml", "setuptools<81"),
             possible=_torchserve_possible,
         ),
-        Recipe(
+        Recipe(  # the workers of this MLServer fail on a later uvloop
             name="mlserver",
             title="MLServer",
-            packages=("mlserver==1.7.1", _ONNXRUNTIME),
+            packages=("mlserver==1.7.1", _ONNXRUNTIME, "uvloop==0.21.0"),
             options={"torch": (_TORCH,)},
         ),
         Recipe(

@@ -183,9 +183,10 @@ def http_ready(port: int, path: str) -> bool:
         connection.request("GET", path)
         answer = connection.getresponse()
         answer.read()
-        return answer.status == http.HTTPStatus.OK
     except (OSError, http.client.HTTPException):
         return False
+    else:
+        return answer.status == http.HTTPStatus.OK
     finally:
         connection.close()
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     Done = Callable[["Call", Outcome, int, Raw | None], None]
     """Told once of each request: how and when (nanoseconds) it ended, and what came if all did."""
 
+    Bearing = Callable[[bytes], bool]
+    """Says whether an event of a stream holds something generated."""
+
 
 class Call:
     """A request on its way; times are nanoseconds of the monotonic clock. Not frozen: the hot path."""

@@ -14,6 +14,7 @@ from time import monotonic_ns, process_time_ns
 from typing import TYPE_CHECKING
 
 from modeldyno.core.records import Outcome
+from modeldyno.core.target import BrokenStream
 from modeldyno.loadgen.arrivals import due_times
 from modeldyno.loadgen.call import Call, reply
 from modeldyno.loadgen.rows import ROW, Block
@@ -145,14 +146,16 @@ class Drive:
     def done(self, call: Call, outcome: Outcome, end: int, raw: Raw | None) -> None:
         """Record how a request ended, and send what may be sent now."""
         del self._flying[call]
+        tokens = -1
+        if self.count_tokens is not None and raw is not None and outcome is _OK:
+            outcome, tokens = self._counted(call.message, raw)
         if outcome is not _OK and self._retries and self._retry(call, outcome, end):
             return
         if raw is not None:
             self._keep(call, outcome, end, raw)
         pieces = call.pieces
         self._rows += ROW.pack(
-            call.due, call.sent, call.first, end, call.received, call.message, call.retries,
-            -1 if self.count_tokens is None or raw is None else self._tokens(call.message, raw),
+            call.due, call.sent, call.first, end, call.received, call.message, call.retries, tokens,
             len(pieces), outcome,
         )  # fmt: skip
         if pieces:
@@ -186,12 +189,15 @@ class Drive:
         del self._retrying[call], self._flying[call]
         self._put(call)
 
-    def _tokens(self, message: int, raw: Raw) -> int:
+    def _counted(self, message: int, raw: Raw) -> tuple[Outcome, int]:
+        """Count the tokens of a stream, and see that it is a whole one, as its status says."""
         assert self.count_tokens is not None
         try:
-            return self.count_tokens(reply(message, raw))
+            return _OK, self.count_tokens(reply(message, raw))
+        except BrokenStream as error:
+            return error.outcome, -1
         except ValueError:
-            return -1
+            return Outcome.MALFORMED, -1
 
     def _keep(self, call: Call, outcome: Outcome, end: int, raw: Raw) -> None:
         """Keep the first and last answer to each message, and the first of each status that is a failure."""

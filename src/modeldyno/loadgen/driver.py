@@ -24,12 +24,12 @@ from modeldyno.loadgen.timer import timer
 from modeldyno.processes import end_with_parent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-    from modeldyno.core.target import Reply, Target
+    from modeldyno.core.target import Target
     from modeldyno.loadgen.call import Carrier
     from modeldyno.loadgen.order import Order
+    from modeldyno.ports import Client
 
 _TELL = 0.1
 """Seconds between two blocks."""
@@ -54,8 +54,7 @@ async def _drive(told: Order, descriptor: int, loop: asyncio.AbstractEventLoop) 
     drive = Drive(told.load, told.share, len(told.target.messages), loop, seed=told.seed)
     drive.carrier = carrier(told, drive, loop)
     drive.timer = timer(loop, drive.ring)
-    if told.target.stream:
-        drive.count_tokens = _counter(told.target)
+    drive.count_tokens = getattr(_reader(told.target), "tokens", None)
     transport, pipe = await loop.connect_write_pipe(_Pipe, os.fdopen(descriptor, "wb", buffering=0))
     over = loop.create_future()
     drive.finished = lambda: over.set_result(None)
@@ -136,16 +135,19 @@ def carrier(told: Order, drive: Drive, loop: asyncio.AbstractEventLoop) -> Carri
         return Pool(loop, drive.done, lambda owner: Channel(owner, script, _SHARE), place, share=_SHARE)
     from modeldyno.loadgen.http1 import Connection  # noqa: PLC0415 - the other transport needs none
 
-    return Pool(loop, drive.done, lambda owner: Connection(owner, target), place | tls.options(target))
+    bearing = getattr(_reader(target), "bearing", None)
+    place |= tls.options(target)
+    return Pool(loop, drive.done, lambda owner: Connection(owner, target, bearing), place)
 
 
-def _counter(target: Target) -> Callable[[Reply], int] | None:
-    """Give what counts the tokens of a streamed answer; None where its client is none of ours."""
+def _reader(target: Target) -> Client | None:
+    """Give the client that reads streamed answers; None where there are none, or it is no plugin."""
+    if not target.stream:
+        return None
     from modeldyno import plugins  # noqa: PLC0415 - only streams need it
 
-    with suppress(ModelDynoError, AttributeError):
-        count: Callable[[Reply], int] = plugins.client(target.protocol).tokens
-        return count
+    with suppress(ModelDynoError):
+        return plugins.client(target.protocol)
     return None
 
 

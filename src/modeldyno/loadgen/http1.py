@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from modeldyno.core.target import Target
-    from modeldyno.loadgen.call import Call, Owner, Raw
+    from modeldyno.loadgen.call import Bearing, Call, Owner, Raw
     from modeldyno.loadgen.http1_read import Head
 
 KEPT_BODY = 1 << 26
@@ -36,12 +36,13 @@ KEPT_BODY = 1 << 26
 class Connection(asyncio.Protocol):
     """One connection, with at most one request on it."""
 
-    def __init__(self, owner: Owner, target: Target) -> None:
+    def __init__(self, owner: Owner, target: Target, bearing: Bearing | None = None) -> None:
         self.call: Call | None = None
         self.full = False
         self._owner = owner
         self._messages = target.messages
         self._stream = target.stream
+        self._bearing = bearing
         self._transport: Any = None
         self._used = False
         self._reset()
@@ -133,7 +134,7 @@ class Connection(asyncio.Protocol):
         if head.length == CHUNKED:
             self._chunks = Chunks()
         if head.events:
-            self._events = Events()
+            self._events = Events(self._bearing)
 
     def _take(self, call: Call, head: Head, data: bytes, now: int) -> None:
         """Read a part of the body."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno.core.records import Outcome
+
+if TYPE_CHECKING:
+    from modeldyno.loadgen.call import Bearing
 
 CHUNKED = -1
 """As a length: the body comes in chunks."""
@@ -161,11 +164,15 @@ _SIZE, _DATA, _AFTER, _TRAILER = range(4)
 
 
 class Events:
-    """Counts server-sent events that carry data, as they come; ``[DONE]`` and comments are none."""
+    """Counts server-sent events that carry data, as they come; ``[DONE]`` and comments are none.
 
-    __slots__ = ("_rest", "failed")
+    Where it is told what bears something generated, others are none either.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_bearing", "_rest", "failed")
+
+    def __init__(self, bearing: Bearing | None = None) -> None:
+        self._bearing = bearing
         self.failed = False
         """Whether an error was told: the event ``error``, or data that is an object beginning with it."""
         self._rest = b""
@@ -184,7 +191,7 @@ class Events:
         if named or said[0].replace(b" ", b"").startswith((b'{"error":{', b'{"error":"')):
             self.failed = True
             return False
-        return True
+        return self._bearing is None or self._bearing(event)
 
 
 def _lines(text: bytes) -> bytes:

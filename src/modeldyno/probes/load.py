@@ -76,6 +76,8 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
     if messages == 1:
         yield _REPEATED
     yield from _outcome(records, ending.replies, session)
+    if gone := getattr(session, "ended", lambda: "")():
+        yield Failure(where="load", kind=FailureKind.SERVER, message=f"the server ended by itself: {gone}")
     if isinstance(failure := getattr(driven, "failure", None), Exception):
         yield Failure(
             where="load", kind=FailureKind.SERVER, message=f"{type(failure).__name__}: {failure}".rstrip(": ")

@@ -183,10 +183,14 @@ class Connection(asyncio.Protocol):
         if not self.answer.pieces or self.fault:
             return
         pace, made = self.server.site.generation.pace * _BILLION, 0
-        start = self.answer.pieces[0][0]
+        start, now = self.answer.pieces[0][0], monotonic_ns()
         for tokens, text in self.answer.pieces[:-1]:
             made += tokens
-            self.server.workers.alarm.at(first + round((made - start) * pace), self._piece, text)
+            due = first + round((made - start) * pace)
+            if due <= now:  # the alarm would ring after the end, where there is nothing to wait for
+                self._piece(text)
+            else:
+                self.server.workers.alarm.at(due, self._piece, text)
 
     def _piece(self, text: bytes) -> None:
         head = b"" if self.first else self.answer.head

@@ -67,7 +67,7 @@ def _leading(result: Result, executed: Sequence[Executed]) -> str:
     text = f"one call runs {count(round(_calls(executed)), 'operator')}"
     groups = _grouped([row for row in executed if row.kind is Happening.OPERATOR], lambda _row: "")
     if whole:
-        place = "on the device" if on_device else "of their own time"
+        place = "on the device" if on_device else "of their own time where nothing holds them up"
         text += f", which take {format_quantity(whole, SECONDS, 3)} {place}"
     if whole and groups:
         costs = {name: sum(map(_cost(on_device), rows)) for _, name, rows in groups}
@@ -151,6 +151,7 @@ def _cells(group: Group, whole: float, *, placed: bool, device: bool) -> tuple[s
 
 
 def _number(value: float) -> str:
+    """Show calls in one call of the model."""
     return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
 
 

@@ -5,6 +5,7 @@ Stands alone: numpy and the runtime are all that it imports.
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -149,7 +150,10 @@ class Tally:
     def __init__(self, folder: str) -> None:
         """Begin a file of this process, of which there may be several in the folder."""
         name = os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}.tally")  # noqa: PTH118
-        self._numbers = np.memmap(name, "float64", "w+", shape=(self.FIELDS + self.SIZES,))
+        size = (self.FIELDS + self.SIZES) * 8
+        with open(name, "w+b") as file:  # noqa: PTH123
+            file.truncate(size)
+            self._numbers = memoryview(mmap.mmap(file.fileno(), size)).cast("d")
 
     def add(self, requests: float, samples: int, *stages: float) -> None:
         """Count an execution; `stages` are the seconds that input, compute and output took."""
