@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.capacity import CONCURRENCY, RATE, Capacity, Search, careful, propose, under
-from modeldyno.core.ladder import Ladder, Rung
+from modeldyno.core.ladder import Ladder, Rung, worth_climbing
 from modeldyno.core.result import Progressed
 from modeldyno.errors import RequestError
 from modeldyno.executors.isolated import isolated
@@ -28,11 +28,16 @@ if TYPE_CHECKING:
 
 
 def climb(
-    request: Request, loads: Sequence[int], *, watch: Callable[[Event], None] = lambda _event: None
+    request: Request,
+    loads: Sequence[int],
+    *,
+    all_of_them: bool = True,
+    watch: Callable[[Event], None] = lambda _event: None,
 ) -> Iterator[tuple[Outcome, Ladder]]:
     """Measure one concurrency after the other on one server; give each with the ladder so far.
 
-    Ends early at a failure of the server, or when interrupted.
+    Ends early at a failure of the server, or when interrupted; and where not all of them are asked for, once
+    more load gives no more.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
@@ -49,6 +54,8 @@ def climb(
             ladder = replace(ladder, rungs=(*ladder.rungs, rung))
             yield outcome, ladder
             if outcome.exit_code == INTERRUPTED or result.failures:
+                return
+            if not (all_of_them or worth_climbing(ladder)):
                 return
 
 
@@ -69,7 +76,7 @@ def search(
     with warm() as execute:
         while not isinstance(step := propose(what, history), Capacity):
             watch(Progressed(stage=f"measurement {len(history) + 1}: {what.knob} {step.load:,g}"))
-            outcome = _measured(execute, job, under(load, step.load), what, step.care, watch)
+            outcome = _measured(execute, job, under(load, step.load, step.care), what, step.care, watch)
             history = (*history, Rung.of(outcome.result, step.load, what.bounds, care=step.care))
             answer = propose(what, history)
             found = answer if isinstance(answer, Capacity) else None
@@ -81,7 +88,7 @@ def search(
     watch(Progressed(stage=f"verifying {what.knob} {step.passed:,g} on a fresh server"))
     care = step.best.care if step.best is not None else 1.0
     with isolated() as execute:
-        outcome = _measured(execute, job, under(load, step.passed), what, care, watch)
+        outcome = _measured(execute, job, under(load, step.passed, care), what, care, watch)
     yield outcome, step.with_verification(Rung.of(outcome.result, step.passed, what.bounds, care=care))
 
 

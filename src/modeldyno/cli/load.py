@@ -111,7 +111,9 @@ def _several(asked: request.Request, steps: tuple[int, ...], places: Places, opt
         series: Iterator[tuple[Outcome, Any]] = (
             loads.search(asked, _search(options, asked), watch=progress.watch)
             if options["find_load"]
-            else loads.climb(asked, steps, watch=progress.watch)
+            else loads.climb(
+                asked, steps, all_of_them=":" not in options["concurrency"], watch=progress.watch
+            )
         )
         for outcome, document in series:
             places.store_only(outcome)

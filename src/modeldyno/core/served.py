@@ -109,8 +109,8 @@ def measurements(window: Window) -> Iterator[Measurement]:
         yield observed("client_cpu", cores, scope=f"driver {number}")
 
 
-def doubts(window: Window) -> Iterator[Doubt]:
-    """Give the reasons not to trust what a load showed."""
+def doubts(window: Window, said: str = "") -> Iterator[Doubt]:
+    """Give the reasons not to trust what a load showed; `said` is what the server says of a failure."""
     limits = list(_limits(window))
     yield from limits
     if not limits and (growth := _growth(window)):
@@ -128,7 +128,8 @@ def doubts(window: Window) -> Iterator[Doubt]:
         named = ", ".join(f"{count:,} {word}" for word, count in words.items() if count)
         yield Doubt(
             code="failed-requests",
-            seen=f"{lost:,} of {len(due):,} requests failed: {named}; they are in no latency",
+            seen=f"{lost:,} of {len(due):,} requests failed: {named}; they are in no latency"
+            f"{said and f' ({said})'}",
             advice="read the rate of errors beside the latency",
         )
 
@@ -148,21 +149,29 @@ def _times(window: Window, fine: Records, why: str) -> Iterator[Measurement]:
 
 
 def _streamed(window: Window, fine: Records, why: str) -> Iterator[Measurement]:
-    """Give the times of answers that came in pieces; a piece may hold several tokens."""
+    """Give the times of answers that came in pieces, each of which bears one token or several.
+
+    The first byte of an answer often comes before the prompt is read: a role, or the head alone. So the
+    first token is the first piece, and an answer without one has none.
+    """
     np = statistics.load_numpy()
-    yield _spread(window, "time_to_first_token", (fine.first - fine.due) * NANO, why)
-    gaps = [np.diff(piece) for piece in fine.pieces if len(piece) > 1]
+    counts = np.array([len(pieces) for pieces in fine.pieces])
+    said = fine.chosen(counts > 0)
+    if len(said):
+        first = np.array([pieces[0] for pieces in said.pieces])
+        yield _spread(window, "time_to_first_token", (first - said.due) * NANO, why)
+    gaps = [np.diff(pieces) for pieces in said.pieces if len(pieces) > 1]
     if gaps:
         yield _spread(window, "inter_chunk_latency", np.concatenate(gaps) * NANO, "")
-    several = fine.chosen((fine.tokens > 1) & np.array([bool(piece) for piece in fine.pieces]))
+    # Tokens that came all at once have no time of their own.
+    several = fine.chosen((fine.tokens > 1) & (counts > 1))
     if not len(several):
         return
-    last = np.array([piece[-1] for piece in several.pieces])
-    yield _spread(window, "time_per_output_token", (last - several.first) / (several.tokens - 1) * NANO, "")
-    if all(len(piece) == count for piece, count in zip(several.pieces, several.tokens, strict=True)):
+    times = np.array([pieces[-1] - pieces[0] for pieces in several.pieces])
+    yield _spread(window, "time_per_output_token", times / (several.tokens - 1) * NANO, "")
+    if all(len(pieces) == count for pieces, count in zip(several.pieces, several.tokens, strict=True)):
+        gaps = [np.diff(pieces) for pieces in several.pieces]
         yield _spread(window, "inter_token_latency", np.concatenate(gaps) * NANO, "")
-    tokens = window.done().tokens
-    yield observed("token_rate", float(tokens[tokens > 0].sum()) / window.seconds)
 
 
 def _spread(window: Window, metric: str, seconds: Samples, why: str) -> Measurement:
@@ -170,22 +179,26 @@ def _spread(window: Window, metric: str, seconds: Samples, why: str) -> Measurem
 
 
 def _rates(window: Window, due: Records, done: Records) -> Iterator[Measurement]:
-    yield _rate(window, "throughput", done.end, window.samples)
-    yield _rate(window, "request_rate", done.end, 1)
+    np = statistics.load_numpy()
+    each = np.ones(len(done))
+    yield _rate(window, "throughput", done.end, window.samples * each)
+    yield _rate(window, "request_rate", done.end, each)
+    if (told := done.tokens > 0).any():
+        yield _rate(window, "token_rate", done.end[told], done.tokens[told])
     if not window.load.closed:
         yield observed("offered_rate", (len(due) + window.backlog) / window.seconds)
     if window.load.within is not None:
         good = done.end - done.due <= window.load.within / NANO
-        yield _rate(window, "goodput", done.end[good], 1)
+        yield _rate(window, "goodput", done.end[good], each[good])
 
 
-def _rate(window: Window, metric: str, ends: Column, each: int) -> Measurement:
-    """Count per second, with an interval from how the counts of equal parts of the window vary."""
+def _rate(window: Window, metric: str, ends: Column, each: Column) -> Measurement:
+    """Count `each` per second, with an interval from how the counts of equal parts of the window vary."""
     np = statistics.load_numpy()
-    counts, _ = np.histogram(ends, bins=_GRID, range=(window.begin, window.end))
-    scale = each * _GRID / window.seconds
+    counts, _ = np.histogram(ends, bins=_GRID, range=(window.begin, window.end), weights=each)
+    scale = _GRID / window.seconds
     low, high = statistics.mean_interval(counts.astype(float))
-    value = len(ends) * each / window.seconds
+    value = float(each.sum()) / window.seconds
     interval = Interval(low=min(value, low * scale), high=max(value, high * scale))
     return observed(metric, value, interval=interval)
 

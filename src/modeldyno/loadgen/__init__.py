@@ -52,6 +52,8 @@ class Ending:
     """The first answer and the last one to each message, to be checked."""
     usages: tuple[Usage, ...]
     """Of each driver."""
+    faults: tuple[Reply, ...] = ()
+    """Some answers that are failures, for what the server says in them."""
 
 
 class Driving(Protocol):

@@ -21,7 +21,7 @@ from modeldyno.loadgen.once import address, once
 from modeldyno.loadgen.rows import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from modeldyno.core.load import Load
     from modeldyno.core.records import Records
@@ -78,6 +78,7 @@ class _Hand:
     over: bool = False
     """Whether it has told all."""
     answers: list[tuple[int, Reply]] = field(default_factory=list)
+    faults: list[tuple[int, Reply]] = field(default_factory=list)
 
 
 class Crew:
@@ -133,8 +134,12 @@ class Crew:
         self._listen(grace + _ENDING_TIME, lambda: all(hand.over for hand in self._hands))
         if not all(hand.over for hand in self._hands):
             raise RunFailed("A load driver did not stop in time.")
-        answers = sorted((each for hand in self._hands for each in hand.answers), key=lambda each: each[0])
-        return Ending(records=self._records(), replies=tuple(_outer(answers)), usages=tuple(self.usage()))
+        return Ending(
+            records=self._records(),
+            replies=_outer(each for hand in self._hands for each in hand.answers),
+            usages=tuple(self.usage()),
+            faults=_outer(each for hand in self._hands for each in hand.faults),
+        )
 
     def kill(self) -> None:
         """Leave nothing behind."""
@@ -191,6 +196,8 @@ class Crew:
                     self._parts.append(rows.records(hand.latest.rows, hand.latest.times, hand.index))
             elif kind == rows.ANSWER:
                 hand.answers.append(rows.read_answer(body))
+            elif kind == rows.FAULT:
+                hand.faults.append(rows.read_answer(body))
             hand.ready = hand.ready or kind == rows.READY
             hand.over = hand.over or kind == rows.END
 
@@ -228,15 +235,14 @@ def _usage(block: Block | None) -> Usage:
     return Usage(cpu=block.cpu / 1e9, wall=block.wall / 1e9, sent=block.sent, opened=block.opened)
 
 
-def _outer(answers: Sequence[tuple[int, Reply]]) -> Iterator[Reply]:
+def _outer(answers: Iterable[tuple[int, Reply]]) -> tuple[Reply, ...]:
     """Give the first and the last reply of each message and status."""
     first: dict[tuple[int, int], Reply] = {}
     last: dict[tuple[int, int], Reply] = {}
-    for _, answer in answers:
+    for _, answer in sorted(answers, key=lambda each: each[0]):
         key = answer.message, answer.status
         if key in first:
             last[key] = answer
         else:
             first[key] = answer
-    yield from first.values()
-    yield from last.values()
+    return (*first.values(), *last.values())

@@ -260,9 +260,12 @@ class Drive:
         )
 
     def answers(self) -> Iterator[tuple[int, Reply]]:
-        """Give the replies that were kept, each with when it came."""
+        """Give the good replies that were kept, each with when it came."""
         for kept in (self._first, self._last):
             for message, (_, end, raw) in kept.items():
                 yield end, reply(message, raw)
+
+    def faults(self) -> Iterator[tuple[int, Reply]]:
+        """Give those of failed requests, likewise."""
         for message, (_, end, raw) in self._faults.values():
             yield end, reply(message, raw)

@@ -67,7 +67,9 @@ async def _drive(told: Order, descriptor: int, loop: asyncio.AbstractEventLoop) 
     await over
     transport.write(rows.of_block(drive.block()))
     for end, reply in drive.answers():
-        transport.write(rows.of_answer(end, reply))
+        transport.write(rows.of_answer(rows.ANSWER, end, reply))
+    for end, reply in drive.faults():
+        transport.write(rows.of_answer(rows.FAULT, end, reply))
     transport.write(rows.frame(rows.END))
     transport.close()
     await pipe.closed

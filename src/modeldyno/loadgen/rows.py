@@ -18,7 +18,7 @@ _NAMES = ("due", "sent", "first", "end", "received", "message", "retries", "toke
 _FORMATS = ["<i8"] * 5 + ["<i4"] * 4 + ["u1"]
 
 _FRAME = Struct("<cI")
-READY, BLOCK, ANSWER, END = b"H", b"R", b"A", b"E"
+READY, BLOCK, ANSWER, FAULT, END = b"H", b"R", b"A", b"F", b"E"
 _BLOCK = Struct("<2qB4qI")
 _ANSWER = Struct("<qiiI")
 
@@ -73,10 +73,10 @@ def read_block(body: bytes) -> Block:
     return Block(in_flight, backlog, bool(ended), cpu, wall, sent, opened, rows, times)
 
 
-def of_answer(end: int, reply: Reply) -> bytes:
-    """Write a reply and when it came."""
+def of_answer(kind: bytes, end: int, reply: Reply) -> bytes:
+    """Write a reply and when it came; it is an ANSWER or a FAULT."""
     head = _ANSWER.pack(end, reply.message, reply.status, len(reply.head))
-    return frame(ANSWER, head + reply.head + reply.body)
+    return frame(kind, head + reply.head + reply.body)
 
 
 def read_answer(body: bytes) -> tuple[int, Reply]:

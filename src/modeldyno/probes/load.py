@@ -65,7 +65,8 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
     window, account = course.window(records, paced, samples=samples)
     yield from served.measurements(window)
     yield from _client(window)
-    yield from served.doubts(window)
+    said = _said(ending.faults, session)
+    yield from served.doubts(window, said)
     void = served.void(window)
     if account is None and isinstance(session, HasServerStats):
         yield _NO_ACCOUNT
@@ -75,7 +76,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
         yield from timer.doubts_of("latency", paced, plan)
     if messages == 1:
         yield _REPEATED
-    yield from _outcome(records, ending.replies, session)
+    yield from _outcome(records, ending.replies, session, said)
     if gone := getattr(session, "ended", lambda: "")():
         yield Failure(where="load", kind=FailureKind.SERVER, message=f"the server ended by itself: {gone}")
     if isinstance(failure := getattr(driven, "failure", None), Exception):
@@ -303,14 +304,27 @@ _REPEATED = Doubt(
 )
 
 
-def _outcome(records: Records, replies: Sequence[Reply], session: CanSend | CanDrive) -> Iterator[Failure]:
+def _said(faults: Sequence[Reply], session: CanSend | CanDrive) -> str:
+    """Give the server's own words on the first request that it failed to answer well, if it had any."""
+    for reply in faults:
+        try:
+            session.arrays(reply)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def _outcome(
+    records: Records, replies: Sequence[Reply], session: CanSend | CanDrive, said: str
+) -> Iterator[Failure]:
     """Tell what was wrong: nothing was answered, or an answer is none."""
     if len(records) and not records.fine.any():
         worst = Outcome(int(records.outcome[0])).word
         yield Failure(
             where="load",
             kind=FailureKind.SERVER,
-            message=f"none of {len(records):,} requests was answered well; the first one ended as {worst}",
+            message=f"none of {len(records):,} requests was answered well; the first one ended as {worst}"
+            f"{said and f': {said}'}",
         )
     wrong: dict[str, None] = {}
     for reply in replies:
