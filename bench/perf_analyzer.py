@@ -129,6 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--stability", type=int, default=10, help="per cent that perf_analyzer allows")
     parser.add_argument("--drivers", type=int, default=1)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--protocol", nargs="+", default=["http", "grpc"], choices=["http", "grpc"])
@@ -154,7 +155,7 @@ def main() -> None:
                 feeds, endpoint
             )
             command = [str(binary), "-m", name, "-i", protocol, "-u", f"127.0.0.1:{ports[protocol]}"]
-            command += ["--percentile", "50"]
+            command += ["--percentile", "50", "--stability-percentage", str(options.stability)]
             for concurrency in options.concurrency:
                 report(protocol, concurrency, target, command, environment, options)
 
@@ -184,10 +185,10 @@ def report(
         print(f"{line}   {mine[0]:8,.0f}   perf_analyzer gave nothing in {tries} tries", flush=True)
         return
     them = [median(getattr(figure, name) for figure in peer) for name in ("rate", "latency", "cpu")]
+    rate, latency, cpu = (f"x{a / b:.2f}" for a, b in zip(mine, them, strict=True))
     print(
-        f"{line}   {mine[0]:8,.0f} {them[0]:8,.0f}  x{mine[0] / them[0]:.2f}   "
-        f"{1e6 * mine[1]:7,.0f} us  x{mine[1] / them[1]:.2f}   {1e6 * mine[2]:5.0f} us  x{mine[2] / them[2]:.2f}"
-        f"   ({len(peer)} of {tries} tries)",
+        f"{line}   {mine[0]:8,.0f} {them[0]:8,.0f}  {rate}   {1e6 * mine[1]:7,.0f} us  {latency}   "
+        f"{1e6 * mine[2]:5.0f} us  {cpu}   ({len(peer)} of {tries} tries)",
         flush=True,
     )
 
