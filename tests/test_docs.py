@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ import pytest
 
 import modeldyno
 from modeldyno.cli import main
+from modeldyno.cli.load import command as LOAD
 from modeldyno.core.doubt import CODES
+from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -45,6 +48,8 @@ def test_every_command_of_the_readme_works(checkout: Path, capfd: pytest.Capture
     assert len(COMMANDS) >= 10
     for command in COMMANDS:
         words = shlex.split(command)[1:]
+        if words[0] in {"engine", "load"}:  # the next test runs what needs no engine
+            continue
         if words[0] == "run":  # it becomes the script's own process
             subprocess.run([sys.executable, "-m", "modeldyno", *words], check=True)
             continue
@@ -53,6 +58,25 @@ def test_every_command_of_the_readme_works(checkout: Path, capfd: pytest.Capture
 
         assert left.value.code in {0, 5}, (command, capfd.readouterr().err)
     assert (checkout / "out.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("checkout")
+def test_the_loads_of_the_readme_work() -> None:
+    """Those of a URL are run, for a shorter time; those that need an engine are words that are known."""
+    loads = [shlex.split(command)[1:] for command in COMMANDS if " load " in command]
+    assert len(loads) >= 4
+    with serving("--service", "exponential:0.002", "--workers", "4") as running:
+        for words in loads:
+            there = [word.replace("127.0.0.1:8000", f"127.0.0.1:{running.port}") for word in words]
+            short = ["0.5s" if before == "--duration" else word for before, word in pairwise(["", *there])]
+            if "://" not in words[1]:
+                LOAD.make_context("load", short[1:], resilient_parsing=True)
+                assert Path(words[1]).is_file()
+                continue
+            with pytest.raises(SystemExit) as left:
+                main(short)
+            assert left.value.code == 0, words
 
 
 def test_the_python_of_the_readme_works(checkout: Path) -> None:

@@ -72,6 +72,19 @@ def test_a_trace_without_a_directory_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/absent/requests.csv", "There is no directory '/absent' for the records"),
+        ("requests.txt", r"cannot be written as '\.txt'; known: \.csv, \.jsonl, \.npz"),
+    ],
+)
+def test_records_that_cannot_be_written_are_refused(path: str, says: str) -> None:
+    """A file of requests in no directory, or in no known format, is refused before anything is measured."""
+    with pytest.raises(RequestError, match=says):
+        asked(observation=Observation(records=path)).job()
+
+
+@pytest.mark.parametrize(
     ("probes", "look", "named"),
     [
         (("layers",), Observation(), "layers"),

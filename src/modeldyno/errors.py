@@ -44,7 +44,7 @@ class UnknownName(RequestError):
         from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
         names = sorted(known)
-        near = get_close_matches(name, names, n=1, cutoff=0.5)
+        near = get_close_matches(name, names, n=1, cutoff=0.6)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}."
         return cls(f"There is no {kind} '{name}'; {hint}")
 

@@ -85,7 +85,7 @@ def search(
                 return
     if step.passed is None:
         return
-    watch(Progressed(stage=f"verifying {what.knob} {step.passed:,g} on a fresh server"))
+    watch(Progressed(stage=f"verifying {what.knob} {step.passed:,g} in a fresh process"))
     care = step.best.care if step.best is not None else 1.0
     with isolated() as execute:
         outcome = _measured(execute, job, under(load, step.passed, care), what, care, watch)

@@ -182,6 +182,9 @@ class Layers:
     """Makes a call that nobody watches, in turns with watched ones; None where one of `prepare` can be."""
     doubts: tuple[Doubt, ...] = ()
     """What cannot be seen."""
+    origins: Callable[[], Mapping[str, Sequence[str]]] = dict
+    """Gives, once the spans were asked for, paths that are no modules but nodes of a rewritten network, with
+    the `Op.name` of each operator that they do; nothing where there are none."""
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from modeldyno.core.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.load import Load
 from modeldyno.core.metric import canonical_statistic, fraction_of
 from modeldyno.core.model import ModelRef
-from modeldyno.core.observation import Observation
+from modeldyno.core.observation import RECORD_FORMATS, Observation
 from modeldyno.core.plan import Plan
 from modeldyno.core.roofline import device_named
 from modeldyno.core.units import BYTES, parse_quantity
@@ -80,6 +80,7 @@ class Request:
             self._check_idle(backend.knobs)
         self._check_batch(config)
         self._check_trace()
+        self._check_records()
         self._check_mode()
         self.constraints()
         return Job(
@@ -125,6 +126,21 @@ class Request:
         if trace and not Path(trace).parent.is_dir():
             raise RequestError(
                 f"There is no directory '{Path(trace).parent}' for the trace; make it, or name another."
+            )
+
+    def _check_records(self) -> None:
+        """Refuse a file of requests that could not be written, before anything is measured."""
+        path = Path(self.observation.records) if self.observation.records else None
+        if path is None:
+            return
+        if path.suffix not in RECORD_FORMATS:
+            raise RequestError(
+                f"The records cannot be written as '{path.suffix or path.name}'; known: "
+                f"{', '.join(RECORD_FORMATS)}."
+            )
+        if not path.parent.is_dir():
+            raise RequestError(
+                f"There is no directory '{path.parent}' for the records; make it, or name another."
             )
 
     def _check_mode(self) -> None:

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
+    from modeldyno.core.inputs import InputSpec
     from modeldyno.core.job import Job
     from modeldyno.core.model import ModelIdentity
     from modeldyno.ports import Model, Probe, Watch
@@ -298,7 +299,7 @@ def _prepared(
     called = {name: probe for name, probe in probes.items() if probe.needs is not None}
     looked = Subject(
         model=model,
-        inputs=job.inputs,
+        inputs=_of_the_model(job) if called else job.inputs,
         batch_size=_batch_size(job),
         load=job.load,
         inspection=job.inspection,
@@ -319,6 +320,11 @@ def _prepared(
     yield from _conversion(job, opened.session)
     yield from _load_time(spent)
     ready.subject, ready.opened = replace(_subject(looked, opened), known=tuple(known)), opened
+
+
+def _of_the_model(job: Job) -> tuple[InputSpec, ...]:
+    """Give what was asked of the model's own inputs, where requests are made of something else: nothing."""
+    return () if isinstance(plugins.backend(job.backend), TakesOtherInputs) else job.inputs
 
 
 INTERRUPTED = Doubt(

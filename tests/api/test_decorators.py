@@ -16,7 +16,7 @@ import pytest
 from modeldyno import processes
 from modeldyno.api import Profiled, profiled
 from modeldyno.api.decorators import MOST_REGIONS, OTHERS
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import RequestError
 from modeldyno.regions.summary import cost
 
 if TYPE_CHECKING:
@@ -165,9 +165,10 @@ def test_a_block_without_a_name_is_refused(mark: Profiled) -> None:
 
 
 def test_a_misspelt_memory_is_refused(mark: Profiled) -> None:
-    """There are two words for it."""
-    with pytest.raises(UnknownName, match="did you mean 'process'"):
-        mark("x", memory="proces")  # type: ignore[call-overload]
+    """The sentence lists the choices, and says when a GPU is watched: there is no word for that."""
+    for wrong in ("proces", "gpu"):
+        with pytest.raises(RequestError, match=rf"by '{wrong}'; give .* 'python', 'process'.* GPU"):
+            mark("x", memory=wrong)  # type: ignore[call-overload]
 
 
 # --- time ----------------------------------------------------------------------------------------

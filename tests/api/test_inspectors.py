@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.api import BaseModelInspector, Profiler, TritonInspector
+from modeldyno.api import BaseModelInspector, Profiler, TritonInspector, UncertifiedWarning
 from modeldyno.core.target import Endpoint
 from modeldyno.engines import ports
 from modeldyno.errors import RequestError, RunFailed
@@ -85,6 +85,16 @@ def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
     assert "all batch throughput: " in str(found)
     assert "samples/s" in str(found)
     assert "average GPU utilization: unavailable" in str(found)
+
+
+def test_a_percentile_of_few_requests_is_given_with_a_warning() -> None:
+    """The plain quantile is there, as the source document shows it, and says that it is no claim."""
+    found = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose()
+    with pytest.warns(UncertifiedWarning, match="Ask for more with batch_num"):
+        assert found["latency"]["p99"] >= 0.002
+    assert "p99 latency: 0.00" in str(found)
+    assert "effective samples are missing" in str(found)
+    assert found["sla"]["held"] == "undecided"
 
 
 def test_samples_are_counted_by_the_size_of_the_batch() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -340,6 +341,18 @@ def test_a_live_module_has_layers_and_memory() -> None:
     taken = [step["bytes"] for step in memory["allocations"]]
     assert max(taken) >= 4 * 64 * 4
     assert memory["memory"]["allocated_peak"] >= 4 * 64 * 4
+
+
+def test_progress_is_shown_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says how far it is, and is wiped out; where nobody sees it nothing is written."""
+    for seen in (True, False):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda seen=seen: seen)
+        ModelProfiler(lambda: 1, max_time=1.0).profile(num_runs=3, warmup_runs=1)
+        said = capsys.readouterr().err
+        assert ("latency" in said) is seen
+        assert said.endswith("\r\x1b[K") is seen
 
 
 def test_arrays_reach_a_model_of_another_process(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as modules
 
 from modeldyno.backends import torch as backend
 from modeldyno.backends import torch_layers
@@ -237,13 +240,72 @@ def test_hooks_are_gone_afterwards_and_those_of_others_stay() -> None:
 
     watched(module, torch.zeros(3, 4))
     assert hooks_of(module) == before
-    assert seen == ["theirs", "theirs"]
+    assert set(seen) == {"theirs"}
     with pytest.raises(RuntimeError, match="shapes"):
         watched(module, torch.zeros(3, 5))
     assert hooks_of(module) == before
     with pytest.raises(ZeroDivisionError), torch_layers.watching(module, int, CPU, everything):
         raise ZeroDivisionError
     assert hooks_of(module) == before
+
+
+def test_calls_in_between_are_not_watched() -> None:
+    """A plain call made in turn with watched ones runs no hook of ours, of no module and common to all."""
+    module, run = Block(), []
+
+    def looked() -> None:
+        run.append((hooks_of(module), len(modules._global_forward_hooks)))
+        module(torch.zeros(3, 4))
+
+    before = hooks_of(module), len(modules._global_forward_hooks)
+    for named in (everything, lambda path, _kind: path == "outer"):
+        with torch_layers.watching(module, looked, CPU, named) as layers:
+            layers.call()
+            seen, run[:] = run[-1], []
+            looked()
+            assert run.pop() == before
+        assert seen != before
+
+
+def test_hooks_that_all_modules_have_show_on_none() -> None:
+    """Where all modules are watched a module looks as it did: torch has faster code for those without hooks."""
+    module, found = nn.Sequential(nn.Linear(4, 4)), []
+    module.append(Seeing(module, found))
+    with torch_layers.watching(module, lambda: module(torch.zeros(1, 4)), CPU, everything) as layers:
+        layers.call()
+        (spans,) = layers.spans(0)
+
+    assert [span.path for span in spans] == ["", "0", "1"]
+    assert set(found[1:]) == {0}  # in the first call its outputs are looked at, which nobody times
+
+
+class Seeing(nn.Module):
+    """Notes the hooks of another module."""
+
+    def __init__(self, other: nn.Module, found: list[int]) -> None:
+        super().__init__()
+        object.__setattr__(self, "other", other)
+        self.found = found
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Look."""
+        self.found.append(sum(hooks_of(self.other)))  # type: ignore[arg-type]
+        return x
+
+
+def test_the_cost_is_scaled_to_the_model_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks cost what they cost here, from once to twice what they cost where nothing else is done."""
+    module = nn.Sequential(nn.ReLU(), nn.ReLU())
+    run = partial(module, torch.zeros(4))
+    parts = torch_layers._parts(module, everything)
+    toll = Toll(inside=1.0, outside=2.0)
+    for extra, expected in ((13.5, 1.5), (90.0, 2.0), (-5.0, 1.0)):  # of three modules, the whole among them
+        times = cycle([10.0 + extra, 10.0])
+        monkeypatch.setattr(torch_layers, "_timed", lambda run, times=times: (run(), next(times))[1])
+        found = torch_layers._in_place(toll, run, parts)
+        assert found == Toll(inside=expected, outside=2 * expected)
+    monkeypatch.setattr(torch_layers, "_SETTLING", 0.0)
+    assert torch_layers._in_place(toll, run, parts) == toll
 
 
 def test_others_hooks_are_part_of_the_module() -> None:
@@ -259,8 +321,7 @@ def test_others_hooks_are_part_of_the_module() -> None:
 
     marks: list[tuple[int, Any]] = []
     with ExitStack() as stack:
-        part = torch_layers._Part(module[0], "ReLU", ("0",))
-        torch_layers._hook([part], Clock().stamp, marks, stack)
+        torch_layers._hook(torch_layers._parts(module, everything), Clock().stamp, marks, stack)
         module(torch.zeros(1))
 
     assert order == ["ours", "their enter", "their leave", "ours"]

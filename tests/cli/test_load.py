@@ -74,6 +74,11 @@ def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str])
         (("-c", "1,2", "--find-load"), "exclude each other"),
         (("--find-load",), "--find-load needs a bound"),
         (("--header", "nonsense"), "--header takes 'Name: value'"),
+        (
+            ("--header", "Authorization: Bearer $ABSENT_TOKEN"),
+            "'Authorization' names an environment variable",
+        ),
+        (("--records", "requests.txt"), "cannot be written as '.txt'"),
         (("-c", "0"), "no ladder"),
         (("--rate", "5:poison"), "did you mean 'poisson'"),
         (("-c", "1,2", "-o", "x.html"), "Several loads make no report yet"),

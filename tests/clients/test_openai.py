@@ -10,7 +10,8 @@ import pytest
 from tests.zoo.protocols import recorded, reply
 
 from modeldyno.clients import openai
-from modeldyno.core.target import Endpoint, Server
+from modeldyno.core.records import Outcome
+from modeldyno.core.target import BrokenStream, Endpoint, Server
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.ports import Streams
 from modeldyno.testing.clients import ClientSuite
@@ -176,15 +177,17 @@ class TestAnswers:
         """An error that is told after the status said that all was well is an error."""
         told = events({"choices": [{"index": 0, "text": "a"}]}, error)
         for read in (openai.arrays, openai.tokens):
-            with pytest.raises(ValueError, match="out of memory"):
+            with pytest.raises(BrokenStream, match="out of memory") as raised:
                 read(told)
+            assert raised.value.outcome is Outcome.SERVER_ERROR
 
     def test_a_stream_without_its_end(self) -> None:
         """A stream that just stops is no answer; one whose choices have finished is, also without [DONE]."""
         part = {"choices": [{"index": 0, "text": "a"}]}
         for read in (openai.arrays, openai.tokens):
-            with pytest.raises(ValueError, match="DONE"):
+            with pytest.raises(BrokenStream, match="DONE") as raised:
                 read(events(part, end=b""))
+            assert raised.value.outcome is Outcome.TRUNCATED
         finished = events(part, {"choices": [{"index": 0, "text": "", "finish_reason": "length"}]}, end=b"")
         assert openai.arrays(finished)["text"].tolist() == ["a"]
 

@@ -133,10 +133,12 @@ def test_time_in_no_module_is_doubted_only_where_all_are_watched() -> None:
 
 
 def test_a_part_stands_under_the_lower_roof() -> None:
-    """The longer of both bounds holds; where it explains little of the time, overhead does."""
+    """The longer of both bounds holds; where it explains little of the time, neither or the overhead does."""
     compute = placed(2.0, compute=1.0, memory=0.5)
     memory = placed(2.0, compute=0.5, memory=1.5)
-    overhead = placed(2.0, compute=0.1, memory=0.2)
+    neither = placed(2.0, compute=0.1, memory=0.2)
+    overhead = placed(2e-5, compute=1e-6, memory=2e-6)
+    many = placed(2e-3, compute=1e-6, memory=2e-6, calls=100)
     beyond = placed(1.0, compute=1.5, memory=0.0)
 
     assert compute is not None
@@ -145,10 +147,30 @@ def test_a_part_stands_under_the_lower_roof() -> None:
     assert (memory.bound, memory.share, memory.to_win) == ("memory", 0.75, 0.5)
     assert overhead is not None
     assert overhead.bound == "overhead"
+    assert many is not None
+    assert many.bound == "overhead"
+    assert neither is not None
+    assert neither.bound == "neither"
     assert beyond is not None
     assert beyond.to_win == 0
     assert placed(1.0, compute=0.0, memory=0.0) is None
     assert placed(0.0, compute=1.0, memory=0.0) is None
+
+
+def test_a_difference_is_doubted_where_the_pairs_of_calls_agree() -> None:
+    """Noise makes some pairs differ, and the middle one with them; what three in four show is told."""
+    call = spans(("", 0, 10, None))
+    noisy = attribute([call] * 8, [8.0, 9.0, 9.0, 9.0, 9.0, 9.9, 10.1, 14.0], Toll())
+    steady = attribute([call] * 8, [8.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 14.0], Toll())
+    short = attribute([call] * 8, [20.0] * 7 + [8.0], Toll())
+
+    assert noisy.missed == pytest.approx(10 / 9 - 1)
+    assert [doubt.code for doubt in doubts_of(noisy, [9.0], everything=True)] == []
+    assert [doubt.code for doubt in doubts_of(steady, [9.0], everything=True)] == ["parts-differ"]
+    assert [doubt.code for doubt in doubts_of(short, [9.0], everything=True)] == ["parts-differ"]
+    assert short.surely == pytest.approx(-0.5)
+    even = attribute([call] * 4, [9.0, 9.0, 11.0, 11.0], Toll())
+    assert even.surely == 0
 
 
 def test_small_work_takes_what_it_takes_undisturbed() -> None:

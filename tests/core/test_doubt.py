@@ -62,6 +62,21 @@ def test_busy_neighbours_and_stolen_time_are_doubts(
     assert expected == codes(doubt.of_noise(foreign, steal))
 
 
+def test_what_other_processes_explain_says_so() -> None:
+    """Layers that do not add up are told to wait for a quiet machine; several threads, to become fewer."""
+    layers = doubt.Doubt(code="parts-differ", seen="110 %", advice="watch fewer")
+    (noise,) = doubt.of_noise(1.0, 0.0)
+
+    alone, one, several = (
+        [d.advice for d in doubt.together(found, cores)]
+        for found, cores in (([layers], 2.0), ([layers, noise], 1.0), ([noise], 2.0))
+    )
+    assert alone == ["watch fewer"]
+    assert one == [doubt._DISTURBED, noise.advice]
+    assert several == [doubt._FEWER]
+    assert "--set threads=1" in several[0]
+
+
 def test_doubts_of_processes_are_told_once() -> None:
     """The same doubt about the same metric is told once, with how many more said it."""
     found = [

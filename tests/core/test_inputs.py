@@ -52,6 +52,16 @@ def test_a_batch_is_one_and_a_sequence_has_the_default_length_when_nobody_says()
     assert dimensions((IDS,), (), None) == {"batch": 1, "seq": DEFAULT_LENGTH}
 
 
+@pytest.mark.parametrize(
+    ("low", "says"), [(8.0, r"not 1x8; words .* prompt=1:string:128"), (None, r"not 1x8\.")]
+)
+def test_words_of_a_text_are_no_dimension(low: float | None, says: str) -> None:
+    """Who writes them as one is told how to ask for them, where texts have several."""
+    prompt = InputSpec(name="prompt", shape=("batch",), dtype="string", low=low, high=low)
+    with pytest.raises(RequestError, match=says):
+        dimensions((prompt,), (parse_input("prompt=1x8"),), None)
+
+
 def test_the_knob_binds_the_batch() -> None:
     """batch_size is the dimension batch."""
     assert dimensions((IDS,), (), 8)["batch"] == 8

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno.core.doubt import Doubt
+from modeldyno.core.doubt import Doubt, of_noise
 from modeldyno.core.goal import Constraint, Verdict
 from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution, Measurement, observed
@@ -37,6 +37,21 @@ FAILURE = Failure(where="load", kind=FailureKind.ERROR, message="no")
 
 def latency(*samples: float) -> Measurement:
     return Measurement(metric="latency", value=Distribution.of(samples))
+
+
+def test_the_threads_asked_for_and_the_cores_used_decide_what_is_advised() -> None:
+    """Either tells that threads wait for each other; a call on one core cannot have fewer."""
+    (noise,) = of_noise(1.0, 0.0)
+
+    def advice(busy: float, **config: int) -> str:
+        job = replace(EMPTY.job, config=dict(config))
+        events = [Found(measurement=observed("cpu_utilization", busy)), Doubted(doubt=noise)]
+        return fold(replace(EMPTY, job=job), events).doubts[0].advice
+
+    assert "threads=1" in advice(0.9, intra_threads=2)
+    assert "threads=1" in advice(1.8)
+    assert advice(0.9, threads=1) == noise.advice
+    assert fold(EMPTY, [Doubted(doubt=noise)]).doubts == (noise,)
 
 
 def test_a_result_is_a_fold_over_events() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -207,6 +208,21 @@ def test_a_client_that_holds_requests_up_voids_its_latency(
     assert (interval.low, interval.high) == (-np.inf, np.inf)
 
 
+def test_a_client_that_has_fallen_behind_is_the_limit() -> None:
+    """Where what was sent in the window was due before it, and nothing due in it was sent, we were slow."""
+    early = records(np.arange(100) * MILLI, 2 * SECOND, lag=3 * SECOND)
+    cut = Window(records=early, begin=2 * SECOND, end=6 * SECOND, load=OPEN, clients=(0.3,))
+    assert not len(cut.due())
+    assert served.void(cut) == CLIENT_LIMITED
+    found = measured(cut)
+    assert spread(found["latency"]).void == CLIENT_LIMITED
+    assert len(spread(found["latency"])) == 100
+    assert "offered_rate" not in found
+    unanswered = Window(records=early, begin=2 * SECOND, end=4 * SECOND, load=OPEN, clients=(0.3,))
+    assert served.void(unanswered) == CLIENT_LIMITED
+    assert "latency" not in measured(unanswered)
+
+
 def test_waiting_for_a_slot_is_no_lateness_of_the_client() -> None:
     """With a limit of requests in flight, what waits for it waits for the server."""
     load = Load(arrivals=Arrivals.CONSTANT, rate=100, concurrency=1)
@@ -262,6 +278,34 @@ def test_a_stream_whose_tokens_are_not_told_has_pieces_alone() -> None:
     assert "inter_chunk_latency" not in measured(window(streamed(-1, each=1)))
 
 
+def test_the_first_token_is_the_first_piece_and_not_the_first_byte() -> None:
+    """A role that comes before the prompt is read is no token; an answer without tokens has no first one."""
+    found = streamed(4)
+    early = replace(found, first=found.sent, pieces=((), *found.pieces[1:]))
+    first = spread(measured(window(early))["time_to_first_token"])
+    assert len(first) == 99
+    assert first.statistic("min") == pytest.approx(0.01)
+    empty = replace(found, pieces=((),) * 100)
+    assert not {"time_to_first_token", "inter_chunk_latency"} & set(measured(window(empty)))
+
+
+def test_tokens_that_come_all_at_once_have_no_time_each() -> None:
+    """Nothing is known of when they were made; that they were is counted."""
+    found = measured(window(streamed(7, each=1)))
+    assert "time_per_output_token" not in found
+    assert found["token_rate"].value == pytest.approx(70)
+    interval = found["token_rate"].interval
+    assert interval is not None
+    assert interval.low <= 70 <= interval.high
+
+
+def test_what_the_server_says_of_a_failure_stands_in_the_doubt() -> None:
+    """So that nobody has to look for it."""
+    outcome = np.where(np.arange(1000) % 10 == 0, Outcome.SERVER_ERROR, Outcome.OK)
+    (doubt,) = served.doubts(window(steady(outcome=outcome)), "the server answered 500: no memory")
+    assert "they are in no latency (the server answered 500: no memory)" in doubt.seen
+
+
 # --- records -------------------------------------------------------------------------------------
 
 
@@ -275,6 +319,13 @@ def test_joined_records_are_in_the_order_of_their_ends() -> None:
     assert both.pieces == ((2,), (3,), (1,))
     assert len(joined([])) == len(none()) == 0
     assert joined([records([1], [1])]).pieces == ()
+
+
+def test_records_without_pieces_stay_in_step_with_those_that_have_some() -> None:
+    """While nothing comes of a stream but failures, a driver tells of no pieces at all."""
+    both = joined([records([0, 1], [9, 5]), records([2], [1], pieces=((3,),))])
+    assert both.end.tolist() == [3, 6, 9]
+    assert both.pieces == ((3,), (), ())
 
 
 def test_outcomes_have_words() -> None:

@@ -53,14 +53,15 @@ TEXT = model(IDS, MASK, encode=encode)
 def test_random_values_have_the_dtype(dtype: str) -> None:
     """Random payloads have the declared dtype and shape, and differ from each other."""
     payload = build(model(InputSpec(name="x", shape=("batch", 64), dtype=dtype)), batch_size=3)
-    assert len(payload.feeds) == feeds.MOST
+    most = feeds.MOST_TEXTS if dtype == "string" else feeds.MOST
+    assert len(payload.feeds) == most
     assert payload.samples == 3
     assert payload.doubts == ()
     for feed in payload.feeds:
         assert feed["x"].shape == (3, 64)
         assert feed["x"].dtype == np.dtype(object if dtype == "string" else dtype)
     (used,) = payload.used
-    assert (used.shape, used.dtype, used.distinct, used.source) == ((3, 64), dtype, feeds.MOST, None)
+    assert (used.shape, used.dtype, used.distinct, used.source) == ((3, 64), dtype, most, None)
     assert used.digest is not None
     assert used.digest.startswith("sha256:")
 
@@ -547,6 +548,64 @@ def test_text_for_an_input_of_text(tmp_path: Path) -> None:
     subject = model(InputSpec(name="words", shape=("batch", 1), dtype="string"))
     payload = build(subject, str(tmp_path / "a.txt"), batch_size=2)
     assert payload.feeds[0]["words"].tolist() == [["one"], ["two words"]]
+
+
+PROMPT = InputSpec(name="prompt", shape=("batch",), dtype="string", low=128, high=128)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "low", "high"),
+    [
+        (None, (1,), 128, 128),
+        ("prompt=3:string:2..5", (3,), 2, 5),
+        ("prompt=1:string:1.5..2.5", (1,), 2, 2),
+    ],
+)
+def test_random_text_has_as_many_words_as_are_asked_for(
+    text: str | None, shape: tuple[int, ...], low: int, high: int
+) -> None:
+    """And is so various that a server that knows the beginning of one prompt knows none of another."""
+    payload = build(model(PROMPT), *([] if text is None else [text]))
+    (used,) = payload.used
+    assert (used.shape, used.low, used.high, used.distinct) == (shape, low, high, feeds.MOST_TEXTS)
+    texts = [each for feed in payload.feeds for each in feed["prompt"]]
+    lengths = {len(each.split()) for each in texts}
+    assert lengths == set(range(low, high + 1))
+    if low > 5:
+        assert len({each[:40] for each in texts}) == len(texts) == 64
+        assert len({word for each in texts for word in each.split()}) > 300
+    assert texts == [
+        each for feed in build(model(PROMPT), *filter(None, [text])).feeds for each in feed["prompt"]
+    ]
+
+
+@pytest.mark.parametrize("text", ["0..5", "5..1e9", "1.2..1.8"])
+def test_a_number_of_words_that_cannot_be_is_refused(text: str) -> None:
+    """With what the range of a text means."""
+    with pytest.raises(RequestError, match=r"its range .* is that of the words in each"):
+        build(model(PROMPT), f"prompt=1:string:{text}")
+
+
+def test_one_end_of_a_range_of_words_is_both() -> None:
+    """A declaration may tell only the one."""
+    for ends in ({"low": 3}, {"high": 3}):
+        payload = build(model(InputSpec(name="p", shape=("batch",), dtype="string", **ends)))  # type: ignore[arg-type]
+        assert (payload.used[0].low, payload.used[0].high) == (3, 3)
+
+
+def test_real_text_is_sent_as_it_is_and_all_of_it(tmp_path: Path) -> None:
+    """Many more lines than there are payloads of numbers, up to a bound in number and in bytes."""
+    lines = [f"tell me of {n}, please" for n in range(1500)]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    payload = build(model(PROMPT), str(tmp_path / "a.txt"))
+    assert [feed["prompt"].tolist() for feed in payload.feeds] == [[each] for each in lines[:1024]]
+    assert (payload.used[0].low, payload.used[0].distinct) == (None, 1024)
+    path = write_lines(tmp_path / "a.jsonl", *({"prompt": each} for each in lines[:100]))
+    assert [feed["prompt"].tolist() for feed in build(model(PROMPT), path).feeds] == [
+        [e] for e in lines[:100]
+    ]
+    (tmp_path / "long.txt").write_text("\n".join(str(n) * 2**20 for n in range(1, 9)) + "\n" + "9" * 2**26)
+    assert len(build(model(PROMPT), str(tmp_path / "long.txt")).feeds) == 8
 
 
 def test_text_without_a_tokenizer_is_refused(tmp_path: Path) -> None:

@@ -301,7 +301,7 @@ def test_an_awkward_factory_still_works(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("needy", "needs the arguments width"), ("number", "gives int"), ("none", "none")]
+    ("name", "expected"), [("needy", "needs the argument width"), ("number", "gives int"), ("none", "none")]
 )
 def test_a_wrong_factory_is_refused(name: str, expected: str) -> None:
     """A name that makes no module is refused as `load` refuses it."""

@@ -139,7 +139,11 @@ class TestErrors:
             ("no_such_package.mod:factory", "There is no Python module 'no_such_package'"),
             ("torch.no_such_part:factory", "There is no Python module 'torch.no_such_part'"),
             ("missing.py:factory", "There is no file 'missing.py'"),
-            (f"{ZOO}:needy", "needs the arguments width"),
+            (
+                f"{ZOO}:needy",
+                "needs the argument width, and what makes a model takes none; if it is no factory but what is "
+                f"to be measured, profile it as call:{ZOO}:needy.",
+            ),
             (f"{ZOO}:number", "gives int, not a torch.nn.Module"),
         ],
     )

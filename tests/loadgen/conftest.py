@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 class Driven:
     records: Records
     replies: tuple[Reply, ...]
+    faults: tuple[Reply, ...]
     opened: int
     sent: int
 
@@ -74,6 +75,7 @@ async def _drive(
     return Driven(
         records=joined(parts),
         replies=tuple(reply for _, reply in drive.answers()),
+        faults=tuple(reply for _, reply in drive.faults()),
         opened=last.opened,
         sent=last.sent,
     )

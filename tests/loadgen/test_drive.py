@@ -11,6 +11,7 @@ import pytest
 
 from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.records import Outcome, joined
+from modeldyno.core.target import BrokenStream
 from modeldyno.loadgen import drive, rows
 from modeldyno.loadgen.arrivals import Share
 from modeldyno.loadgen.drive import Drive
@@ -270,7 +271,8 @@ def test_the_first_and_last_answers_are_kept_and_the_first_of_each_fault(world: 
     kept: list[tuple[int, Reply]] = [*driven.answers()]
     fine = [((end - START) // MILLISECOND, reply.message) for end, reply in kept if reply.status == 200]
     assert sorted(fine) == [(5, 0), (10, 1), (55, 0), (60, 1)]
-    assert sorted(reply.status for _, reply in kept if reply.status != 200) == [500, 501]
+    assert len(fine) == len(kept)
+    assert sorted(reply.status for _, reply in driven.faults()) == [500, 501]
 
 
 def test_replies_are_kept_up_to_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,13 +291,11 @@ def test_replies_are_kept_up_to_a_bound(world: World, monkeypatch: pytest.Monkey
 
 
 def test_the_pieces_and_tokens_of_a_stream_are_recorded(world: World) -> None:
-    """Those that cannot be counted are -1."""
+    """Those of which the server tells nothing are -1."""
     driven = world.drive(Load(requests=3), messages=3)
 
     def tokens(reply: Reply) -> int:
-        if reply.message == 1:
-            raise ValueError("no tokens are told")
-        return 7
+        return -1 if reply.message == 1 else 7
 
     def answer(call: Call, number: int) -> Answer:
         call.pieces = [START + piece for piece in range(number)]
@@ -307,6 +307,58 @@ def test_the_pieces_and_tokens_of_a_stream_are_recorded(world: World) -> None:
     found = records(driven.block())
     assert found.tokens.tolist() == [7, -1, 7]
     assert found.pieces == ((), (START,), (START, START + 1))
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (BrokenStream(Outcome.SERVER_ERROR, "out of memory"), Outcome.SERVER_ERROR),
+        (BrokenStream(Outcome.TRUNCATED, "it lacks its end"), Outcome.TRUNCATED),
+        (ValueError("it is no JSON"), Outcome.MALFORMED),
+    ],
+)
+def test_a_stream_that_is_none_is_a_failure_whatever_its_status(
+    error: ValueError, outcome: Outcome, world: World
+) -> None:
+    """What its client says of it is how the request ended; the reply is kept for its words."""
+    driven = world.drive(Load(requests=3), messages=3)
+
+    def tokens(reply: Reply) -> int:
+        if reply.message == 1:
+            raise error
+        return 7
+
+    driven.count_tokens = tokens
+    world.run(100)
+    found = records(driven.block())
+    assert [Outcome(each) for each in found.outcome] == [Outcome.OK, outcome, Outcome.OK]
+    assert found.tokens.tolist() == [7, -1, 7]
+    assert [reply.message for _, reply in driven.faults()] == [1]
+    assert 1 not in {reply.message for _, reply in driven.answers()}
+
+
+def test_a_stream_without_its_end_is_asked_for_again_where_retries_are(world: World) -> None:
+    """As any answer that was cut; the pieces of the try that failed are forgotten."""
+    driven = world.drive(Load(requests=1, retries=1))
+    tries: list[int] = []
+
+    def tokens(_: Reply) -> int:
+        tries.append(1)
+        if len(tries) == 1:
+            raise BrokenStream(Outcome.TRUNCATED, "it lacks its end")
+        return 3
+
+    def answer(call: Call, number: int) -> Answer:
+        call.pieces = [START + number]
+        return 5, Outcome.OK, 200
+
+    driven.count_tokens = tokens
+    world.answer = answer
+    world.run(100)
+    found = records(driven.block())
+    assert found.retries.tolist() == [1]
+    assert found.tokens.tolist() == [3]
+    assert found.pieces == ((START + 1,),)
 
 
 def test_drivers_share_requests_slots_and_messages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from modeldyno.loadgen.call import Call, reply
 from modeldyno.loadgen.http1 import Connection
 
 if TYPE_CHECKING:
-    from modeldyno.loadgen.call import Raw
+    from modeldyno.loadgen.call import Bearing, Raw
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"
@@ -67,13 +67,13 @@ class Ends:
         return lambda *_: self.told.append(name)
 
 
-def connected(*, stream: bool = False) -> tuple[Connection, Pipe, Ends, Call]:
+def connected(*, stream: bool = False, bearing: Bearing | None = None) -> tuple[Connection, Pipe, Ends, Call]:
     """Give a connection with a request on its way."""
     target = Target(
         protocol="", transport=Transport.HTTP, host="", port=1, messages=(b"GET", b"PUT"), stream=stream
     )
     pipe, ends, call = Pipe(), Ends(), Call(1, 0)
-    connection = Connection(ends, target)
+    connection = Connection(ends, target, bearing)
     connection.connection_made(pipe)
     connection.send(call)
     return connection, pipe, ends, call
@@ -118,6 +118,15 @@ def test_the_events_of_a_stream_are_pieces(cuts: list[int]) -> None:
     assert [outcome for outcome, _ in ends.ended] == [Outcome.OK]
     assert len(call.pieces) == 2
     assert call.first <= call.pieces[0] <= call.pieces[1]
+
+
+def test_an_event_that_bears_nothing_is_no_piece() -> None:
+    """The first byte came with it all the same."""
+    connection, _, ends, call = connected(stream=True, bearing=lambda event: b"llo" in event)
+    connection.data_received(EVENTS)
+    assert [outcome for outcome, _ in ends.ended] == [Outcome.OK]
+    assert len(call.pieces) == 1
+    assert call.first
 
 
 def test_an_answer_without_a_length_ends_with_the_connection() -> None:

@@ -124,6 +124,20 @@ def test_events_are_counted_however_they_are_cut(cuts: list[int], end: bytes) ->
     assert not events.failed
 
 
+def test_only_events_that_bear_something_count_where_that_is_told() -> None:
+    """The role before and the usage after are none; what is asked is one whole event, without its end."""
+    asked: list[bytes] = []
+
+    def bearing(event: bytes) -> bool:
+        asked.append(event)
+        return b"word" in event
+
+    events = Events(bearing)
+    told = b"data: role\n\ndata: word\n\n: ping\n\ndata: words\n\ndata: usage\n\ndata: [DONE]\n\n"
+    assert sum(events.feed(part) for part in parts_of(told, [7, 20])) == 2
+    assert asked == [b"data: role", b"data: word", b"data: words", b"data: usage"]
+
+
 @pytest.mark.parametrize(
     "event", [b'data: {"error": {"code": 500}}', b'data:{"error":"x"}', b"event: error\ndata: x"]
 )

@@ -32,7 +32,7 @@ def test_a_block_and_an_answer_come_back_as_they_were() -> None:
     [(kind, body)] = rows.frames(bytearray(rows.of_block(block)))
     assert (kind, rows.read_block(body)) == (rows.BLOCK, block)
     reply = Reply(message=2, status=200, head=b"a: b", body=b"hello")
-    [(kind, body)] = rows.frames(bytearray(rows.of_answer(9, reply)))
+    [(kind, body)] = rows.frames(bytearray(rows.of_answer(rows.ANSWER, 9, reply)))
     assert (kind, rows.read_answer(body)) == (rows.ANSWER, (9, reply))
 
 

@@ -15,6 +15,7 @@ import pytest
 from modeldyno import machine
 from modeldyno.core.allocations import Category, Event, Recorded
 from modeldyno.core.doubt import Doubt
+from modeldyno.core.graph import Graph, Op, Role, Storage, Tensor
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.measurement import Measurement
@@ -30,7 +31,7 @@ from modeldyno.testing.probes import ProbeSuite
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from modeldyno.ports import Feed
+    from modeldyno.ports import Feed, Tracing
 
 MODEL = replace(a_model(), inputs=(InputSpec(name="x", shape=("batch", 4), dtype="float32"),))
 WEIGHTS, SAMPLE = 1000, 100
@@ -125,6 +126,29 @@ def test_the_fakes_have_the_capabilities() -> None:
     assert isinstance(Session(), HasMemory)
     assert not isinstance(Session(), HasAllocator)
     assert isinstance(Device(), HasAllocator)
+
+
+def analysable(tracing: Tracing) -> Graph:
+    """The same network, as an analysis sees it."""
+    batch = int(tracing.inputs[0].shape[0])  # type: ignore[index]
+    storages = (Storage(WEIGHTS, Role.WEIGHT, -1), Storage(SAMPLE * batch, Role.ACTIVATION, 0))
+    made = Tensor((batch,), "float32", storage=1)
+    return Graph(ops=(Op("aten.relu", {}, (made,)),), storages=storages, sizes={"batch": batch})
+
+
+def test_the_prediction_is_for_the_same_room() -> None:
+    """What an analysis says of the bytes in which was searched stands beside the answer, under their number."""
+    model = replace(MODEL, graph=analysable)
+    for graph_of, expected in ((model, [90.0]), (MODEL, []), (replace(model, graph=_unanalysable), [])):
+        asked = replace(subject(Session(), inspection=Inspection(memory=10_000)), model=graph_of)
+        seen = list(largest_batch.measure(asked, Plan(max_time=60.0)))
+        answers = {m.scope: m.value for m in seen if isinstance(m, Measurement)}
+        assert answers["measured"] == 90
+        assert [value for scope, value in answers.items() if scope == "room=10000"] == expected
+
+
+def _unanalysable(_tracing: Tracing) -> Graph:
+    raise RuntimeError("no")
 
 
 @pytest.mark.parametrize("answer", [0, 1, 2, 3, 7, 8, 9, 100, 999, 1000])

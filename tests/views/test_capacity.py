@@ -12,7 +12,7 @@ from modeldyno.core.ladder import CLIENT_LIMITED, Ladder, Rung
 from modeldyno.core.measurement import SATURATED, Interval
 from modeldyno.core.metric import Query
 from modeldyno.reporters import terminal
-from modeldyno.views.capacity import answer, climbed, ladder, search
+from modeldyno.views.capacity import OTHERS_SERVER, answer, climbed, ladder, search
 
 BOUND = Constraint.parse("latency.p99 <= 50ms")
 SEARCH = Search(bounds=(BOUND,))
@@ -105,12 +105,14 @@ class TestLadder:
         odd = a_ladder(
             rung(32, doubts=(CLIENT_LIMITED,)),
             rung(64, doubts=(SATURATED,)),
+            rung(96, doubts=("interrupted",)),
             Rung(load=128, failure="the server crashed"),
         )
         laid = list(ladder(odd))
         marks = {row[0]: row[-1] for row in tables(laid)[0].rows}
 
         assert (marks["32"], marks["64"], marks["128"]) == (CLIENT_LIMITED, SATURATED, "failed")
+        assert marks["96"] == "interrupted"
         assert [n.text for n in notices(laid, Severity.FAILURE)] == ["under 128: the server crashed"]
 
     def test_what_nobody_measured_has_no_column(self) -> None:
@@ -118,7 +120,11 @@ class TestLadder:
         titles = [column.title for column in tables(ladder(a_ladder()))[1].columns]
         bare = Ladder(knob="concurrency", rungs=(replace(rung(1), answers=rung(1).answers[:5]),))
 
+        unbound = Ladder(knob="concurrency", rungs=(rung(1, judgements=()),))
+        curve = [column.title for column in tables(ladder(unbound))[0].columns]
+
         assert titles == ["slots", "goodput", "lag p99", "queue", "errors", "client CPU"]
+        assert curve == ["slots", "requests/s", "p50", "p95", "p99", ""]
         assert len(tables(ladder(bare))) == 1
 
     def test_an_uncertified_percentile_shows_what_bounds_it(self) -> None:
@@ -194,6 +200,14 @@ class TestSearch:
         assert [n.code for n in notices(search(found), Severity.DOUBT)] == ["unverified"]
         assert told.text.startswith(words)
         assert "latency.p99 <= 50 ms: " in told.text
+
+    def test_the_server_of_others_is_not_started_anew(self) -> None:
+        """Where we may not start the server, nothing is said of a start."""
+        found = a_search()
+        broken = Rung(load=found.passed or 0.0, judgements=(BOUND.on(known("latency.p99", 0.09)),))
+        (told,) = notices(search(found.with_verification(broken), OTHERS_SERVER), Severity.BROKEN)
+        assert told.text.startswith("another measurement broke it")
+        assert "start" not in told.text
 
     def test_a_fresh_server_may_fail(self) -> None:
         """Then its failure is told."""

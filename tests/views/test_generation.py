@@ -103,6 +103,20 @@ def test_what_is_no_claim_yet_is_marked() -> None:
     assert "then one about every " in headline(result)
 
 
+def test_a_mean_that_differs_from_its_tokens_is_explained() -> None:
+    """Two tokens in fifteen that are held up make the mean of a generation far more than its median token."""
+    extent = TWO[0]
+    steps = times(extent, 50)
+    steps[:, [4, 9]] += 0.1
+    held_up = a_result(measurements=tuple(measured(steps, extent, 1, HOW)), doubts=())
+
+    assert notes(held_up)["held-up"].startswith(
+        "per token, the mean of a generation is 23.3 ms, and most tokens take 10.0 ms"
+    )
+    assert "held-up" not in notes(a_generation(*TWO))
+    assert "held-up" not in notes(a_generation(Extent(prompt=8, generated=1)))
+
+
 def test_a_single_token_has_no_row_by_place() -> None:
     """Of one token there is the first one only."""
     found = tables(a_generation(Extent(prompt=8, generated=1)))

@@ -93,7 +93,7 @@ def test_alike_layers_are_one_row_with_their_sum() -> None:
     assert rows["Net"][:3] == ("30.0 ms", "100%", "1.00 ms")
     assert rows["· layer.0-2 (3 x Block)"][:3] == ("28.5 ms", "95.0%", "1.50 ms")
     assert rows["· · wide (3 x Linear)"] == ("24.0 ms", "80.0%", "24.0 ms", "4.00 G", "compute 50%")
-    assert rows["· · norm (3 x Norm)"][4] == "overhead <1%"
+    assert rows["· · norm (3 x Norm)"][4] == "neither <1%"
 
 
 def test_the_whole_stands_under_the_bound_of_the_analysis() -> None:
@@ -131,7 +131,7 @@ def test_the_layers_with_most_time_to_win_are_named() -> None:
 
     assert texts[1] == (
         "most time to win, by the roofline of this machine: layer.0-2.wide: 12.0 ms (compute-bound, at 50% "
-        "of the roof); layer.0-2.norm: 2.99 ms (overhead-bound, at <1% of the roof); head: 250 us "
+        "of the roof); layer.0-2.norm: 2.99 ms (far from both roofs, at <1% of the nearer one); head: 250 us "
         "(compute-bound, at 50% of the roof)"
     )
     assert texts[2] == (

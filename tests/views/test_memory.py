@@ -111,12 +111,12 @@ def test_the_sentence_names_what_most_of_the_peak_is() -> None:
 
 
 def test_the_contents_of_the_peak_are_listed() -> None:
-    """With what was there before, the largest first, all else together."""
+    """With what was there before, the largest first, all else together; shares are those of the sentence."""
     assert rows(WATCHED, "Held at the measured peak, in head") == {
-        "output of encoder.layer.0-1.intermediate": ("60.0 MiB", "48.0%"),
-        "workspace of head": ("40.0 MiB", "32.0%"),
-        "weights": ("25.0 MiB", "20.0%"),
-        "inputs": ("1.00 KiB", "<0.1%"),
+        "output of encoder.layer.0-1.intermediate": ("60.0 MiB", "60.0%"),
+        "workspace of head": ("40.0 MiB", "40.0%"),
+        "weights": ("25.0 MiB", "—"),
+        "inputs": ("1.00 KiB", "—"),
     }
     many = tuple(Held(scope=f"part{chr(97 + n)}", role="activations", bytes=MIB) for n in range(9))
     found = rows(result(activity=Activity(held=many)), "Held at the measured peak")
@@ -222,6 +222,15 @@ def test_the_largest_batch_is_told_with_its_limit() -> None:
     assert rows(shown, "Memory of a call")["largest batch within 1 GiB"] == ("4,096", "4,000", "102.4%")
     unbound = result(observed("largest_batch", 7, scope="measured"))
     assert rows(unbound, "Memory of a call")["largest batch"] == ("7", "—", "—")
+
+
+def test_the_largest_batch_that_was_predicted_has_its_base() -> None:
+    """It stands beside the measured one, and how much memory it was predicted for is said."""
+    room = Measurement(metric="largest_batch", value=4000, scope=f"room={3 * 2**30}")
+    shown = result(observed("largest_batch", 4096, scope="measured"), room, plan=Plan(memory_limit=4 * 2**30))
+
+    assert rows(shown, "Memory of a call")["largest batch within 4 GiB"] == ("4,096", "4,000", "102.4%")
+    assert any("predicted for 3.00 GiB, what the limit leaves" in note for note in notes(shown))
 
 
 def test_the_largest_batch_is_the_verdict_where_nothing_was_timed() -> None:

@@ -13,6 +13,7 @@ from modeldyno.core.measurement import Distribution, Interval, Measurement, obse
 from modeldyno.core.model import ModelIdentity, ModelRef
 from modeldyno.core.result import Result
 from modeldyno.views.served import breakdown, spoken
+from modeldyno.views.table import results
 
 STAGES = (
     observed("queue_time", 0.004),
@@ -63,6 +64,53 @@ def test_a_void_latency_is_not_told() -> None:
 def test_a_tail_that_is_no_claim_is_left_out(count: int, tail: bool) -> None:
     """The p99 is told once there are samples enough."""
     assert ("p99" in spoken(result(RATE, spread("latency", count)))) is tail
+
+
+STREAM = (
+    RATE,
+    observed("token_rate", 4936.0, interval=Interval(low=4930, high=4942)),
+    spread("time_to_first_token"),
+    spread("time_per_output_token"),
+    spread("inter_chunk_latency"),
+    spread("latency"),
+)
+
+
+def test_the_sentence_of_a_language_model_is_of_its_tokens() -> None:
+    """How many, when the first one comes, and how fast the others follow; then the requests."""
+    said = spoken(result(*STREAM))
+    begin = "generates 4,936 tokens/s (1,234 requests/s) at concurrency 16 on triton: first token after "
+    assert said.startswith(begin)
+    assert " (p99), then one every " in said
+    few = spoken(
+        result(*STREAM[:2], spread("time_to_first_token", 5), spread("time_per_output_token", 5), STREAM[-1])
+    )
+    assert "first token after about" in few
+    assert "then one about every" in few
+
+
+def test_a_stream_whose_tokens_nobody_counts_has_its_first_token() -> None:
+    """The rate is that of requests then; where there is no time of a token, none is told."""
+    said = spoken(result(RATE, STREAM[2], STREAM[-1]))
+    assert said.startswith("answers 1,234 requests/s at concurrency 16 on triton: first token after ")
+    assert "every" not in said
+    void = spoken(result(*STREAM[:3], spread("latency", void="saturated")))
+    assert void.startswith("generates 4,936 tokens/s (1,234 requests/s) at ")
+    assert void.endswith("was saturated: its latency is no claim")
+
+
+def test_tokens_come_first_in_the_table() -> None:
+    """With their percentiles; gaps between tokens stand for those between pieces, where they are the same."""
+    (table,) = results(result(*STREAM), ())
+    names = [row[0] for row in table.rows]
+    assert names[:3] == [f"time_to_first_token.{each}" for each in ("p50", "p90", "p99")]
+    assert names[3:8] == [
+        "time_per_output_token.p50", "time_per_output_token.p99", "inter_chunk_latency.p50",
+        "inter_chunk_latency.p99", "token_rate",
+    ]  # fmt: skip
+    assert table.rows[5][3] == "2,000 gaps, converged"
+    (table,) = results(result(*STREAM, spread("inter_token_latency")), ())
+    assert not [row for row in table.rows if row[0].startswith("inter_chunk")]
 
 
 def test_without_a_rate_nothing_was_served() -> None:

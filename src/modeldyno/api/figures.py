@@ -44,16 +44,19 @@ class Absent(KeyError):
 class Section(dict[str, Any]):
     """Named numbers; reading a percentile that is no claim yet warns."""
 
-    def __init__(self, numbers: Mapping[str, Any], missing: Mapping[str, int] | None = None) -> None:
-        """Take the numbers, and how many effective samples each percentile lacks."""
+    def __init__(
+        self, numbers: Mapping[str, Any], missing: Mapping[str, int] | None = None, *, more: str = "num_runs"
+    ) -> None:
+        """Take the numbers, how many effective samples each percentile lacks, and what asks for more."""
         super().__init__(numbers)
         self.missing = dict(missing or {})
+        self._more = more
 
     def __getitem__(self, name: str) -> Any:
         if self.missing.get(name):
             warnings.warn(
                 f"{name} lacks {self.missing[name]:,} effective samples to be a claim; this is the plain "
-                f"quantile of the calls that were made. Ask for more with num_runs.",
+                f"quantile of the calls that were made. Ask for more with {self._more}.",
                 UncertifiedWarning,
                 stacklevel=2,
             )

@@ -20,6 +20,7 @@ from modeldyno.core.knob import configure
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Loaded
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
+from modeldyno.progress import Progress
 from modeldyno.request import reference
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ModelProfiler:
 
     A model named by a path or a reference runs in a process of its own; a live module or function runs
     here. Percentiles are the plain ones of the calls made; one with too few of them for a claim warns when
-    it is read.
+    it is read. While it measures, a line on standard error says how far it is, where that is a terminal.
     """
 
     def __init__(  # noqa: PLR0913 - three that everybody gives, and what `profile` has beside them
@@ -289,7 +290,7 @@ class ModelProfiler:
         """Measure; a probe that is optional, and that the backend cannot serve, is left out."""
         merged = {**self._settings, **(settings or {})}
         plan = _counted(self._plan, num_runs, warmup_runs)
-        with self._fed(merged) as how:
+        with self._fed(merged) as how, Progress() as progress:
             try:
                 self.result = profile(
                     self.model,
@@ -298,6 +299,7 @@ class ModelProfiler:
                     plan=plan,
                     layers=layers,
                     trust=self._trust,
+                    watch=progress.watch,
                     **how,
                 )
             except RequestError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from modeldyno.measure import measure
 from modeldyno.request import Request, server_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.knob import KnobValue
@@ -87,8 +88,6 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         MissingExtra: the server is not installed.
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
     """
-    if headers:
-        os.environ[HEADERS_VARIABLE] = "\n".join(f"{key}: {value}" for key, value in headers.items())
     asked = Request(
         model=str(model),
         backend=backend or server_for(str(model)),
@@ -112,11 +111,26 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         name=name,
         trust=trust,
     )
-    outcome = measure(asked, watch=watch)
+    with _secrets(headers or {}):
+        outcome = measure(asked, watch=watch)
     broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
     if broken:
         raise BoundBroken("; ".join(broken), outcome.result)
     return outcome.result
+
+
+@contextmanager
+def _secrets(headers: Mapping[str, str]) -> Iterator[None]:
+    """Put headers where the process that sends finds them, and no other load of this session does."""
+    before = os.environ.get(HEADERS_VARIABLE)
+    if headers:
+        os.environ[HEADERS_VARIABLE] = "\n".join(f"{key}: {value}" for key, value in headers.items())
+    try:
+        yield
+    finally:
+        os.environ.pop(HEADERS_VARIABLE, None)
+        if before is not None:
+            os.environ[HEADERS_VARIABLE] = before
 
 
 def _arrivals(rate: float | str | None, replay: str | Path | None) -> dict[str, Any]:

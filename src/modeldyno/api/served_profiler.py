@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.api.figures import Section
 from modeldyno.api.functions import carried_out
 from modeldyno.api.inspectors import ENGINES, STAGES, BaseModelInspector, ServerInspector
 from modeldyno.api.served import load
@@ -44,8 +45,8 @@ class Diagnosis(Mapping[str, Any]):
     ``all_batch_throughput``, ``request_rate``
         Samples and requests per second.
     ``latency``
-        mean, p50, p95, p99 and the percentile of the service-level agreement; None where there are too few
-        requests for a claim.
+        mean, p50, p95, p99 and the percentile of the service-level agreement; reading one that rests on too
+        few requests to be a claim warns (`UncertifiedWarning`). None where the client set the pace.
     ``stages``
         batch_formation, preprocess, inference, postprocess: mean, p50, p95 and p99 of each, per batch; None
         where the stage is not code of ours.
@@ -82,7 +83,7 @@ class Diagnosis(Mapping[str, Any]):
             "all batch latency": _said(self["all_batch_latency"], "s"),
             "all batch throughput": _said(self["all_batch_throughput"], "samples/s"),
             "request rate": _said(self["request_rate"], "requests/s"),
-            **{f"{name} latency": _said(value, "s") for name, value in times.items()},
+            **{f"{name} latency": _said(value, "s") + _short(times, name) for name, value in times.items()},
             "SLA": f"p{sla['percentile']:g} <= {sla['seconds']:g} s: {sla['held']}, "
             f"{sla['attainment']:.2%} in time",
             "total GPU memory": _said(gpu["memory_total"], "bytes"),
@@ -252,7 +253,10 @@ def _figures(inspector: BaseModelInspector, result: Result) -> dict[str, Any]:
     assert isinstance(found.value, Distribution)
     times, wanted = found.value, f"p{inspector.percentile:g}"
     held = result.judge(f"latency.{wanted} <= {inspector.sla}s").verdict
-    stages = {**dict.fromkeys(STAGES), **{name: _spread(part) for name, part in inspector.stages().items()}}
+    stages = {
+        **dict.fromkeys(STAGES),
+        **{name: _section(Distribution.of(part), *_SHOWN) for name, part in inspector.stages().items()},
+    }
     rate = result.find("request_rate")
     return {
         "all_batch_latency": len(times) / rate.value
@@ -260,8 +264,8 @@ def _figures(inspector: BaseModelInspector, result: Result) -> dict[str, Any]:
         else None,
         "all_batch_throughput": result["throughput"],
         "request_rate": result["request_rate"],
-        "latency": {name: times.certified(name) for name in dict.fromkeys((*_SHOWN, wanted))},
-        "stages": {**stages, "inference": {name: times.certified(name) for name in _SHOWN}},
+        "latency": _section(times, *_SHOWN, wanted),
+        "stages": {**stages, "inference": _section(times, *_SHOWN)},
         "sla": {
             "seconds": inspector.sla,
             "percentile": inspector.percentile,
@@ -283,9 +287,15 @@ def _mean(result: Result, metric: str) -> float | None:
     return found.statistic("mean") if isinstance(found, Distribution) else found
 
 
-def _spread(seconds: list[float]) -> dict[str, float | None]:
-    found = Distribution.of(seconds)
-    return {name: found.certified(name) for name in _SHOWN}
+def _section(times: Distribution, *names: str) -> Section:
+    """Give the plain statistics; a percentile of too few requests warns when it is read."""
+    numbers = {name: None if times.void else times.statistic(name) for name in names}
+    return Section(numbers, {name: times.missing(name) for name in numbers}, more="batch_num")
+
+
+def _short(times: Section, name: str) -> str:
+    missing = times.missing[name]
+    return f" (no claim: {missing:,} effective samples are missing)" if missing else ""
 
 
 def _said(value: float | None, unit: str) -> str:

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from modeldyno.core import origin
+from modeldyno.core import origin, origins
 from modeldyno.core.activity import Span
 from modeldyno.core.attribution import Toll, quiet
 from modeldyno.core.doubt import Doubt
@@ -94,16 +94,18 @@ def watching(
             seconds.append(perf_counter() - begin)
             return output
 
+        names = _Names(found)
+
         def spans(since: int) -> list[list[Span]]:
             profile = Path(session.end_profiling())
-            names = _Names(found)
             runs = list(_runs(profile, since + 1))  # the first call of all is not timed
             return [
                 _spans(nodes, whole, names, named)
                 for nodes, whole in zip(runs, seconds[since:], strict=False)
             ]
 
-        yield Layers(call=call, spans=spans, toll=toll, plain=plain, doubts=tuple(_unseen(device)))
+        doubts = tuple(_unseen(device))
+        yield Layers(call=call, spans=spans, toll=toll, plain=plain, doubts=doubts, origins=names.origins)
 
 
 def _unseen(device: str) -> Iterator[Doubt]:
@@ -126,6 +128,8 @@ class Places:
     """Name of a node, as it runs, to its module."""
     known: frozenset[str] = frozenset()
     """Names of the nodes that are in the model's file."""
+    done: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What a node is called as it runs, or its operator and its turn where it has no name, to what it does."""
 
 
 def _places(start: Start, model: Path) -> Places:
@@ -162,7 +166,23 @@ def places(graph: Any, rewritten: Any) -> Places:
         if place is not None:
             found[node.name] = place
             takers.update(dict.fromkeys(node.input, place))
-    return Places(found, frozenset(node.name for node in original))
+    return Places(
+        found,
+        frozenset(node.name for node in original),
+        origins.origins(_made(original), _made(_nodes(rewritten))),
+    )
+
+
+def _made(nodes: Iterable[Any]) -> Iterator[origins.Made]:
+    """Describe nodes; those without a name by their operator and their turn."""
+    turns: defaultdict[str, int] = defaultdict(int)
+    for node in nodes:
+        yield node.name or _turn(node.op_type, turns), tuple(node.input), tuple(node.output)
+
+
+def _turn(kind: str, turns: defaultdict[str, int]) -> str:
+    turns[kind] += 1
+    return f"{kind} {turns[kind]}"
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -190,6 +210,12 @@ class _Names:
         self._places = places
         self._paths: dict[tuple[str, str], tuple[str, str]] = {}
         self._used: defaultdict[str, int] = defaultdict(int)
+        self._turns: defaultdict[str, int] = defaultdict(int)
+        self._done: dict[str, tuple[str, ...]] = {}
+
+    def origins(self) -> Mapping[str, tuple[str, ...]]:
+        """Give the path of each node that was named so far, with the operators of the file that it does."""
+        return self._done
 
     def __call__(self, event: Event) -> tuple[str, str]:
         """Give path and operator; the same node has the same in every call."""
@@ -201,10 +227,10 @@ class _Names:
             turn, self._used[path] = self._used[path], self._used[path] + 1
             new = bool(self._places.known) and name not in self._places.known
             fused = new and not kind.startswith("Fused")
-            self._paths[name, index] = (
-                f"{path}_{turn}" if turn else path,
-                f"fused {kind}" if fused else kind,
-            )
+            path = f"{path}_{turn}" if turn else path
+            self._paths[name, index] = (path, f"fused {kind}" if fused else kind)
+            done = self._places.done
+            self._done[path] = done.get(name) or done.get(_turn(kind, self._turns), ())
         return self._paths[name, index]
 
 

@@ -1,14 +1,14 @@
 """Times the modules within a call of a torch module, by hooks before and after each.
 
-The hooks do no more than take the time and note it; shapes are seen in a first call that nobody times. On a
-device that works on by itself the time is that of events in its queue. What a pair of hooks costs is
+The hooks do no more than take the time and note it, and are there in watched calls alone; shapes are seen in
+a first call that nobody times. On a device that works on by itself the time is that of events in its queue. What a pair of hooks costs is
 measured on modules that do nothing, right before.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
@@ -16,6 +16,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.backends.arrays import leaves
+from modeldyno.backends.torch_ranges import eager
 from modeldyno.core.activity import Span
 from modeldyno.core.attribution import Toll, quiet
 from modeldyno.core.doubt import Doubt
@@ -32,6 +33,8 @@ Mark = tuple[int, Any]
 """A part that begins, or ``~part`` that ends, and when: nanoseconds, or an event."""
 _ROUNDS, _EMPTY = 30, 40
 """How often the cost of hooks is measured, on how many modules in a row."""
+_SETTLING = 0.5
+"""Seconds in which so many calls are made to see what hooks cost in a model, or it is left."""
 _QUEUED = 0.8
 """A call whose modules are all submitted in this share of its time keeps the device busy."""
 
@@ -44,11 +47,16 @@ class _Part:
     kind: str
     paths: tuple[str, ...]
     """Several where it is shared."""
+    apart: bool = False
+    """Whether it has hooks of its own: there are some, around which ours go, or few modules are watched.
+
+    Hooks that all modules have in common show on none: some switch to slower code where one does.
+    """
 
 
 @contextmanager
 def watching(callee: Any, run: Callable[[], Any], place: device, named: Named) -> Iterator[Layers]:
-    """Watch the modules below a callee; `run` makes a call of it. On leaving all hooks are gone.
+    """Watch the modules below a callee; `run` makes a call of it. After each watched call all hooks are gone.
 
     Args:
         callee: a module, or what was compiled from one.
@@ -60,41 +68,52 @@ def watching(callee: Any, run: Callable[[], Any], place: device, named: Named) -
     outputs = _outputs(run, parts)
     clock = _clock(place)
     toll = _toll(clock, _filler(run, parts, place)) if outputs else Toll()
+    unasked = 0.0
+    if place.type == "cpu" and outputs:
+        toll = _in_place(toll, run, parts)
+        unasked = toll.whole * _unasked(parts)
     marks: list[Mark] = []
     calls: list[tuple[float, list[tuple[int, float]]]] = []
 
     def call() -> Any:
         marks.clear()
-        start, begin = clock.stamp(), perf_counter_ns()
-        output = run()
-        seconds = (perf_counter_ns() - begin) * 1e-9
+        with ExitStack() as stack:  # the calls in between are those that nobody watches
+            _hook(parts, clock.stamp, marks, stack)
+            start, begin = clock.stamp(), perf_counter_ns()
+            output = run()
+            seconds = (perf_counter_ns() - begin) * 1e-9
         moments = clock.seconds([start, *(moment for _, moment in marks)])[1:]
         calls.append((seconds, [(number, at) for (number, _), at in zip(marks, moments, strict=True)]))
         return output
 
     def spans(since: int) -> list[list[Span]]:
-        wholes = (
-            (Span(path="", kind=_kind(callee), begin=0.0, end=seconds), noted)
-            for seconds, noted in calls[since:]
-        )
+        wholes = ((_whole(callee, seconds, noted, unasked), noted) for seconds, noted in calls[since:])
         return [_described(nested(noted, parts, whole), outputs) for whole, noted in wholes]
 
-    with ExitStack() as stack:
-        _hook(parts, clock.stamp, marks, stack)
-        yield Layers(call=call, spans=spans, toll=toll, doubts=tuple(_unseen(callee, parts, outputs)))
+    yield Layers(call=call, spans=spans, toll=toll, doubts=tuple(_unseen(callee, parts, outputs)))
+
+
+def _whole(callee: Any, seconds: float, noted: Sequence[tuple[int, float]], unasked: float) -> Span:
+    """Give the span of a call without what hooks cost before the first module and after the last."""
+    first, last = (noted[0][1], noted[-1][1]) if noted else (0.0, seconds)
+    begin, end = min(unasked / 2, first), max(seconds - unasked / 2, last)
+    return Span(path="", kind=_kind(callee), begin=begin, end=end)
 
 
 def _parts(callee: Any, named: Named) -> list[_Part]:
     """List the modules to watch: all that are called one by one, and chosen by a path or their class."""
     found: dict[int, _Part] = {}
     fixed: list[str] = []
-    for path, module in _named_modules(callee):
+    modules = _named_modules(callee)
+    few = eager(callee) is None or not all(named(path, _kind(module)) for path, module in modules if path)
+    for path, module in modules:
         if any(path.startswith(place) for place in fixed):
             continue
         if _is_fixed(module):
             fixed.append(f"{path}." if path else "")
         if path and not _is_traced(module):
-            known = found.get(id(module), _Part(module, _kind(module), ()))
+            hooked = bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001 - nothing else tells
+            known = found.get(id(module), _Part(module, _kind(module), (), few or hooked))
             found[id(module)] = replace(known, paths=(*known.paths, path))
     return [part for part in found.values() if any(named(path, part.kind) for path in part.paths)]
 
@@ -152,21 +171,30 @@ def _kind(module: Any) -> str:
 
 def _hook(parts: Sequence[_Part], stamp: Callable[[], Any], marks: list[Mark], stack: ExitStack) -> None:
     """Have the beginning and the end of each call noted, until the stack is left."""
+    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
 
-    def pair(number: int) -> tuple[Callable[..., None], Callable[..., None]]:
-        note = marks.append
+    note = marks.append
+    numbers = {id(part.module): number for number, part in enumerate(parts)}
+    common = {key: number for key, number in numbers.items() if not parts[number].apart}
 
-        def enter(_module: Any, _given: Any) -> None:
-            note((number, stamp()))
+    def pair(numbers: Mapping[int, int]) -> tuple[Callable[..., None], Callable[..., None]]:
+        def enter(module: Any, _given: Any) -> None:
+            if id(module) in numbers:
+                note((numbers[id(module)], stamp()))
 
-        def leave(_module: Any, _given: Any, _output: Any) -> None:
-            note((~number, stamp()))
+        def leave(module: Any, _given: Any, _output: Any) -> None:
+            if id(module) in numbers:
+                note((~numbers[id(module)], stamp()))
 
         return enter, leave
 
-    for number, part in enumerate(parts):
-        enter, leave = pair(number)
-        _register(part.module, enter, leave, stack)
+    if common:
+        enter, leave = pair(common)
+        stack.callback(modules.register_module_forward_pre_hook(enter).remove)
+        stack.callback(modules.register_module_forward_hook(leave, always_call=True).remove)
+    for part in parts:
+        if part.apart:
+            _register(part.module, *pair(numbers), stack)
 
 
 def _register(module: Any, enter: Callable[..., None], leave: Callable[..., None], stack: ExitStack) -> None:
@@ -355,6 +383,40 @@ def _toll(clock: _Clock, fill: Callable[[], None] | None) -> Toll:
             whole.append((at[-2] - at[0]) / (_EMPTY - 1))
     within = max(0.0, quiet(inside) - forward)
     return Toll(inside=within, outside=max(0.0, quiet(whole) - plain - within))
+
+
+def _unasked(parts: Sequence[_Part]) -> int:
+    """Count the modules for which hooks that all have in common are run though none asks: the whole, or none."""
+    return int(any(not part.apart for part in parts))
+
+
+def _in_place(toll: Toll, run: Callable[[], Any], parts: Sequence[_Part]) -> Toll:
+    """Scale the cost by what it is in this model, whose own code leaves less of ours in the caches.
+
+    It is seen in calls with hooks and without, in turns; noise must not make it more than twice as much,
+    and where a call takes so long that it would be noise alone, it hardly matters.
+    """
+    marks: list[Mark] = []
+    times: list[tuple[float, float]] = []
+    begin = perf_counter_ns()
+    while len(times) < _ROUNDS and (perf_counter_ns() - begin) * 1e-9 < _SETTLING:
+        marks.clear()
+        with ExitStack() as stack:
+            _hook(parts, perf_counter_ns, marks, stack)
+            watched = _timed(run)
+        times.append((watched, _timed(run)))
+    count = len(marks) // 2 + _unasked(parts)
+    if len(times) < _ROUNDS or not count or not toll.whole:
+        return toll
+    watched, plain = (quiet(column) for column in zip(*times, strict=True))
+    scale = min(2.0, max(1.0, (watched - plain) / (count * toll.whole)))
+    return Toll(inside=toll.inside * scale, outside=toll.outside * scale)
+
+
+def _timed(run: Callable[[], Any]) -> float:
+    begin = perf_counter_ns()
+    run()
+    return (perf_counter_ns() - begin) * 1e-9
 
 
 def _each(callees: Sequence[Callable[..., Any]], given: Any) -> float:

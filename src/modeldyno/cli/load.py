@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from modeldyno.cli.profile import plan_options, probes, tell
 from modeldyno.cli.progress import Progress
 from modeldyno.core.address import HEADERS_VARIABLE, parse_headers
 from modeldyno.core.capacity import RATE, Capacity, Search
+from modeldyno.core.goal import Verdict
 from modeldyno.core.ladder import parse_ladder
 from modeldyno.core.load import Arrivals, Load, parse_rate
 from modeldyno.core.observation import Observation
@@ -28,6 +30,9 @@ from modeldyno.views import capacity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.core.block import Block
+
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 _PLAN = {field.name for field in fields(Plan)}
 
 
@@ -122,7 +127,8 @@ def _several(asked: request.Request, steps: tuple[int, ...], places: Places, opt
     _tell_several(found, places, options)
     if exit_code == INTERRUPTED or not isinstance(found, Capacity):
         return exit_code
-    return OK if found.passed is not None and not found.unmet else BROKEN
+    held = found.passed is not None and not found.unmet and found.confirmed is not Verdict.BROKEN
+    return OK if held else BROKEN
 
 
 def _tell_several(found: Any, places: Places, options: dict[str, Any]) -> None:
@@ -136,9 +142,16 @@ def _tell_several(found: Any, places: Places, options: dict[str, Any]) -> None:
     with listened():
         from modeldyno.cli.output import print_blocks  # noqa: PLC0415 - rich is for what is drawn
 
-        blocks = list(capacity.search(found) if isinstance(found, Capacity) else capacity.ladder(found))
+        blocks = list(_laid_out(found, options))
         print_blocks(*(blocks[:1] if options["quiet"] else blocks))
         places.told()
+
+
+def _laid_out(found: Any, options: dict[str, Any]) -> Iterator[Block]:
+    if not isinstance(found, Capacity):
+        return capacity.ladder(found)
+    ours = request.server_for(options["model"]) is not None
+    return capacity.search(found, capacity.OWN_SERVER if ours else capacity.OTHERS_SERVER)
 
 
 def _search(options: dict[str, Any], asked: request.Request) -> Search:
@@ -207,6 +220,11 @@ def _load(options: dict[str, Any], concurrency: int | None) -> Load:
 
 def _keep_secret(headers: tuple[str, ...]) -> None:
     """Put headers where the process that sends finds them, and no document does."""
+    for header in headers:
+        names = ["".join(match) for match in _VARIABLE.findall(header)]
+        if not os.environ.keys() >= set(names):
+            name = header.partition(":")[0].strip()
+            raise RequestError(f"--header '{name}' names an environment variable that is not set.")
     lines = [os.path.expandvars(header) for header in headers]
     try:
         parse_headers("\n".join(lines))

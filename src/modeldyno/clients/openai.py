@@ -3,7 +3,8 @@
 Options: ``endpoint`` (``completions``, by default; ``chat``; ``embeddings``), ``stream`` (by default true:
 the answer comes in pieces), ``max_tokens``, ``temperature`` (0 by default: the same prompt gives the same
 text), and ``extra``, an object of JSON added to each request, such as ``{"ignore_eos": true}``.
-The input ``prompt`` is text. A chat takes one prompt a request; the others take a batch.
+The input ``prompt`` is text: lines of a file, or random words, 128 where nobody says how many
+(``--input prompt=1:string:64..256``). A chat takes one prompt a request; the others take a batch.
 """
 
 from __future__ import annotations
@@ -208,16 +209,12 @@ def _events(body: bytes) -> Iterator[Any]:
 def _refuse_error(event: Any) -> None:
     if isinstance(event, dict) and event.get("error"):
         words = message.complaint(json.dumps(event).encode())
-        raise BrokenStream(
-            Outcome.SERVER_ERROR, f"the server told of an error within its answer: {words}"
-        )
+        raise BrokenStream(Outcome.SERVER_ERROR, f"the server told of an error within its answer: {words}")
 
 
 def _refuse_cut(reply: Reply) -> None:
     if not reply.body.rstrip().endswith(_DONE) and not _FINISHED.search(reply.body):
-        raise BrokenStream(
-            Outcome.TRUNCATED, "the stream ends without [DONE], and no choice has finished"
-        )
+        raise BrokenStream(Outcome.TRUNCATED, "the stream ends without [DONE], and no choice has finished")
 
 
 # -- the server ----------------------------------------------------------------------------------
@@ -248,4 +245,6 @@ def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
     return (PROMPT_INPUT,)
 
 
-PROMPT_INPUT = InputSpec(name=PROMPT, shape=(BATCH,), dtype="string")
+WORDS = 128
+"""Of a random prompt, where nobody says how many."""
+PROMPT_INPUT = InputSpec(name=PROMPT, shape=(BATCH,), dtype="string", low=WORDS, high=WORDS)

@@ -39,6 +39,8 @@ class Category(StrEnum):
 
 GIVEN = frozenset({Category.WEIGHTS, Category.INPUTS})
 """What a call is given: no part of its own peak, even where the call itself copies it to the device."""
+ROOM = "room="
+"""How the scope of a largest batch begins that was predicted for so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)

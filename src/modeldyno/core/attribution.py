@@ -31,7 +31,9 @@ UNATTRIBUTED_LIMIT = 0.15
 CLAMPED_LIMIT = 0.01
 """Part of the time that may be cut off from own times below zero without a doubt."""
 OVERHEAD_SHARE = 0.2
-"""A part that neither operations nor bytes explain to this share is bound by overhead."""
+"""A part that neither operations nor bytes explain to this share is far from both roofs."""
+DISPATCH = 30e-6
+"""Seconds that a module may take to start its operators; a shorter one far from both roofs is overhead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,9 @@ class Attribution:
     unattributed: float
     """Part of the time that is spent in no module below the whole."""
     missed: float
-    """By which part of the plain time the sum of the parts is larger."""
+    """By which part of the plain time the sum of the parts is larger, in the middle of all pairs of calls."""
+    surely: float
+    """The same in the quarter of the pairs that differ least; 0 where they do not agree which is larger."""
     clamped: float
     """Part of the time that was cut off from own times below zero."""
 
@@ -103,11 +107,13 @@ def attribute(
     watched = [spans[0].end - spans[0].begin for spans in calls]
     alone = [found.own[0] / max(found.times[0], _LEAST) for found in freed]
     cut = sum(found.cut for found in freed)
+    larger = [a / max(b, _LEAST) - 1 for a, b in zip(whole, plain, strict=True)]
     return Attribution(
         parts=tuple(_parts(calls, rows)),
         overhead=median(watched) / max(median(plain), _LEAST),
         unattributed=median(alone),
-        missed=median(a / max(b, _LEAST) for a, b in zip(whole, plain, strict=True)) - 1,
+        missed=median(larger),
+        surely=max(0.0, quiet(larger)) or -max(0.0, quiet(-each for each in larger)),
         clamped=cut / max(sum(whole), _LEAST),
     )
 
@@ -207,11 +213,11 @@ def _ordered(calls: Sequence[Sequence[Span]], known: set[str]) -> Iterable[str]:
 def doubts_of(found: Attribution, plain: Sequence[float], *, everything: bool) -> Iterator[Doubt]:
     """Say where the parts cannot be trusted; `everything` is whether all modules were watched."""
     time = format_quantity(median(plain), SECONDS, 3)
-    if abs(found.missed) > MISSED_LIMIT:
+    if abs(found.surely) > MISSED_LIMIT:
         yield Doubt(
             code="parts-differ",
             seen=f"the layers add up to {1 + found.missed:.1%} of the {time} that a call takes "
-            "when nobody watches",
+            "when nobody watches, and three in four pairs of calls agree that they differ",
             advice="watch fewer modules with --layers, a larger batch, or on a quieter machine",
         )
     if everything and len(found.parts) > 1 and found.unattributed > UNATTRIBUTED_LIMIT:
@@ -237,15 +243,18 @@ class Placed:
     """Where a part stands on the roofline."""
 
     bound: str
-    """``compute``, ``memory``, or ``overhead`` where neither explains the time."""
+    """``compute`` or ``memory``; where they explain little of the time ``overhead`` if each call of a module
+    is about as short as starting it, or else ``neither``."""
     share: float
     """Of the bound that is achieved; 1 is the roof."""
     to_win: float
     """Seconds that it takes beyond its bound."""
 
 
-def placed(seconds: float, compute: float, memory: float) -> Placed | None:
+def placed(seconds: float, compute: float, memory: float, calls: float = 1.0) -> Placed | None:
     """Place a part by its time, and by the seconds for its operations and for its bytes at the peaks.
+
+    `calls` are those of modules that share this time, that of the part itself among them.
 
     None where it has neither operations nor bytes, or takes no time.
     """
@@ -255,7 +264,7 @@ def placed(seconds: float, compute: float, memory: float) -> Placed | None:
     share = bound / seconds
     roof = "compute" if compute >= memory else "memory"
     return Placed(
-        bound="overhead" if share < OVERHEAD_SHARE else roof,
+        bound=roof if share >= OVERHEAD_SHARE else "overhead" if seconds <= DISPATCH * calls else "neither",
         share=share,
         to_win=max(0.0, seconds - bound),
     )

@@ -100,6 +100,8 @@ class Op:
     phase: Phase = Phase.FORWARD
     sized: bool = True
     """Whether the shapes of all that goes in and comes out are known; what is not is left out."""
+    name: str = ""
+    """Of what it gives first, as the network's file calls it; empty where there is none."""
 
     def tensors(self) -> Iterator[Tensor]:
         """Give the tensors among the arguments, in the order of the schema."""

@@ -43,7 +43,7 @@ class InputSpec:
     dtype: str | None = None
     low: float | None = None
     high: float | None = None
-    """Random values lie in [low, high]; for integers that is the vocabulary."""
+    """Random values lie in [low, high]; for integers that is the vocabulary, of text the words in each."""
     source: str | None = None
     """A file of real data: .npz, .npy, .jsonl or text."""
     digest: str | None = None
@@ -111,8 +111,10 @@ def concrete(spec: InputSpec, bound: Mapping[str, int]) -> tuple[int, ...]:
 def _bind(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[str, int]) -> dict[str, int]:
     assert spec.shape is not None
     if len(shape) != len(spec.shape):
+        words = f"; words of a text are a range: {spec.name}=1:string:128..128" if _is_text(spec) else ""
         raise RequestError(
-            f"input '{spec.name}' has {len(spec.shape)} dimensions {_show(spec.shape)}, not {_show(shape)}."
+            f"input '{spec.name}' has {len(spec.shape)} dimensions {_show(spec.shape)}, "
+            f"not {_show(shape)}{words}."
         )
     found: dict[str, int] = {}
     for given, declared in zip(shape, spec.shape, strict=True):
@@ -132,6 +134,10 @@ def _bind(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[str, int
         if isinstance(declared, str):
             found[declared] = given
     return found
+
+
+def _is_text(spec: InputSpec) -> bool:
+    return spec.dtype == "string" and spec.low is not None
 
 
 def _default(name: str, spec: InputSpec, bound: Mapping[str, int], limits: Mapping[str, int]) -> int:

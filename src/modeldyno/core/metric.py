@@ -75,28 +75,31 @@ METRICS: dict[str, Metric] = dict(
             SECONDS,
             _LOW,
             "From the prompt on the device to the first token of each sample; under load, from when "
-            "the request was due.",
+            "the request was due to the first piece of its answer that bears a token.",
             spread=True,
         ),
         _row(
             "time_per_output_token",
             SECONDS,
             _LOW,
-            "A token after the first one, of each sample: the mean of one generation.",
+            "A token after the first one, of each sample: the mean of one generation; under load, the time "
+            "from the first piece of an answer to the last one, over the tokens that the server counts "
+            "less one.",
             spread=True,
         ),
         _row(
             "inter_token_latency",
             SECONDS,
             _LOW,
-            "Each gap between two tokens of one generation, by itself.",
+            "Each gap between two tokens of one generation, by itself; under load, where every piece is one.",
             spread=True,
         ),
         _row(
             "token_rate",
             RATE,
             _HIGH,
-            "Tokens per second of all samples: generated ones, or those of the prompt in the stage prefill.",
+            "Tokens per second of all samples: generated ones, or those of the prompt in the stage prefill; "
+            "under load, those of the answers that ended well, as the server counts them.",
         ),
         _row(
             "time_per_context_token",
@@ -251,7 +254,7 @@ METRICS: dict[str, Metric] = dict(
             "inter_chunk_latency",
             SECONDS,
             _LOW,
-            "Each gap between two pieces of an answer; a piece may hold several tokens.",
+            "Each gap between two pieces of an answer that bear tokens; a piece may hold several.",
             spread=True,
         ),
     )

@@ -28,6 +28,8 @@ class Observation:
         return not self.layers or any(part in path or part.lower() in kind.lower() for part in self.layers)
 
 
+RECORD_FORMATS = (".csv", ".jsonl", ".npz")
+"""Suffixes of a file for every request of a load."""
 MOST_TOKENS = 1_048_576
 _NUMBER = re.compile(r"[1-9]\d{0,6}")
 

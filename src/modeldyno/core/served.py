@@ -70,6 +70,10 @@ class Window:
         """Give the requests that were due in it."""
         return self.records.chosen((self.records.due >= self.begin) & (self.records.due < self.end))
 
+    def sent(self) -> Records:
+        """Give those that were sent in it, whenever they were due and however they ended."""
+        return self.records.chosen((self.records.sent >= self.begin) & (self.records.sent < self.end))
+
     def done(self) -> Records:
         """Give those that were answered well in it."""
         ended = (self.records.end >= self.begin) & (self.records.end < self.end)
@@ -93,9 +97,11 @@ def measurements(window: Window) -> Iterator[Measurement]:
     why = void(window)
     # What had to be given up took at least as long as it was waited for, and more is not claimed of it.
     waited = due.chosen(due.fine | (due.outcome == Outcome.CANCELLED)) if why == SATURATED else fine
+    if why and not len(waited):  # what was due in the window was held up beyond its end
+        waited = done
     if len(waited):
         yield from _times(window, waited, why)
-    yield from _rates(window, due, done)
+    yield from _rates(window, due, done, why)
     settled = int((due.outcome != Outcome.CANCELLED).sum())
     yield observed("error_rate", 1 - len(fine) / settled if settled else 0.0)
     for outcome in Outcome:
@@ -178,14 +184,14 @@ def _spread(window: Window, metric: str, seconds: Samples, why: str) -> Measurem
     return Measurement(metric=metric, value=Distribution.of(seconds, void=why, **window.how))
 
 
-def _rates(window: Window, due: Records, done: Records) -> Iterator[Measurement]:
+def _rates(window: Window, due: Records, done: Records, why: str) -> Iterator[Measurement]:
     np = statistics.load_numpy()
     each = np.ones(len(done))
     yield _rate(window, "throughput", done.end, window.samples * each)
     yield _rate(window, "request_rate", done.end, each)
     if (told := done.tokens > 0).any():
         yield _rate(window, "token_rate", done.end[told], done.tokens[told])
-    if not window.load.closed:
+    if not window.load.closed and why != CLIENT_LIMITED:  # or what was due has not been told
         yield observed("offered_rate", (len(due) + window.backlog) / window.seconds)
     if window.load.within is not None:
         good = done.end - done.due <= window.load.within / NANO
@@ -258,12 +264,13 @@ def _lateness(window: Window) -> str:
 
     Waiting for a slot is no lateness of ours.
     """
-    fine = _answered(window)
-    if not len(fine):
+    sent = window.sent()
+    if not len(sent):
         return ""
-    allowed = _IDLE * statistics.quantile((fine.end - fine.sent) * NANO, _MEDIAN)
-    lag = statistics.quantile((fine.sent - fine.due) * NANO, _MEDIAN)
-    if lag <= allowed:
+    done = window.done()
+    service = statistics.quantile((done.end - done.sent) * NANO, _MEDIAN) if len(done) else 0.0
+    lag = statistics.quantile((sent.sent - sent.due) * NANO, _MEDIAN)
+    if lag <= _IDLE * service:
         return ""
     if window.load.closed:
         idle = 1 - _in_flight(window) / (window.load.slots or 1)
@@ -274,7 +281,7 @@ def _lateness(window: Window) -> str:
         )
     if window.load.concurrency is not None or lag <= _LAG:
         return ""
-    rate = format_quantity(len(fine) / window.seconds, RATE, 3)
+    rate = format_quantity(len(sent) / window.seconds, RATE, 3)
     return f"half of the requests were sent {format_quantity(lag, SECONDS, 2)} late or later, at {rate}"
 
 

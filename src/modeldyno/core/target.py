@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from modeldyno.core.records import Outcome
+if TYPE_CHECKING:
+    from modeldyno.core.records import Outcome
 
 
 class Transport(StrEnum):

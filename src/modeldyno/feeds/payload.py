@@ -31,6 +31,10 @@ _UNNAMED = "input"
 """Name of an input that neither the model nor the user names."""
 MOST = 8
 """Payloads at most."""
+MOST_TEXTS = 64
+"""Random payloads of text alone, at most: the server of a language model remembers how prompts begin."""
+MOST_REAL_TEXTS = 1024
+"""Payloads of real text alone, at most."""
 MOST_BYTES = 64 * 2**20
 """Bytes of all payloads together, unless one alone has more."""
 
@@ -291,7 +295,7 @@ def _read(
     for request in files:
         names = [s.name for s in declared if s.name == request.name or not (request.name or s.name in named)]
         path = base / Path(str(request.source)).expanduser()
-        found = datasets.read(path, names, MOST * batch, optional=shaped)
+        found = datasets.read(path, names, _most(declared, real=True) * batch, optional=shaped)
         if isinstance(found, list):
             found = _encoded(model, declared, requested, found, path)
         for spec in declared:
@@ -371,9 +375,24 @@ def _shapes(data: _Data, batch: int) -> Iterable[InputSpec]:
 def _how_many(specs: Sequence[InputSpec], data: _Data, batch: int) -> int:
     if all(spec.name in data.whole for spec in specs):
         return 1
-    size = sum(math.prod(map(int, s.shape or ())) * randoms.itemsize(s.dtype) for s in specs)
-    most = max(1, min(MOST, MOST_BYTES // max(1, size)))
+    size = sum(math.prod(map(int, s.shape or ())) * _itemsize(s, data) for s in specs)
+    most = max(1, min(_most(specs, real=bool(data.rows)), MOST_BYTES // max(1, size)))
     return min([most, *(-(-len(array) // batch) for array in data.rows.values())])
+
+
+def _itemsize(spec: InputSpec, data: _Data) -> int:
+    """Give the bytes of one element, of real text the mean."""
+    if spec.dtype == "string" and spec.name in data.rows:
+        texts = data.rows[spec.name]
+        return math.ceil(sum(map(len, texts.flat)) / max(1, texts.size))
+    return randoms.itemsize(spec)
+
+
+def _most(specs: Iterable[InputSpec], *, real: bool) -> int:
+    """Say how many payloads there may be, of what is small."""
+    if any(spec.dtype != "string" for spec in specs):
+        return MOST
+    return MOST_REAL_TEXTS if real else MOST_TEXTS
 
 
 def _feed(specs: Iterable[InputSpec], data: _Data, batch: int, seed: tuple[int, int]) -> Feed:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.inputs import DTYPES
 from modeldyno.errors import RequestError
+from modeldyno.feeds.vocabulary import WORDS
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 
 DEFAULT_DTYPE = "float32"
 """Of an input that declares none."""
-_WORDS = ("model", "bench", "power", "curve", "engine", "batch", "layer", "a", "the", "of")
-_TEXT_BYTES = 64
-"""A guess at what one random string takes."""
+MOST_WORDS = 1_000_000
+"""In a random text."""
+_WORD_BYTES = 8
+"""A guess at what a word of random text takes."""
 
 
 def draw(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
@@ -32,7 +34,7 @@ def draw(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
     random = np.random.default_rng(seed)
     low, high = bounds(spec)
     if kind.kind == "O":
-        return np.asarray(random.choice(_WORDS, shape), dtype=object)
+        return _texts(shape, (int(low or 1), int(high or 1)), random)
     if low is None or high is None:
         return np.asarray(random.standard_normal(shape, np.float32)).astype(kind)
     if kind.kind in "iub":
@@ -42,7 +44,9 @@ def draw(spec: InputSpec, seed: tuple[int, ...]) -> ndarray:
 
 
 def bounds(spec: InputSpec) -> tuple[float | None, float | None]:
-    """Give the range that values are drawn from; None where they are standard normal, or text.
+    """Give the range that values are drawn from, of text that of the words in each.
+
+    None where they are standard normal, or single words.
 
     Raises:
         RequestError: no value of the dtype lies in the range.
@@ -50,8 +54,10 @@ def bounds(spec: InputSpec) -> tuple[float | None, float | None]:
     import numpy as np  # noqa: PLC0415 - dear at start-up
 
     kind = _numpy(spec)
-    if kind.kind == "O" or (kind.kind not in "iub" and spec.low is None and spec.high is None):
+    if kind.kind not in "iub" and spec.low is None and spec.high is None:
         return None, None
+    if kind.kind == "O":
+        return _lengths(spec)
     if kind.kind not in "iub":
         return _range(spec, 0.0, 1.0)
     limits = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
@@ -66,11 +72,11 @@ def bounds(spec: InputSpec) -> tuple[float | None, float | None]:
     return low, high
 
 
-def itemsize(name: str | None) -> int:
-    """Give the bytes of one element."""
-    if name == "string":
-        return _TEXT_BYTES
-    return {"bfloat16": 2, None: 4}.get(name) or int(_dtype(str(name)).itemsize)
+def itemsize(spec: InputSpec) -> int:
+    """Give the bytes of one element, of text about so many."""
+    if spec.dtype == "string":
+        return _WORD_BYTES * int(bounds(spec)[1] or 1)
+    return {"bfloat16": 2, None: 4}.get(spec.dtype) or int(_dtype(str(spec.dtype)).itemsize)
 
 
 def converted(array: ndarray, name: str, where: str) -> ndarray:
@@ -99,6 +105,29 @@ def converted(array: ndarray, name: str, where: str) -> ndarray:
             f"{where} holds {array.dtype.name} that {name}, which the model takes, cannot hold; convert it."
         )
     return cast
+
+
+def _texts(shape: tuple[int, ...], lengths: tuple[int, int], random: Any) -> ndarray:
+    """Write texts of so many words, from the first to the last length, each as likely."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    texts = np.empty(shape, dtype=object)
+    for index in np.ndindex(shape):
+        texts[index] = " ".join(random.choice(WORDS, random.integers(*lengths, endpoint=True)))
+    return texts
+
+
+def _lengths(spec: InputSpec) -> tuple[int, int]:
+    low = spec.high if spec.low is None else spec.low
+    high = spec.low if spec.high is None else spec.high
+    assert low is not None
+    assert high is not None
+    if not 1 <= math.ceil(low) <= math.floor(high) <= MOST_WORDS:
+        raise RequestError(
+            f"The input '{spec.name}' is text: its range {low:g}..{high:g} is that of the words in each, "
+            f"of which there must be 1 to {MOST_WORDS:,}."
+        )
+    return math.ceil(low), math.floor(high)
 
 
 def _range(spec: InputSpec, low: float, high: float) -> tuple[float, float]:

@@ -202,7 +202,8 @@ class Walk:
         made = [value for value in outputs if value is not None and onnx_ops.is_known(value)]
         tensors = tuple(tensor for value in made for tensor in onnx_ops.tensors(value))
         sized = all(value is None or onnx_ops.is_known(value) for value in (*values, *outputs))
-        self.ops.append(Op(onnx_ops.kind(node), arguments, tensors, node.scope, sized=sized))
+        name = next(filter(None, node.outputs), "")
+        self.ops.append(Op(onnx_ops.kind(node), arguments, tensors, node.scope, sized=sized, name=name))
 
     def _stored(self, value: Value, node: Node) -> Value:
         if value.items is not None:

@@ -135,8 +135,8 @@ def _made(found: source.Source, ref: ModelRef) -> tuple[Module, Any]:
     if not isinstance(made, torch.nn.Module) and callable(made):
         if needed := source.required(made):
             raise RequestError(
-                f"'{ref}' needs the arguments {', '.join(needed)}; name a function without arguments, "
-                "such as one that calls it."
+                f"'{ref}' needs {_arguments(needed)}, and what makes a model takes none; if it is no factory "
+                f"but what is to be measured, profile it as call:{ref.locator}."
             )
         made = made()
     module, example = made if _is_pair(made) else (made, None)
@@ -146,6 +146,10 @@ def _made(found: source.Source, ref: ModelRef) -> tuple[Module, Any]:
             f"inputs; profile any other callable as call:{ref.locator}."
         )
     return module, example
+
+
+def _arguments(names: tuple[str, ...]) -> str:
+    return f"the argument{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _is_pair(made: Any) -> bool:

@@ -8,7 +8,7 @@ exceed the limit is not tried.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from modeldyno import feeds, machine
-from modeldyno.core.allocations import Category, peak
+from modeldyno.core.allocations import ROOM, Category, peak
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Measurement, observed
@@ -24,6 +24,7 @@ from modeldyno.core.result import Progressed
 from modeldyno.core.units import BYTES, format_quantity
 from modeldyno.errors import RequestError
 from modeldyno.ports import CanTrain, HasAllocator, HasMemory, Pass
+from modeldyno.probes import static
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,22 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     fits, fails = search(trials.fit, trials.between, MOST)
     if fits:
         yield observed("largest_batch", fits, scope=MEASURED)
+        yield from _predicted(subject, plan, trials.limit)
     yield from _open(trials, fits, fails)
+
+
+def _predicted(subject: Subject, plan: Plan, limit: float) -> Iterator[Measurement]:
+    """Give what an analysis says of the same room, where there is one to ask and a room to ask for."""
+    if subject.model.graph is None or limit == inf or subject.interrupted():
+        return
+    room = int(limit)
+    asked = replace(subject, inspection=replace(subject.inspection, memory=room, modules=False))
+    try:
+        for found in static.measure(asked, plan):
+            if isinstance(found, Measurement) and (found.metric, found.scope) == ("largest_batch", ""):
+                yield replace(found, scope=f"{ROOM}{room}")
+    except Exception:  # noqa: BLE001 - what cannot be analysed was measured all the same
+        return
 
 
 def _open(trials: Trials, fits: int, fails: int | None) -> Iterator[Doubt]:

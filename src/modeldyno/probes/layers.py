@@ -11,17 +11,20 @@ from statistics import median
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, cast
 
-from modeldyno.core import attribution
+from modeldyno import plugins
+from modeldyno.core import attribution, origins
 from modeldyno.core.activity import Activity
+from modeldyno.core.analysis import Analysed
 from modeldyno.core.attribution import attribute
+from modeldyno.core.counts.table import formulas
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Measurement, observed
 from modeldyno.core.pacing import pace
 from modeldyno.ports import HasLayers, Pass
-from modeldyno.probes import timer
+from modeldyno.probes import static, timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.core.attribution import Attribution, Part
     from modeldyno.core.measurement import Distribution
@@ -60,7 +63,14 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Acti
         return
     found = attribute(calls, plain, watched.toll, containers=everything)
     yield Activity(layers=tuple(part.layer for part in found.parts))
-    yield from _measurements(found, timer.distribution(paced), _known(subject))
+    nodes = _nodes(subject, watched.origins())
+    yield from (
+        Measurement(metric=metric, value=value, scope=path)
+        for path, costs in nodes.items()
+        for metric, value in costs.items()
+    )
+    flops = _known(subject) | {path: costs["flops"] for path, costs in nodes.items()}
+    yield from _measurements(found, timer.distribution(paced), flops)
     yield from watched.doubts
     yield from attribution.doubts_of(found, plain, everything=everything)
 
@@ -135,6 +145,19 @@ def _part(part: Part, how: Distribution, flops: float) -> Iterator[Measurement]:
 def _like(how: Distribution, samples: tuple[float, ...]) -> Distribution:
     """Give other samples of the same pass."""
     return replace(how, runs=type(how).of(samples).runs)
+
+
+def _nodes(subject: Subject, found: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
+    """Give what nodes cost that are no modules, where an analysis has counted the whole."""
+    graph, counted = subject.model.graph, _known(subject)
+    if not found or graph is None or "" not in counted:
+        return {}
+    try:
+        whole = Analysed.of(static.tracer(subject, graph)({}), formulas(plugins.formulas()))
+    except Exception:  # noqa: BLE001 - the analysis told what it could not do; the times stand for themselves
+        return {}
+    nodes = origins.joined(found, origins.costs(whole.graph, whole.counts))
+    return {path: costs for path, costs in nodes.items() if path not in counted}
 
 
 def _known(subject: Subject) -> dict[str, float]:

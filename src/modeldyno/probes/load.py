@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 from modeldyno import outputs
 from modeldyno.core import breakdown, served
 from modeldyno.core.account import Account
-from modeldyno.core.doubt import Doubt
+from modeldyno.core.doubt import Doubt, of_distribution
 from modeldyno.core.load import Load
-from modeldyno.core.measurement import Measurement, observed
+from modeldyno.core.measurement import Distribution, Measurement, observed
 from modeldyno.core.pacing import Stop, pace
 from modeldyno.core.records import COLUMNS, Outcome, Records, joined
 from modeldyno.core.result import Artifact, Failure, FailureKind
 from modeldyno.core.served import NANO, Window
+from modeldyno.core.units import SECONDS, format_quantity
 from modeldyno.loadgen import Driving, Usage
 from modeldyno.ports import CanDrive, CanSend, HasServerStats, IsServed, Pass
 from modeldyno.probes import timer
@@ -48,6 +49,8 @@ _LOST = 0.5
 """Share of the steady window that may be given up for it to begin with a look at the counters."""
 _STEADY = "steady"
 """The phase of pacing that is measured."""
+_SILENCE, _TRACE_END = "no answers", "end of the trace"
+"""Reasons to stop that a call within a process does not have."""
 _GRACE = 2.0
 """Seconds beyond the timeout of a request after which a server that answers nothing is given up."""
 
@@ -63,7 +66,8 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
     records = joined([*course.parts, ending.records])
     samples = session.samples if isinstance(session, CanDrive) else subject.samples
     window, account = course.window(records, paced, samples=samples)
-    yield from served.measurements(window)
+    found = list(served.measurements(window))
+    yield from found
     yield from _client(window)
     said = _said(ending.faults, session)
     yield from served.doubts(window, said)
@@ -73,10 +77,12 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
     elif account is not None and void != served.SATURATED:  # or what it did is not what was due
         yield from _accounted(account, window)
     if paced is not None and not void:
-        yield from timer.doubts_of("latency", paced, plan)
+        yield from _unsure(found, paced, plan, load)
     if messages == 1:
         yield _REPEATED
     yield from _outcome(records, ending.replies, session, said)
+    if course.ending == _SILENCE and records.fine.any():
+        yield Failure(where="load", kind=FailureKind.SERVER, message=course.silence())
     if gone := getattr(session, "ended", lambda: "")():
         yield Failure(where="load", kind=FailureKind.SERVER, message=f"the server ended by itself: {gone}")
     if isinstance(failure := getattr(driven, "failure", None), Exception):
@@ -143,7 +149,8 @@ class _Course:
     """When the requests ended whose latency was drawn, in blocks."""
     backlog: int = 0
     in_flight: int = 0
-    over: bool = False
+    ending: str = ""
+    """Why there is nothing more to come."""
     steady: bool = False
     begin: float = field(default_factory=perf_counter)
     heard: float = field(default_factory=perf_counter)
@@ -156,7 +163,7 @@ class _Course:
                 self.draw,
                 plan=plan,
                 clock=perf_counter,
-                interrupted=lambda: self.over or subject.interrupted(),
+                interrupted=lambda: bool(self.ending) or subject.interrupted(),
                 watch=self.watching(timer.reporting(subject, "latency")),
             )
         except _Over:
@@ -192,8 +199,11 @@ class _Course:
                 self.ends.append(fine.end)
             if not self.looks or monotonic_ns() - self.looks[-1].when > _LOOK / NANO:
                 self.look()
-            self.over = taken.ended or now - self.heard > self.load.timeout + _GRACE
-            if self.over:
+            if taken.ended:
+                self.ending = _TRACE_END
+            elif now - self.heard > self.load.timeout + _GRACE:
+                self.ending = _SILENCE
+            if self.ending:
                 break
         if not found:
             raise _Over
@@ -209,6 +219,14 @@ class _Course:
                 usages=tuple(self.driven.usage()),
                 backlog=self.backlog,
             )
+        )
+
+    def silence(self) -> str:
+        """Say that the server has stopped to answer."""
+        told, waited = self.heard - self.begin, perf_counter() - self.heard
+        return (
+            f"the server answered for {format_quantity(told, SECONDS, 2)}, and then nothing well for "
+            f"{format_quantity(waited, SECONDS, 2)}, when the load was ended"
         )
 
     def patience(self) -> float:
@@ -249,6 +267,10 @@ class _Course:
             stop, unmet = str(paced.stop), paced.unmet
             if self.load.duration is not None and paced.stop in {Stop.CONVERGED, Stop.TIME_LIMIT}:
                 stop, unmet = "duration", ()
+            if self.load.requests is not None and paced.stop in {Stop.CONVERGED, Stop.SAMPLE_LIMIT}:
+                stop, unmet = "requests", ()
+        if self.ending:
+            stop, unmet = self.ending, ()
         return {
             "stop": stop,
             "unmet": unmet,
@@ -257,6 +279,21 @@ class _Course:
             "clock": "monotonic_ns",
             **timer.clock_facts(),
         }
+
+
+def _unsure(found: list[Measurement], paced: Paced, plan: Plan, load: Load) -> Iterator[Doubt]:
+    """Give the doubts of the latency: of its course, and of what is told of it.
+
+    How long a load lasts is no matter of the plan where the load says it.
+    """
+    latency = next((m.value for m in found if m.metric == "latency"), None)
+    longer = "--duration" if load.duration is not None else "--requests" if load.requests is not None else ""
+    doubts = list(timer.course_doubts("latency", paced))
+    if isinstance(latency, Distribution):
+        doubts += of_distribution("latency", latency, plan.percentiles)
+    for each in doubts:
+        advice = each.advice.replace("--max-time", longer) if longer else each.advice
+        yield replace(each, advice=advice)
 
 
 def _account(session: object) -> Account | None:
@@ -339,13 +376,17 @@ def _outcome(
 def write(records: Records, path: Path) -> Artifact:
     """Write every request: a column each in ``.npz``, or else a line of CSV or JSON each.
 
-    Times are nanoseconds of the monotonic clock.
+    Times are nanoseconds of the monotonic clock; those of streams tell of their pieces, too.
     """
     import hashlib  # noqa: PLC0415 - rarely needed
 
     import numpy as np  # noqa: PLC0415 - dear at start-up
 
     columns = {name: getattr(records, name) for name in COLUMNS}
+    if records.pieces:
+        columns["pieces"] = np.array([len(pieces) for pieces in records.pieces])
+        for name, place in (("first_piece", 0), ("last_piece", -1)):
+            columns[name] = np.array([pieces[place] if pieces else 0 for pieces in records.pieces])
     if path.suffix == ".npz":
         np.savez_compressed(path, **columns)
     else:

@@ -49,6 +49,30 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outl
 
 
 def _analysed(subject: Subject, graph: Callable[[Tracing], Graph]) -> Iterator[Measurement | Doubt | Outline]:
+    inspection, trace = subject.inspection, tracer(subject, graph)
+    places: list[Device] = []
+
+    def devices(dtype: str) -> list[Device]:
+        places.extend(map(partial(_device, dtype), inspection.devices))
+        return places
+
+    for found in analyse(trace, inspection, formulas(plugins.formulas()), devices):
+        yield found
+        if isinstance(found, Outline):
+            yield from _beyond(found, subject.model.limits)
+    yield from (_BUSY for place in places if place.busy)
+
+
+def _device(dtype: str, name: str) -> Device:
+    return peaks.here(dtype) if name == peaks.NAME else roofline.device_named(name)
+
+
+def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Mapping[str, int]], Graph]:
+    """Give what makes the graph at sizes of some dimensions; the others are as the inputs have them.
+
+    Raises:
+        RequestError: the inputs cannot be what was asked for.
+    """
     inspection = subject.inspection
     first = {name: sizes[0] for name, sizes in inspection.vary.items()}
     inputs, bound = feeds.shapes(
@@ -69,21 +93,7 @@ def _analysed(subject: Subject, graph: Callable[[Tracing], Graph]) -> Iterator[M
             )
         )
 
-    places: list[Device] = []
-
-    def devices(dtype: str) -> list[Device]:
-        places.extend(map(partial(_device, dtype), inspection.devices))
-        return places
-
-    for found in analyse(trace, inspection, formulas(plugins.formulas()), devices):
-        yield found
-        if isinstance(found, Outline):
-            yield from _beyond(found, subject.model.limits)
-    yield from (_BUSY for place in places if place.busy)
-
-
-def _device(dtype: str, name: str) -> Device:
-    return peaks.here(dtype) if name == peaks.NAME else roofline.device_named(name)
+    return trace
 
 
 _BUSY = Doubt(

@@ -119,7 +119,13 @@ def reporting(subject: Subject, metric: str) -> Callable[[Progress], None]:
 
 
 def doubts_of(metric: str, paced: Paced, plan: Plan) -> Iterator[Doubt]:
-    """Doubts of one steady state: drift, an unsettled warm-up, and those of its Distribution."""
+    """Doubts of one steady state: those of its course, and of its Distribution."""
+    yield from course_doubts(metric, paced)
+    yield from doubt.of_distribution(metric, distribution(paced), plan.percentiles)
+
+
+def course_doubts(metric: str, paced: Paced) -> Iterator[Doubt]:
+    """Doubts of the course of one steady state: drift, and an unsettled warm-up."""
     if paced.drift is not None:
         yield Doubt(
             code="drift",
@@ -132,4 +138,3 @@ def doubts_of(metric: str, paced: Paced, plan: Plan) -> Iterator[Doubt]:
             seen=f"{metric}: the times had not settled when the warm-up's share of the time was used up",
             advice="give it more time with --max-time",
         )
-    yield from doubt.of_distribution(metric, distribution(paced), plan.percentiles)

@@ -18,7 +18,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from modeldyno.core.region import Sizes, Tally
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import RequestError
 from modeldyno.regions.frames import Frame, running
 from modeldyno.regions.meters import MEMORY, Meters, synchronise
 from modeldyno.regions.wrappers import KINDS, function
@@ -254,7 +254,11 @@ def _memory(given: bool | str) -> Memory | None:
     for known in MEMORY:
         if given == known:
             return known
-    raise UnknownName.among("memory", str(given), MEMORY)
+    choices = ", ".join(f"'{known}'" for known in MEMORY)
+    raise RequestError(
+        f"Memory cannot be watched by '{given}'; give memory=True or one of {choices}. With any of them "
+        "that of a GPU is watched, too, by torch's allocator."
+    )
 
 
 profiled = Profiled()

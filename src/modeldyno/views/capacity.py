@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from modeldyno.core.goal import Constraint
 
 _NONE = "—"
+_INTERRUPTED = "interrupted"
+OWN_SERVER, OTHERS_SERVER = "a freshly started server", "another measurement"
+"""What verifies the answer of a search."""
+_WHY = {
+    OWN_SERVER: "servers differ from start to start, or this one changed",
+    OTHERS_SERVER: "the server or its machine changed meanwhile",
+}
 _SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.UNDECIDED: Severity.UNDECIDED}
 
 
@@ -32,15 +39,18 @@ def ladder(found: Ladder) -> Iterator[Block]:
     yield Notice(severity=Severity.VERDICT, text=climbed(found))
     rungs = found.sorted
     marks = _marks(found)
+    bounded = any(rung.judgements for rung in rungs)
     yield Table(
         title="Throughput and latency under each load; ± is half of the 95 % interval",
-        columns=_columns(_unit(found.knob), "requests/s", "p50", "p95", "p99", "bounds<", "<"),
+        columns=_columns(
+            _unit(found.knob), "requests/s", "p50", "p95", "p99", *(["bounds<"] if bounded else []), "<"
+        ),
         rows=tuple(
             (
                 _load(rung.load),
                 _cell(rung.find("request_rate")),
                 *(_cell(rung.find("latency", name)) for name in ("p50", "p95", "p99")),
-                _verdicts(rung),
+                *([_verdicts(rung)] if bounded else []),
                 marks.get(rung.load, ""),
             )
             for rung in rungs
@@ -73,7 +83,9 @@ def _marks(found: Ladder) -> dict[float, str]:
     places = {"knee": found.knee and found.knee.load, "plateau": found.plateau, "falling": found.decline}
     marks = {rung.load: [word for word, load in places.items() if load == rung.load] for rung in found.rungs}
     for rung in found.rungs:
-        marks[rung.load] += [code for code in (SATURATED, CLIENT_LIMITED) if code in rung.doubts]
+        marks[rung.load] += [
+            code for code in (SATURATED, CLIENT_LIMITED, _INTERRUPTED) if code in rung.doubts
+        ]
         marks[rung.load] += ["failed"] if rung.failure else []
     return {load: ", ".join(words) for load, words in marks.items()}
 
@@ -115,10 +127,13 @@ def _verdicts(rung: Rung) -> str:
 # --- a search --------------------------------------------------------------------------------------
 
 
-def search(found: Capacity) -> Iterator[Block]:
-    """Lay a search out: the answer, what verified it, and every measurement in its order."""
+def search(found: Capacity, verifier: str = OWN_SERVER) -> Iterator[Block]:
+    """Lay a search out: the answer, what verified it, and every measurement in its order.
+
+    `verifier` is OWN_SERVER, or OTHERS_SERVER where we may not start it anew.
+    """
     yield Notice(severity=Severity.VERDICT, text=answer(found))
-    yield from _verification(found)
+    yield from _verification(found, verifier)
     for judgement in found.unmet:
         text = f"{judgement.sentence()}: no load meets every bound"
         yield Notice(severity=Severity.BROKEN, text=text)
@@ -170,19 +185,18 @@ def _rates(found: Capacity) -> str:
     return f"; there it gives {there}" if there else ""
 
 
-def _verification(found: Capacity) -> Iterator[Notice]:
+def _verification(found: Capacity, verifier: str) -> Iterator[Notice]:
     verdict = found.confirmed
     if found.passed is None:
         return
     if verdict is None or found.verified is None:
-        text = "not verified on a freshly started server: the best of several looks a little too good"
+        text = f"not verified by {verifier}: the best of several looks a little too good"
         yield Notice(severity=Severity.DOUBT, code="unverified", text=text)
         return
     said = {
-        Verdict.HELD: "a freshly started server confirms it",
-        Verdict.BROKEN: "a freshly started server broke it: servers differ from start to start, or this one "
-        "changed; do not rely on it",
-        Verdict.UNDECIDED: "a freshly started server leaves it open: it is too near to the bound to be sure",
+        Verdict.HELD: f"{verifier} confirms it",
+        Verdict.BROKEN: f"{verifier} broke it: {_WHY[verifier]}; do not rely on it",
+        Verdict.UNDECIDED: f"{verifier} leaves it open: it is too near to the bound to be sure",
     }[verdict]
     told = "; ".join(j.sentence() for j in found.verified.judgements) or found.verified.failure
     yield Notice(severity=_SHOWN[verdict], code="verified", text=f"{said} ({told})")

@@ -100,6 +100,9 @@ def _drawn(spec: InputSpec) -> str:
     """Say what values are drawn."""
     if spec.low is None or spec.high is None:
         return ""
+    if spec.dtype == "string":
+        words = f"{spec.low:g}" if spec.low == spec.high else f"{spec.low:g} to {spec.high:g}"
+        return f"of {words} random words each"
     return f"all {spec.low:g}" if spec.low == spec.high else f"random in {spec.low:g}..{spec.high:g}"
 
 

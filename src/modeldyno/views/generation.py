@@ -33,6 +33,7 @@ def generation(result: Result) -> Iterator[Block]:
     if result.find("latency"):  # or the verdict is about generation already
         yield Notice(severity=Severity.NOTE, text=f"{spoken(result)[:1].upper()}{spoken(result)[1:]}")
     yield _lengths(result, found)
+    yield from _held_up(result, found)
     yield from _places(result, found)
     yield from _cache(result)
     yield from _achieved(result, found)
@@ -127,6 +128,28 @@ def _rate(found: Measurement | None) -> str:
     return "—" if found is None else plain(found).removesuffix("/s")
 
 
+def _held_up(result: Result, found: list[Extent]) -> Iterator[Notice]:
+    """Say why the mean of a generation and its single tokens differ, where they do by much."""
+    for extent in found:
+        means, gaps = (
+            _spread(result, metric, extent) for metric in ("time_per_output_token", "inter_token_latency")
+        )
+        if means is None or gaps is None:
+            continue
+        mean, single = means.statistic("p50"), gaps.statistic("p50")
+        if mean > _APART * single:
+            text = (
+                f"per token, the mean of a generation is {format_quantity(mean, 's', 3)}, and most tokens take "
+                f"{format_quantity(single, 's', 3)}: a few are held up for long, by the machine or by the model"
+            )
+            yield Notice(severity=Severity.NOTE, code="held-up", text=text)
+            return
+
+
+_APART = 1.3
+"""Mean over median from which on they look like a contradiction."""
+
+
 # --- by place ------------------------------------------------------------------------------------
 
 
@@ -135,7 +158,7 @@ def _places(result: Result, found: list[Extent]) -> Iterator[Table]:
     rows = tuple(_place(result, extent) for extent in found if extent.generated > len(_PARTS))
     if rows:
         yield Table(
-            title="Time of a token by quarters of the output, and the cache at its end",
+            title="Median time of single tokens by quarters of the output, and the cache at its end",
             columns=_columns("prompt", "tokens", *_PARTS, "each adds", "cache"),
             rows=rows,
         )

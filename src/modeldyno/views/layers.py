@@ -44,6 +44,8 @@ class Branch:
     """What it is called below its parent."""
     kind: str
     count: int = 1
+    calls: float = 1.0
+    """Of this module and of those in it, in one call of the model."""
     time: float
     """Seconds of a call of the model, children included."""
     own: float
@@ -59,7 +61,7 @@ class Branch:
     @property
     def placed(self) -> Placed | None:
         """Its place on the roofline, where that is known."""
-        return placed(self.time, self.compute, self.memory)
+        return placed(self.time, self.compute, self.memory, max(1.0, self.calls))
 
 
 def layers(result: Result, look: Look) -> Iterator[Block]:
@@ -112,6 +114,7 @@ def _branch(
         path=path,
         label=label,
         kind=layer.kind,
+        calls=layer.calls + sum(child.calls for child in children),
         time=numbers.get(("latency", path), 0.0),
         own=numbers.get(("self_time", path), 0.0),
         flops=numbers.get(("flops", path), 0.0),
@@ -227,6 +230,7 @@ def _added(alike: Sequence[Branch], old: str, new: str, label: str = "") -> Bran
         path=new + first.path[len(old) :],
         label=label or first.label,
         count=sum(one.count for one in alike),
+        calls=sum(one.calls for one in alike),
         time=sum(one.time for one in alike),
         own=sum(one.own for one in alike),
         flops=sum(one.flops for one in alike),
@@ -263,6 +267,9 @@ def _table(root: Branch, look: Look) -> Iterator[Block]:
         ),
         rows=tuple(_row(level, branch, root, roofline=roofline) for level, branch in shown),
     )
+    beyond = dict.fromkeys(b.placed.bound for _, b in shown if b.placed and b.placed.share > _ROOF)
+    for bound in beyond:
+        yield Notice(severity=Severity.NOTE, text=f"over 100 % of the roof: {_BEYOND[bound]}")
     if hidden := len(everything) - len(shown):
         why = f"lighter than {_LIGHT:.1%} or deeper" if look.depth is None else "deeper"
         text = f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` gives any"
@@ -303,6 +310,12 @@ def _percent(place: Placed) -> str:
 
 
 _PERCENT = 0.005
+_ROOF = 1.005
+"""Share of a bound from which on it shows as more than all of it."""
+_BEYOND = {
+    "memory": "the data came from a cache, which is faster than the memory whose bandwidth is the roof",
+    "compute": "it was faster than what was measured as the peak of this machine",
+}
 
 
 def _seconds(value: float) -> str:
@@ -353,11 +366,17 @@ def _winners(root: Branch) -> str:
     found = [(branch, place) for branch in _finest(root) if (place := branch.placed)]
     best = sorted(found, key=lambda item: -item[1].to_win)[:_WINNERS]
     named = [
-        f"{_called(branch)}: {_seconds(place.to_win)} ({place.bound}-bound, at {_percent(place)} of the roof)"
+        f"{_called(branch)}: {_seconds(place.to_win)} ({_said(place)})"
         for branch, place in best
         if place.to_win
     ]
     return f"most time to win, by the roofline of this machine: {'; '.join(named)}" if named else ""
+
+
+def _said(place: Placed) -> str:
+    if place.bound == "neither":
+        return f"far from both roofs, at {_percent(place)} of the nearer one"
+    return f"{place.bound}-bound, at {_percent(place)} of the roof"
 
 
 def _finest(branch: Branch) -> Iterable[Branch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from modeldyno.core.allocations import GIVEN, Category
+from modeldyno.core.allocations import GIVEN, ROOM, Category
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Distribution
@@ -40,7 +40,7 @@ def memory(result: Result) -> Iterator[Block]:
     if activity is not None and activity.held:
         yield from _sentence(result, activity)
         yield from _course(activity)
-        yield _contents(activity)
+        yield _contents(result, activity)
 
 
 def stepped(result: Result) -> str:
@@ -104,15 +104,16 @@ def _steps(result: Result) -> Iterator[Table]:
                 )
             )
     titles = ("stage", "median>", "95 % interval", "share>", *(("held at most>",) if peaks else ()))
-    yield Table(title="A training step", columns=_columns(*titles), rows=tuple(rows))
+    beyond = "; held: beyond weights, inputs and the optimiser's state" if peaks else ""
+    yield Table(title=f"A training step{beyond}", columns=_columns(*titles), rows=tuple(rows))
 
 
 # --- the numbers ---------------------------------------------------------------------------------
 
 
-def _numbers(result: Result) -> Iterator[Table]:
+def _numbers(result: Result) -> Iterator[Block]:
     """Set what was measured beside what was predicted."""
-    of = "step" if result.job.inspection.mode is Mode.TRAIN else "call"
+    of = _unit(result)
     rows = list(_compared(result))
     single = (
         ("idle in the allocator's reserve", "fragmentation"),
@@ -129,6 +130,22 @@ def _numbers(result: Result) -> Iterator[Table]:
             columns=_columns("what", "measured>", "predicted>", "of that>"),
             rows=tuple(rows),
         )
+    if predicted := _foreseen(result):
+        room = format_quantity(float(predicted.scope.removeprefix(ROOM)), BYTES, 3)
+        text = (
+            f"the largest batch is predicted for {room}, what the limit leaves beside the process itself: "
+            f"weights, inputs{', state' if of == 'step' else ''} and activations together"
+        )
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _foreseen(result: Result) -> Measurement | None:
+    """Find the largest batch that was predicted for the room in which one was searched."""
+    return next((m for m in result.measurements if m.metric == "largest_batch" and _is_room(m.scope)), None)
+
+
+def _is_room(scope: str) -> bool:
+    return scope.startswith(ROOM) and scope.removeprefix(ROOM).isdecimal()
 
 
 def _compared(result: Result) -> Iterator[tuple[str, str, str, str]]:
@@ -144,7 +161,8 @@ def _compared(result: Result) -> Iterator[tuple[str, str, str, str]]:
         (_within(result), "largest_batch", _MEASURED, "largest_batch"),
     ):
         if found := result.find(metric, scope):
-            yield _row(name, number(found)[0], result.find(predicted), unit=found.row.unit)
+            foreseen = (_foreseen(result) if metric == "largest_batch" else None) or result.find(predicted)
+            yield _row(name, number(found)[0], foreseen, unit=found.row.unit)
 
 
 def _within(result: Result) -> str:
@@ -230,23 +248,35 @@ def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
     if peak is None or not made or not number(peak)[0]:
         return
     name, _, size = made[0]
-    whole = sum(bytes_ for _, _, bytes_ in made)
+    whole = _taken(made)
     where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     text = f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}"
     yield Notice(severity=Severity.NOTE, text=text)
 
 
-def _contents(activity: Activity) -> Table:
-    whole = _sum(activity.held)
+def _taken(groups: Iterable[tuple[str, str, int]]) -> int:
+    """Add up what was not there before: the base of all shares."""
+    return sum(size for _, role, size in groups if role not in _BEFORE)
+
+
+def _unit(result: Result) -> str:
+    return "step" if result.job.inspection.mode is Mode.TRAIN else "call"
+
+
+def _contents(result: Result, activity: Activity) -> Table:
     groups = _groups(activity)
-    rows = [(name, format_quantity(size, BYTES, 3), share(size, whole)) for name, _, size in groups[:_HELD]]
+    whole = _taken(groups)
+
+    def told(name: str, few: Sequence[tuple[str, str, int]]) -> tuple[str, str, str]:
+        size, own = sum(bytes_ for _, _, bytes_ in few), _taken(few)
+        return name, format_quantity(size, BYTES, 3), share(own, whole) if own else "—"
+
+    rows = [told(group[0], [group]) for group in groups[:_HELD]]
     if rest := groups[_HELD:]:
-        size = sum(bytes_ for _, _, bytes_ in rest)
-        name = f"in {count(len(rest), 'more place')}"
-        rows.append((name, format_quantity(size, BYTES, 3), share(size, whole)))
+        rows.append(told(f"in {count(len(rest), 'more place')}", rest))
     where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     return Table(
-        title=f"Held at the measured peak{where}",
+        title=f"Held at the measured peak{where}: shares of what the {_unit(result)} itself took",
         columns=_columns("what", "bytes>", "share>"),
         rows=tuple(rows),
     )

@@ -40,15 +40,39 @@ def spoken(result: Result) -> str:
     at = f"at {result.job.load}" if result.job.load else "under load"
     value, interval = number(rate)
     speed = estimate(value, interval, RATE)[0].replace("/s", " requests/s")
+    does = f"answers {speed} {at} on {backend}"
+    if streamed(result) and (tokens := result.find("token_rate")):
+        does = f"generates {plain(tokens).replace('/s', ' tokens/s')} ({speed}) {at} on {backend}"
     if latency is None or not isinstance(latency.value, Distribution):
-        return f"answers {speed} {at} on {backend}"
-    times = latency.value
-    if times.void:
-        return f"answers {speed} {at} on {backend}, and was {times.void}: its latency is no claim"
-    half = estimate(times.statistic("p50"), times.interval("p50"), SECONDS)[0]
+        return does
+    if latency.value.void:
+        return f"{does}, and was {latency.value.void}: its latency is no claim"
+    return f"{does}: {_generated(result) or f'latency {_half_and_tail(latency.value)}'}"
+
+
+def streamed(result: Result) -> bool:
+    """Say whether its answers came in pieces."""
+    return result.find("request_rate") is not None and result.find("time_to_first_token") is not None
+
+
+def _generated(result: Result) -> str:
+    """Say when tokens came; nothing where answers came whole."""
+    first, each = result.find("time_to_first_token"), result.find("time_per_output_token")
+    if first is None or not isinstance(first.value, Distribution):
+        return ""
+    follow = f", then one every {_half(each.value)}" if each and isinstance(each.value, Distribution) else ""
+    return f"first token after {_half_and_tail(first.value)}{follow.replace('every about', 'about every')}"
+
+
+def _half_and_tail(times: Distribution) -> str:
     tail = times.certified("p99")
     slow = "" if tail is None else f", {estimate(tail, times.interval('p99'), SECONDS)[0]} (p99)"
-    return f"answers {speed} {at} on {backend}: latency {half} (median){slow}"
+    return f"{_half(times)} (median){slow}"
+
+
+def _half(times: Distribution) -> str:
+    few = "about " if times.missing("p50") else ""
+    return f"{few}{estimate(times.statistic('p50'), times.interval('p50'), SECONDS)[0]}"
 
 
 def breakdown(result: Result) -> Iterator[Block]:
@@ -89,12 +113,13 @@ def loaded(result: Result, load: Load) -> str:
 
 
 def redundant(result: Result) -> frozenset[str]:
-    """Name what need not be told: a rate that another one gives, and that all went well."""
+    """Name what need not be told: what another row gives, and that all went well."""
     rates = [found.value for name in ("throughput", "request_rate") if (found := result.find(name))]
     errors = result.find("error_rate")
     return frozenset((
         *(("request_rate",) if len(rates) == 2 and rates[0] == rates[1] else ()),  # noqa: PLR2004 - both
         *(("requests",) if errors is not None and not errors.value else ()),
+        *(("inter_chunk_latency",) if streamed(result) and result.find("inter_token_latency") else ()),
     ))  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from modeldyno.views.devices import APART
 from modeldyno.views.generation import GENERATED
 from modeldyno.views.layers import TOLD
 from modeldyno.views.memory import APART as MEMORY
-from modeldyno.views.served import SERVED, redundant
+from modeldyno.views.served import SERVED, redundant, streamed
 from modeldyno.views.totals import SHOWN_BESIDE_SPEED, STATIC, exact, said, scopes
 from modeldyno.views.words import NAME_LIMIT, NOISE, count, estimate, joined, number, plain, unit_of_work
 
@@ -26,10 +26,16 @@ _USUAL = {
     "latency": ("p50", "p90", "p95", "p99", "mean"),
     "service_time": ("p50", "p99", "mean"),
     "send_lag": ("p50", "p99"),
+    "time_to_first_token": ("p50", "p90", "p99"),
+    "time_per_output_token": ("p50", "p99"),
+    "inter_token_latency": ("p50", "p99"),
+    "inter_chunk_latency": ("p50", "p99"),
     "process_memory": ("max",),
 }
 """The statistics that a reader of a metric looks for; of others, the mean."""
 _ROWS = (
+    "time_to_first_token", "time_per_output_token", "inter_token_latency", "inter_chunk_latency",
+    "token_rate",
     "latency", "service_time", "send_lag", "throughput", "batch_rate", "request_rate", "offered_rate",
     "goodput", "error_rate", "requests", "in_flight", "client_cpu", "client_time", "load_time", "first_call",
     "process_memory", "allocator_reserved", "cpu_utilization", "parameters", "trainable_parameters",
@@ -38,6 +44,8 @@ _ROWS = (
 """The order of the table; a metric that is not here follows, and one of NOISE is evidence, no result."""
 
 
+_GAPS = {"inter_token_latency", "inter_chunk_latency"}
+"""Metrics of which a request has many samples."""
 _SUMS = {"load_time", "weight_bytes"}
 """Metrics whose parts stand in the note of the whole."""
 
@@ -60,7 +68,8 @@ def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
 def _ordered(result: Result, asked: set[str]) -> list[Measurement]:
     """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
     names, modules = (*_ROWS, *METRICS), scopes(result)
-    told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | GENERATED | MEMORY | SERVED
+    told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | MEMORY | SERVED
+    told |= set() if streamed(result) else GENERATED
     hidden = {*NOISE, *APART, *((told | redundant(result)) - asked)}
     shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
     return sorted(shown, key=lambda m: (names.index(m.metric), m.scope))
@@ -105,7 +114,8 @@ def _distribution_row(
         return name, "—", span, f"{count(missing, 'more effective sample')} needed"
     if found.metric == "process_memory":
         return name, format_quantity(value.statistic(statistic), BYTES, 3), "", _note(result, found)
-    note = f"{count(len(value), unit_of_work(result))}, {value.stop}" if statistic == "p50" else ""
+    unit = "gap" if found.metric in _GAPS else unit_of_work(result)
+    note = f"{count(len(value), unit)}, {value.stop}" if statistic == "p50" else ""
     return (name, *estimate(value.statistic(statistic), interval, found.row.unit), note)
 
 
