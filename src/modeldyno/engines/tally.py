@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.account import Account
-from modeldyno.engines.inside.runner import Tally
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +18,8 @@ def account(folder: Path) -> Account:
         OSError: a file cannot be read.
     """
     import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    from modeldyno.engines.inside.runner import Tally  # noqa: PLC0415 - imports numpy, as it runs alone
 
     length = Tally.FIELDS + Tally.SIZES
     total = np.zeros(length)
