@@ -177,6 +177,13 @@ def test_a_ready_made_inspector_sends_arrays_to_a_server(server: int) -> None:
     assert found["stages"]["preprocess"] is not None
 
 
+def test_a_model_that_a_server_lacks_is_named(server: int) -> None:
+    """Who waits in vain is told for what, and where."""
+    inspector = TritonInspector(np.ones(4, np.float32))
+    with pytest.raises(RunFailed, match=rf"model 'absent' at 127\.0\.0\.1:{server} was not ready within"):
+        Profiler({"name": "absent"}, f"http://127.0.0.1:{server}", inspector).diagnose(timeout=0.1)
+
+
 def test_the_engine_chooses_the_inspector(server: int) -> None:
     """Without an inspector, the engine says which one; the server's URL says where."""
     profiler = Profiler(

@@ -33,6 +33,16 @@ def test_a_load_is_a_result_like_any_other(url: str) -> None:
     assert result.judge("latency.p50 <= 1ms").verdict == "broken"
 
 
+def test_a_live_object_is_refused() -> None:
+    """What lives in this process is on no server."""
+    with pytest.raises(RequestError, match="a live function cannot be handed to one"):
+        modeldyno.load(print_nothing)  # type: ignore[arg-type]
+
+
+def print_nothing() -> None:
+    """Be no model."""
+
+
 @pytest.mark.parametrize("before", [None, "X-Own: 1"])
 def test_headers_are_gone_after_the_load(
     url: str, monkeypatch: pytest.MonkeyPatch, before: str | None

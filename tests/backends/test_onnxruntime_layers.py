@@ -78,6 +78,21 @@ def test_nodes_belong_to_the_modules_in_their_names(tmp_path: Path) -> None:
     assert layers.toll.whole >= 0
 
 
+def test_nodes_tell_what_they_do_of_the_file(tmp_path: Path) -> None:
+    """Each path has what its operators give, whether nodes have names or not, and whatever was fused."""
+    whole = {"product", "sum", "hidden", "y"}
+    for place, names in enumerate((MLP, {})):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        path = renamed(models.mlp(folder), names)
+        _, plain = watched(path, ROWS, graph_optimization="disable")
+        _, fused = watched(path, ROWS)
+
+        assert set(plain.origins().values()) == {(name,) for name in whole}
+        assert {name for names in fused.origins().values() for name in names} == whole
+        assert max(map(len, fused.origins().values())) > 1
+
+
 def test_what_is_fused_belongs_to_the_module_of_what_it_gives(tmp_path: Path) -> None:
     """Product, sum and activation become one node, which is told to be fused."""
     found, _ = watched(renamed(models.mlp(tmp_path), MLP), ROWS)

@@ -268,8 +268,9 @@ def test_calls_in_between_are_not_watched() -> None:
 
 
 def test_hooks_that_all_modules_have_show_on_none() -> None:
-    """Where all modules are watched a module looks as it did: torch has faster code for those without hooks."""
-    module, found = nn.Sequential(nn.Linear(4, 4)), []
+    """Where all modules are watched they look as they did: torch has faster code for those without hooks."""
+    module = nn.Sequential(nn.Linear(4, 4))
+    found: list[int] = []
     module.append(Seeing(module, found))
     with torch_layers.watching(module, lambda: module(torch.zeros(1, 4)), CPU, everything) as layers:
         layers.call()

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno import loads
 from modeldyno.cli import main
+from modeldyno.core.approach import End
+from modeldyno.core.capacity import Capacity, Search
+from modeldyno.core.goal import Answer, Constraint
+from modeldyno.core.job import Job
+from modeldyno.core.ladder import Rung
+from modeldyno.core.model import ModelRef
+from modeldyno.measure import Outcome
+from modeldyno.run import empty
 from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:
@@ -66,6 +75,30 @@ def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str])
     assert "Concurrency 2 holds latency.p50 <= 1 s" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("latency", "code"), [(0.5, 0), (2.0, 1)])
+def test_what_verifies_a_search_decides_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], latency: float, code: int
+) -> None:
+    """A load that passed once and then broke its bound is none to rely on."""
+    bound = Constraint.parse("latency.p50 <= 1s")
+    passed, again = (
+        Rung(load=2, judgements=(bound.on(Answer(query=bound.query, value=value, interval=None)),))
+        for value in (0.5, latency)
+    )
+    found = Capacity(
+        search=Search(bounds=(bound,)),
+        rungs=(passed,),
+        end=End.LARGEST,
+        passed=2.0,
+        failed=None,
+        verified=again,
+    )
+    outcome = Outcome(result=empty(Job(model=ModelRef(scheme="url", locator="m"), backend="remote")))
+    monkeypatch.setattr(loads, "search", lambda *_words, **_more: iter([(outcome, found)]))
+    assert run("http://127.0.0.1:1#m", "--find-load", "--require", str(bound), "--no-store") == code
+    assert "another measurement" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -78,6 +111,7 @@ def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str])
             ("--header", "Authorization: Bearer $ABSENT_TOKEN"),
             "'Authorization' names an environment variable",
         ),
+        (("-c", "1,2", "--records", "x.csv"), "--records holds the requests of one load"),
         (("--records", "requests.txt"), "cannot be written as '.txt'"),
         (("-c", "0"), "no ladder"),
         (("--rate", "5:poison"), "did you mean 'poisson'"),

@@ -68,8 +68,8 @@ def test_what_other_processes_explain_says_so() -> None:
     (noise,) = doubt.of_noise(1.0, 0.0)
 
     alone, one, several = (
-        [d.advice for d in doubt.together(found, cores)]
-        for found, cores in (([layers], 2.0), ([layers, noise], 1.0), ([noise], 2.0))
+        [d.advice for d in doubt.together(found, several=more)]
+        for found, more in (([layers], True), ([layers, noise], False), ([noise], True))
     )
     assert alone == ["watch fewer"]
     assert one == [doubt._DISTURBED, noise.advice]

@@ -39,19 +39,17 @@ def latency(*samples: float) -> Measurement:
     return Measurement(metric="latency", value=Distribution.of(samples))
 
 
-def test_the_threads_asked_for_and_the_cores_used_decide_what_is_advised() -> None:
-    """Either tells that threads wait for each other; a call on one core cannot have fewer."""
+def test_fewer_threads_are_advised_unless_one_was_asked_for() -> None:
+    """Nobody knows how many a model runs by default; one cannot become fewer."""
     (noise,) = of_noise(1.0, 0.0)
 
-    def advice(busy: float, **config: int) -> str:
+    def advice(**config: int | bool) -> str:
         job = replace(EMPTY.job, config=dict(config))
-        events = [Found(measurement=observed("cpu_utilization", busy)), Doubted(doubt=noise)]
-        return fold(replace(EMPTY, job=job), events).doubts[0].advice
+        return fold(replace(EMPTY, job=job), [Doubted(doubt=noise)]).doubts[0].advice
 
-    assert "threads=1" in advice(0.9, intra_threads=2)
-    assert "threads=1" in advice(1.8)
-    assert advice(0.9, threads=1) == noise.advice
-    assert fold(EMPTY, [Doubted(doubt=noise)]).doubts == (noise,)
+    assert "threads=1" in advice(intra_threads=2)
+    assert "threads=1" in advice(batch_size=1)
+    assert advice(threads=1) == noise.advice
 
 
 def test_a_result_is_a_fold_over_events() -> None:

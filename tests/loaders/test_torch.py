@@ -141,8 +141,7 @@ class TestErrors:
             ("missing.py:factory", "There is no file 'missing.py'"),
             (
                 f"{ZOO}:needy",
-                "needs the argument width, and what makes a model takes none; if it is no factory but what is "
-                f"to be measured, profile it as call:{ZOO}:needy.",
+                f"if it is no factory but what is to be measured, profile it as call:{ZOO}:needy.",
             ),
             (f"{ZOO}:number", "gives int, not a torch.nn.Module"),
         ],

@@ -137,7 +137,7 @@ def analysable(tracing: Tracing) -> Graph:
 
 
 def test_the_prediction_is_for_the_same_room() -> None:
-    """What an analysis says of the bytes in which was searched stands beside the answer, under their number."""
+    """What an analysis says of the bytes that were searched stands beside the answer, under their number."""
     model = replace(MODEL, graph=analysable)
     for graph_of, expected in ((model, [90.0]), (MODEL, []), (replace(model, graph=_unanalysable), [])):
         asked = replace(subject(Session(), inspection=Inspection(memory=10_000)), model=graph_of)

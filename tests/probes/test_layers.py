@@ -14,10 +14,12 @@ from modeldyno import peaks
 from modeldyno.core.activity import Activity, Span
 from modeldyno.core.attribution import Toll
 from modeldyno.core.doubt import Doubt
+from modeldyno.core.graph import Graph, Op, Role, Storage, Tensor
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 from modeldyno.core.roofline import Device
+from modeldyno.errors import RequestError
 from modeldyno.ports import HasLayers, Layers, Subject
 from modeldyno.probes import layers
 from modeldyno.request import Request
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from modeldyno.ports import Feed, Named
+    from modeldyno.ports import Feed, Named, Tracing
 
 UNSEEN = Doubt(code="unseen-layers", seen="one is compiled", advice="watch the eager model")
 
@@ -111,6 +113,48 @@ class TestLayers(ProbeSuite):
     def subject(self) -> Subject:
         """A session that can be watched."""
         return a_subject(Watchable())
+
+
+def a_graph(tracing: Tracing) -> Graph:
+    """A product of a batch of 2 with a weight of 4 x 4."""
+    assert tracing.inputs == ()
+    x, weight = Tensor((2, 4), "float32", storage=1), Tensor((4, 4), "float32", storage=0)
+    op = Op("aten.mm", {"self": x, "mat2": weight}, (x,), name="product")
+    return Graph(ops=(op,), storages=(Storage(64, Role.WEIGHT, -1), Storage(32, Role.INPUT, -1)))
+
+
+def a_refusal(_tracing: Tracing) -> Graph:
+    raise RequestError("No.")
+
+
+def test_a_node_that_is_no_module_has_what_its_operators_cost() -> None:
+    """It is found by what it does of the network, as far as the whole was analysed."""
+
+    class Noded(Watchable):
+        def layers(self, feed: Feed, named: Named) -> Any:
+            @contextmanager
+            def watching() -> Iterator[Layers]:
+                with Watchable.layers(self, feed, named) as found:
+                    yield replace(found, origins=lambda: {"norm": ("product",), "block.inner": ("other",)})
+
+            return watching()
+
+    whole = (Measurement(metric="flops", value=64.0),)
+    for graph, known, expected in (
+        (
+            a_graph,
+            whole,
+            {"macs": 32, "flops": 64, "bytes_read": 96, "bytes_written": 32, "weight_bytes": 64},
+        ),
+        (a_graph, (), {}),
+        (None, whole, {}),
+        (a_refusal, whole, {}),
+        (a_graph, (*whole, Measurement(metric="flops", value=1.0, scope="norm")), {}),
+    ):
+        asked = replace(a_subject(Noded(), known=known), model=replace(a_model(), inputs=(), graph=graph))
+        numbers, _, _ = seen(asked)
+        names = ("macs", "flops", "bytes_read", "bytes_written", "weight_bytes")
+        assert {m: numbers[m, "norm"].value for m in names if (m, "norm") in numbers} == expected
 
 
 def test_each_module_has_its_numbers() -> None:

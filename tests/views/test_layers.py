@@ -103,6 +103,24 @@ def test_the_whole_stands_under_the_bound_of_the_analysis() -> None:
     assert rows["Net"][3:] == ("3.27 G", "compute 41%")
 
 
+def test_more_than_the_roof_is_explained() -> None:
+    """Data that came from a cache came faster than from memory; without such a row nothing is said."""
+    found = watched()
+    slow = tuple(
+        replace(m, value=1e5 if m.metric == "peak_bandwidth" else m.value)
+        for m in found.measurements
+        if (m.metric, m.scope) != ("roofline_latency", "here")
+    )
+    rows, texts = shown(replace(found, measurements=slow))
+
+    cell = rows["· head (Linear)"][4]
+    assert cell.startswith("memory ")
+    assert float(cell.removeprefix("memory ").rstrip("%")) > 100
+    (told,) = (text for text in texts if text.startswith("over 100 % of the roof"))
+    assert "came from a cache" in told
+    assert not [text for text in shown(found)[1] if text.startswith("over 100 %")]
+
+
 def test_a_layer_that_is_a_mere_number_is_named_with_its_class() -> None:
     """The third part of a sequence is called by its number and what it is."""
     times = {"": 0.5, "0": 1.0, "2": 2.0}

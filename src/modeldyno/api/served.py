@@ -88,6 +88,11 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         MissingExtra: the server is not installed.
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
     """
+    if not isinstance(model, str | Path):
+        raise RequestError(
+            "A server takes a model by its name, a path, scheme:locator or URL; "
+            f"a live {type(model).__name__} cannot be handed to one."
+        )
     asked = Request(
         model=str(model),
         backend=backend or server_for(str(model)),

@@ -144,7 +144,7 @@ class Profiler:
         """
         if batch_size is not None:
             self.inspector.set_batch_size(batch_size)
-        _await(self.inspector.check_model_status, timeout)
+        _await(self.inspector.check_model_status, timeout, getattr(self.inspector, "endpoint", None))
         result = self._result()
         if result.find("latency") is None:
             why = result.failures[0].message if result.failures else "nothing was answered"
@@ -209,12 +209,13 @@ class Profiler:
         return info if isinstance(info, str) and "name" in names and "://" not in info else ""
 
 
-def _await(ready: Callable[[], bool], timeout: float) -> None:
+def _await(ready: Callable[[], bool], timeout: float, place: Endpoint | None) -> None:
     """Ask again after pauses that double, shortened at random."""
     end, pause = time.monotonic() + timeout, _SHORTEST
     while not ready():
         if time.monotonic() + pause > end:
-            raise RunFailed(f"The model was not ready within {timeout:g} s; is its server running?")
+            model = f"model '{place.model}' at {place.host}:{place.port}" if place else "model"
+            raise RunFailed(f"The {model} was not ready within {timeout:g} s; is its server running?")
         time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
         pause = min(2 * pause, _LONGEST)
 

@@ -129,7 +129,7 @@ class Places:
     known: frozenset[str] = frozenset()
     """Names of the nodes that are in the model's file."""
     done: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What a node is called as it runs, or its operator and its turn where it has no name, to what it does."""
+    """What a node is called as it runs, or its operator and turn where it has no name, to what it does."""
 
 
 def _places(start: Start, model: Path) -> Places:

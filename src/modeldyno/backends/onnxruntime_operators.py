@@ -116,9 +116,7 @@ def _kernel(event: Event, found: list[Occurrence], place: int) -> Iterable[Occur
     found[place] = replace(node, device_time=node.device_time + seconds)
     is_transfer = event["name"].lower().startswith("memcpy")
     kind = Happening.TRANSFER if is_transfer else Happening.KERNEL
-    return [
-        Occurrence(name=event["name"], kind=kind, scope=node.scope, device_time=seconds, call=node.call)
-    ]
+    return [Occurrence(name=event["name"], kind=kind, scope=node.scope, device_time=seconds, call=node.call)]
 
 
 def shapes(found: Iterable[Mapping[str, Sequence[int]]]) -> str:

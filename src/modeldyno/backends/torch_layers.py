@@ -1,7 +1,8 @@
 """Times the modules within a call of a torch module, by hooks before and after each.
 
 The hooks do no more than take the time and note it, and are there in watched calls alone; shapes are seen in
-a first call that nobody times. On a device that works on by itself the time is that of events in its queue. What a pair of hooks costs is
+a first call that nobody times. On a device that works on by itself the time is that of events in its queue.
+What a pair of hooks costs is
 measured on modules that do nothing, right before.
 """
 
@@ -34,7 +35,7 @@ Mark = tuple[int, Any]
 _ROUNDS, _EMPTY = 30, 40
 """How often the cost of hooks is measured, on how many modules in a row."""
 _SETTLING = 0.5
-"""Seconds in which so many calls are made to see what hooks cost in a model, or it is left."""
+"""Seconds in which twice as many calls are made, to see what hooks cost in a model; of fewer it is left."""
 _QUEUED = 0.8
 """A call whose modules are all submitted in this share of its time keeps the device busy."""
 
@@ -386,7 +387,7 @@ def _toll(clock: _Clock, fill: Callable[[], None] | None) -> Toll:
 
 
 def _unasked(parts: Sequence[_Part]) -> int:
-    """Count the modules for which hooks that all have in common are run though none asks: the whole, or none."""
+    """Count the modules that hooks in common are run for though nobody asks: the whole, or none."""
     return int(any(not part.apart for part in parts))
 
 
@@ -397,19 +398,19 @@ def _in_place(toll: Toll, run: Callable[[], Any], parts: Sequence[_Part]) -> Tol
     and where a call takes so long that it would be noise alone, it hardly matters.
     """
     marks: list[Mark] = []
-    times: list[tuple[float, float]] = []
+    more: list[float] = []
+    run()
     begin = perf_counter_ns()
-    while len(times) < _ROUNDS and (perf_counter_ns() - begin) * 1e-9 < _SETTLING:
+    while len(more) < 2 * _ROUNDS and (perf_counter_ns() - begin) * 1e-9 < _SETTLING:
         marks.clear()
         with ExitStack() as stack:
             _hook(parts, perf_counter_ns, marks, stack)
             watched = _timed(run)
-        times.append((watched, _timed(run)))
+        more.append(watched - _timed(run))
     count = len(marks) // 2 + _unasked(parts)
-    if len(times) < _ROUNDS or not count or not toll.whole:
+    if len(more) < _ROUNDS or not count or not toll.whole:
         return toll
-    watched, plain = (quiet(column) for column in zip(*times, strict=True))
-    scale = min(2.0, max(1.0, (watched - plain) / (count * toll.whole)))
+    scale = min(2.0, max(1.0, median(more) / (count * toll.whole)))
     return Toll(inside=toll.inside * scale, outside=toll.outside * scale)
 
 

@@ -96,6 +96,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         raise RequestError("A ladder of --concurrency and --find-load exclude each other; give one of them.")
     if len(steps) > 1 or options["find_load"]:
         places.refuse_report("Several loads make no report yet")
+        if options["records"]:
+            raise RequestError(
+                "--records holds the requests of one load; leave it away, or ask for one load."
+            )
         ctx.exit(_several(asked, steps, places, options))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(asked, watch=progress.watch)

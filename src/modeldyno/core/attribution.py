@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MISSED_LIMIT = 0.03
 """Part of the plain time by which the sum of the parts may miss it without a doubt."""
+TOLL_LIMIT = 0.1
+"""Part of the cost of watching to which it is known: what is taken off may be wrong by so much, too."""
 UNATTRIBUTED_LIMIT = 0.15
 """Part of the time that may be spent in no module without a doubt."""
 CLAMPED_LIMIT = 0.01
@@ -213,7 +215,7 @@ def _ordered(calls: Sequence[Sequence[Span]], known: set[str]) -> Iterable[str]:
 def doubts_of(found: Attribution, plain: Sequence[float], *, everything: bool) -> Iterator[Doubt]:
     """Say where the parts cannot be trusted; `everything` is whether all modules were watched."""
     time = format_quantity(median(plain), SECONDS, 3)
-    if abs(found.surely) > MISSED_LIMIT:
+    if abs(found.surely) > MISSED_LIMIT + TOLL_LIMIT * max(0.0, found.overhead - 1):
         yield Doubt(
             code="parts-differ",
             seen=f"the layers add up to {1 + found.missed:.1%} of the {time} that a call takes "

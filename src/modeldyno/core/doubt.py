@@ -151,33 +151,31 @@ def of_noise(foreign: float, steal: float) -> Iterator[Doubt]:
         )
 
 
-def together(doubts: Iterable[Doubt], cores: float) -> Iterator[Doubt]:
+def together(doubts: Iterable[Doubt], *, several: bool) -> Iterator[Doubt]:
     """Let doubts that other processes explain say so, and the one about those what helps here.
 
     Args:
         doubts: all of a run.
-        cores: that the model kept busy, or threads that were asked for; more than one wait for each other.
+        several: whether it may have run several threads, which wait for each other.
     """
     found = tuple(doubts)
     disturbed = any(each.code in {"interference", "steal"} for each in found)
     for each in found:
         if each.code == "parts-differ" and disturbed:
             yield replace(each, advice=_DISTURBED)
-        elif each.code == "interference" and cores > _SEVERAL:
+        elif each.code == "interference" and several:
             yield replace(each, advice=_FEWER)
         else:
             yield each
 
 
-_SEVERAL = 1.2
-"""Cores that are kept busy by more than one thread."""
 _DISTURBED = (
     "measure on a quieter machine first: other processes disturb watched calls and plain ones unequally; "
     "then watch fewer modules with --layers, or a larger batch"
 )
 _FEWER = (
-    "stop them, give the run cores of its own with --pin, or ask for fewer threads with --set threads=1: "
-    "threads that wait for one that lost its core spin meanwhile"
+    "stop them, give the run cores of its own with --pin, or, where the model runs several threads, ask for "
+    "fewer (--set threads=1): those that wait for one that lost its core spin meanwhile"
 )
 
 

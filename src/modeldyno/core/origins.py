@@ -22,12 +22,15 @@ SUFFIXES = ("_nchwc",)
 def origins(original: Iterable[Made], rewritten: Iterable[Made]) -> dict[str, tuple[str, ...]]:
     """Give for each node as it runs what its operators give, by the names in the file, in their order.
 
-    An operator belongs to the node that gives what it gave, or was called by that. What is within a node,
-    as nobody else takes it, belongs to who does what takes it.
+    An operator belongs to the node that gives what it gave, or is called by that. What no node gives is
+    within the one that does what takes it.
     """
     nodes = list(original)
     known = {output for _, _, given in nodes for output in given}
-    owner = {output: name for name, _, given in rewritten for output in (*given, _bare(name)) if output in known}
+    new = list(rewritten)
+    owner = {output: name for name, _, given in new for output in given if output in known}
+    # What another layout was made for does the work; who brings the result back only moves it.
+    owner |= {bare: name for name, _, _ in new if (bare := _bare(name)) != name and bare in known}
     found: dict[str, list[str]] = {}
     takers: dict[str, str] = {}
     for _, taken, given in reversed(nodes):

@@ -23,7 +23,7 @@ from modeldyno.core.outline import Outline
 from modeldyno.errors import RunFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 SCHEMA = 1
 Fact = str | int | float | bool
@@ -265,17 +265,16 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
         result,
         measurements=tuple(found.values()),
         activity=activity.joined(watched),
-        doubts=tuple(doubt.together(doubts, _busy(result.job, found))),
+        doubts=tuple(doubt.together(doubts, several=_several(result.job))),
         failures=tuple(failures),
         artifacts=tuple(artifacts),
     )
 
 
-def _busy(job: Job, found: Mapping[tuple[str, str], Measurement]) -> float:
-    """Give the cores that the model kept busy, or the threads that were asked for where those are more."""
-    used = found.get(("cpu_utilization", ""))
+def _several(job: Job) -> bool:
+    """Say whether several threads may have been at work: one alone must be asked for."""
     asked = [n for name, n in job.config.items() if name.endswith("threads") and isinstance(n, int)]
-    return max((*asked, used.value if used and isinstance(used.value, int | float) else 0))
+    return max(asked, default=2) > 1
 
 
 def merge(results: Sequence[Result]) -> Result:

@@ -139,8 +139,8 @@ def _held_up(result: Result, found: list[Extent]) -> Iterator[Notice]:
         mean, single = means.statistic("p50"), gaps.statistic("p50")
         if mean > _APART * single:
             text = (
-                f"per token, the mean of a generation is {format_quantity(mean, 's', 3)}, and most tokens take "
-                f"{format_quantity(single, 's', 3)}: a few are held up for long, by the machine or by the model"
+                f"per token, the mean of a generation is {format_quantity(mean, 's', 3)}, and most tokens "
+                f"take {format_quantity(single, 's', 3)}: a few are held up, by the machine or the model"
             )
             yield Notice(severity=Severity.NOTE, code="held-up", text=text)
             return
