@@ -527,7 +527,12 @@ def _checked(opened: _Opened, where: str, stage: _Stage) -> Iterator[Event]:
 
 
 def _faults(session: Session, output: Any, where: str) -> list[Event]:
-    arrays = session.arrays(output)
+    try:
+        arrays = session.arrays(output)
+    except ValueError as error:
+        if isinstance(session, CanCall):
+            raise
+        return [Doubted(doubt=replace(_REFUSED, seen=f"{_REFUSED.seen}: {error}"))]
     if not arrays:
         return [Doubted(doubt=_UNCHECKED)]
     return [
@@ -536,6 +541,11 @@ def _faults(session: Session, output: Any, where: str) -> list[Event]:
     ]
 
 
+_REFUSED = Doubt(
+    code="failed-requests",
+    seen="the very first request was not answered well",
+    advice="read the rate of errors beside the latency",
+)
 _UNCHECKED = Doubt(
     code="unchecked-output",
     seen="what the model returned holds no arrays, so it was not checked for NaN",

@@ -119,8 +119,9 @@ def test_a_server_that_answers_nothing_well_is_a_failure() -> None:
     """Where no request succeeds there is no latency, and the run failed."""
     with server("--fault", "500=1") as url:
         result = loaded(url, Load(concurrency=1, timeout=1))
-    assert result.failures
+    assert {failure.kind for failure in result.failures} == {"server"}
     assert result.find("latency") is None
+    assert "the very first request was not answered well" in " ".join(d.seen for d in result.doubts)
 
 
 def test_so_many_requests_are_measured_as_were_asked_for(steady: str) -> None:

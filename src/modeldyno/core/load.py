@@ -98,7 +98,7 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
             for name, value in positive.items()
         ),
         *(
-            (value is not None and value < 1, f"The {name} of a load is {value}, but at least 1 is needed")
+            (value is not None and value < 1, f"A load needs at least 1 as its {name}, not {value}")
             for name, value in counted.items()
         ),
         (load.retries < 0 or not load.ramp >= 0, "Neither retries nor the ramp of a load can be negative"),
