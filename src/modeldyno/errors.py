@@ -44,9 +44,14 @@ class UnknownName(RequestError):
         from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
         names = sorted(known)
-        near = get_close_matches(name, names, n=1, cutoff=0.6)
+        near = get_close_matches(name, names, n=1, cutoff=0.6) or [n for n in names if _begins(n, name)]
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}."
         return cls(f"There is no {kind} '{name}'; {hint}")
+
+
+def _begins(known: str, name: str) -> bool:
+    """Say whether a name is the beginning of a known one, and long enough to mean it."""
+    return len(name) > 2 and known.startswith(name)  # noqa: PLR2004 - two letters begin too much
 
 
 class UnreadableDocument(RequestError):

@@ -555,7 +555,7 @@ def same(x: Tensor) -> None:
 
 def drawn(x: Tensor) -> None:
     """Want valid parameters of a distribution, as torch does."""
-    torch.distributions.Normal(x, x.exp()).rsample()
+    torch.distributions.Normal(x, x.exp(), validate_args=True).rsample()
 
 
 @pytest.mark.parametrize("mode", list(Mode))
