@@ -66,7 +66,7 @@ def test_headers_are_gone_after_the_load(
     ("words", "says"),
     [
         ({"rate": 5, "replay": "x"}, "give one of them"),
-        ({"concurrency": 0}, "at least 1 is needed"),
+        ({"concurrency": 0}, "at least 1 as its concurrency"),
         ({"rate": "5:poison"}, "did you mean 'poisson'"),
         ({"records": "/absent/x.csv"}, "There is no directory '/absent'"),
     ],

@@ -138,6 +138,13 @@ def test_a_duration_is_the_length_of_the_window(steady: str) -> None:
     assert spread(result, "latency").stop == "duration"
 
 
+def test_a_window_is_no_longer_than_was_asked_for(steady: str) -> None:
+    """Latencies that never settle do not make a duration longer."""
+    result = loaded(steady, Load(concurrency=3, duration=1.0))
+    seconds = len(spread(result, "latency")) / (result["request_rate"] or 1)
+    assert seconds == pytest.approx(1.0, abs=0.35)
+
+
 def test_a_number_of_requests_is_an_end_like_any_other(steady: str) -> None:
     """Who asks for so many requests is not told to raise another limit."""
     result = loaded(steady, Load(concurrency=1, requests=30), plan=replace(PLAN, max_time=20))

@@ -49,7 +49,7 @@ _LOST = 0.5
 """Share of the steady window that may be given up for it to begin with a look at the counters."""
 _STEADY = "steady"
 """The phase of pacing that is measured."""
-_SILENCE, _TRACE_END = "no answers", "end of the trace"
+_SILENCE, _TRACE_END, _DURATION = "no answers", "end of the trace", "duration"
 """Reasons to stop that a call within a process does not have."""
 _GRACE = 2.0
 """Seconds beyond the timeout of a request after which a server that answers nothing is given up."""
@@ -118,8 +118,9 @@ def _within(plan: Plan, load: Load) -> Plan:
         plan = replace(plan, min_runs=load.requests, max_runs=load.requests)
     if load.duration is None:
         return replace(plan, max_time=plan.max_time + load.ramp)
-    longest = load.ramp + 1.5 * load.duration + 1.0  # the warm-up may take a third of it
-    return replace(plan, min_time=load.duration, max_time=longest, precision=0.99, percentiles=())
+    # The warm-up may take a third of it; when to stop is for the load to say, not for the plan.
+    longest = load.ramp + 1.5 * load.duration + 1.0
+    return replace(plan, min_time=longest, max_time=longest, percentiles=())
 
 
 class _Over(Exception):
@@ -151,7 +152,8 @@ class _Course:
     in_flight: int = 0
     ending: str = ""
     """Why there is nothing more to come."""
-    steady: bool = False
+    steady: float | None = None
+    """When the steady phase began."""
     begin: float = field(default_factory=perf_counter)
     heard: float = field(default_factory=perf_counter)
     """When an answer last came."""
@@ -173,8 +175,8 @@ class _Course:
         """Look at the counters when the steady phase begins."""
 
         def watch(progress: Progress) -> None:
-            if progress.phase == _STEADY and not self.steady:
-                self.steady = True
+            if progress.phase == _STEADY and self.steady is None:
+                self.steady = perf_counter()
                 self.look()
             tell(progress)
 
@@ -203,11 +205,19 @@ class _Course:
                 self.ending = _TRACE_END
             elif now - self.heard > self.load.timeout + _GRACE:
                 self.ending = _SILENCE
+            elif found and self.long_enough(now):
+                self.ending = _DURATION
             if self.ending:
                 break
         if not found:
             raise _Over
         return np.concatenate(found)
+
+    def long_enough(self, now: float) -> bool:
+        """Say whether the steady phase has lasted as long as the load says."""
+        if self.load.duration is None or self.steady is None:
+            return False
+        return now - self.steady >= self.load.duration
 
     def look(self) -> None:
         """Look at the server's counters and the drivers'."""
@@ -265,8 +275,6 @@ class _Course:
         stop, unmet = str(Stop.TIME_LIMIT), ("too few requests were answered",)
         if paced is not None:
             stop, unmet = str(paced.stop), paced.unmet
-            if self.load.duration is not None and paced.stop in {Stop.CONVERGED, Stop.TIME_LIMIT}:
-                stop, unmet = "duration", ()
             if self.load.requests is not None and paced.stop in {Stop.CONVERGED, Stop.SAMPLE_LIMIT}:
                 stop, unmet = "requests", ()
         if self.ending:
