@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from modeldyno.core.job import Job
     from modeldyno.core.occurrence import WatchedCalls
     from modeldyno.core.plan import Plan
+    from modeldyno.core.study import Ask, Study
     from modeldyno.core.target import Endpoint, Reply, Server, Target, Transport
 
 
@@ -553,6 +554,19 @@ class Compares(Protocol):
 
     def compare(self, first: Result, second: Result) -> str | bytes:
         """Render them side by side."""
+
+
+class Strategy(Protocol):
+    """Study -> the trial to be made next."""
+
+    requires: tuple[str, ...]
+
+    def propose(self, study: Study) -> Ask | None:
+        """Say what to measure next, of `study.space`; None: more of it would teach nothing.
+
+        A pure function of the study: its seed is `study.seed`. A point that turns out to be impossible is
+        added to the study as a skipped trial, and the strategy is asked again.
+        """
 
 
 class Executor(Protocol):

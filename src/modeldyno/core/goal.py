@@ -133,7 +133,7 @@ class Constraint:
         query = Query.parse(match["query"])
         if query.part == "ci":
             raise RequestError(f"'{text}': an interval cannot be bounded; drop the .ci.")
-        _check_kind(query)
+        check_kind(query)
         sign = match["sign"]
         return cls(
             query=query,
@@ -197,7 +197,7 @@ class Judgement:
         return f"{self.constraint}: {self.verdict} ({figures})"
 
 
-def _check_kind(query: Query) -> None:
+def check_kind(query: Query) -> None:
     """Refuse a distribution without a statistic, or a number with one; scopes may differ in kind."""
     spread = METRICS[query.metric].spread
     if spread and query.statistic is None and not query.scope:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from modeldyno.core.excerpt import UNDER_LOAD, answers
 from modeldyno.core.goal import Answer, Judgement
-from modeldyno.core.measurement import SATURATED, Distribution
-from modeldyno.core.metric import Query
+from modeldyno.core.measurement import SATURATED
 from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
 CLIENT_LIMITED = "client-limited"
 """Code of the doubt that the client, not the server, was the limit."""
-ASKED: dict[str, tuple[str, ...]] = {
-    "request_rate": (), "throughput": (), "goodput": (), "token_rate": (), "error_rate": (), "client_cpu": (),
-    "latency": ("mean", "p50", "p95", "p99"),
-    "service_time": ("mean", "p50"),
-    "send_lag": ("p99",),
-    "queue_time": ("mean",),
-    "compute_time": ("mean",),
-    "time_to_first_token": ("p50", "p99"),
-    "inter_token_latency": ("p50", "p99"),
-}  # fmt: skip
-"""What is kept of each load: metric to its statistics, where it is a distribution."""
-_SCOPES = {"", "driver 0"}
-"""The whole; of what is told of each driver, the first stands for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +47,7 @@ class Rung:
         judgements = tuple(bound.judge(result.measurements) for bound in bounds)
         return cls(
             load=load,
-            answers=(*_answers(result), *plain(judgements, result.measurements)),
+            answers=(*answers(result.measurements, UNDER_LOAD), *plain(judgements, result.measurements)),
             judgements=judgements,
             doubts=tuple(dict.fromkeys(doubt.code for doubt in result.doubts)),
             failure=result.failures[0].message if result.failures else "",
@@ -73,15 +60,6 @@ class Rung:
         asked = (metric, statistic, part)
         found = (a for a in self.answers if (a.query.metric, a.query.statistic, a.query.part) == asked)
         return next(found, None)
-
-
-def _answers(result: Result) -> Iterator[Answer]:
-    for metric, statistics in ASKED.items():
-        for found in (m for m in result.measurements if m.metric == metric and m.scope in _SCOPES):
-            spread = isinstance(found.value, Distribution)
-            for statistic in statistics if spread else (None,):
-                query = Query(metric=metric, statistic=statistic, scope=found.scope)
-                yield Answer.to(query, result.measurements)
 
 
 def plain(judgements: Sequence[Judgement], measurements: Sequence[Measurement]) -> Iterator[Answer]:
