@@ -19,7 +19,8 @@ from torch.nn import functional
 from torch.utils.dlpack import from_dlpack
 
 from modeldyno.errors import RequestError
-from modeldyno.loaders.torch_shadow import Call, Place, Shadow, Stage
+from modeldyno.loaders.torch_shadow import Place, Shadow
+from modeldyno.loaders.torch_stage import Call, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,8 @@ from modeldyno.loaders.torch_flags import Flags
 from modeldyno.loaders.torch_objection import Objection
 from modeldyno.loaders.torch_recorder import Memory, Recorder
 from modeldyno.loaders.torch_setting import alone, attributes, collected, copied, eager, in_mode, unwritten
-from modeldyno.loaders.torch_shadow import Shadow, Stage
+from modeldyno.loaders.torch_shadow import Shadow
+from modeldyno.loaders.torch_stage import Stage
 
 if TYPE_CHECKING:
     from torch.nn import Module

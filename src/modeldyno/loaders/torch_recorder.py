@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,7 +13,10 @@ from torch import Tensor
 from modeldyno.core import graph as neutral
 from modeldyno.core.graph import Op, Phase, Role, Routing
 from modeldyno.loaders.torch_scratch import scratch
-from modeldyno.loaders.torch_shadow import Call, Place, Shadow
+from modeldyno.loaders.torch_shadow import Place, Shadow
+
+if TYPE_CHECKING:
+    from modeldyno.loaders.torch_stage import Call
 
 
 def _same(tensor: Tensor) -> Any:

@@ -15,7 +15,9 @@ from torch import Tensor
 from modeldyno.loaders.torch_traits import META, MOST_KNOWN, Trait, is_small, trait
 
 if TYPE_CHECKING:
-    from modeldyno.loaders.torch_shadow import Seen, Shadow, Stage
+    from modeldyno.loaders.torch_seen import Seen
+    from modeldyno.loaders.torch_shadow import Shadow
+    from modeldyno.loaders.torch_stage import Stage
 
 # -- operators whose course depends on values --------------------------------------------------------
 

@@ -19,7 +19,7 @@ from modeldyno.core.target import Server, Transport
 from modeldyno.errors import RequestError
 from modeldyno.loaders import digest
 from modeldyno.loadgen.once import once
-from modeldyno.ports import Executes, Form, Model
+from modeldyno.ports import Executes, Form, ListsModels, Model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +42,8 @@ _SPOKEN = {Transport.HTTP: "HTTP", Transport.GRPC: "gRPC"}
 _REDIRECTS = range(300, 400)
 _UNAUTHORISED = {401, 403, 407}
 _UNAUTHORISED_GRPC = {7, 16}
+_ABSENT = {Transport.HTTP: 404, Transport.GRPC: 5}
+"""What says that there is no such model."""
 
 
 def claims(path: Path) -> bool:
@@ -66,7 +68,10 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     try:
         inputs = client.inputs(reply, endpoint)
     except ValueError as error:
-        raise RequestError(f"{_place(endpoint)}: {error}.") from error
+        said = str(error)
+        if reply is not None and reply.status == _ABSENT[transport]:
+            said = address.unknown_model(endpoint.model, endpoint.version, _models(client, endpoint, server))
+        raise RequestError(f"{_place(endpoint)}: {said}.") from error
     return Model(
         identity=ModelIdentity(
             name=endpoint.model or f"{endpoint.host}:{endpoint.port}{endpoint.path}",
@@ -99,6 +104,8 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 def _settled(endpoint: Endpoint, transport: Transport) -> tuple[Endpoint, Server]:
     """Find the protocol, and take over what the server says of it and of its only model."""
     name, server = _named(endpoint, transport) if endpoint.protocol else _recognised(endpoint, transport)
+    if not endpoint.model:
+        server = replace(server, models=_models(plugins.client(name), endpoint, server))
     if not endpoint.model and len(server.models) > 1:
         raise RequestError(
             f"{_place(endpoint)} has {len(server.models)} models; write one of them after #: "
@@ -147,6 +154,16 @@ def _recognised(endpoint: Endpoint, transport: Transport) -> tuple[str, Server]:
 def _greeted(client: Client, endpoint: Endpoint) -> Server | None:
     question = client.greeting(endpoint)
     return None if question is None else client.recognised(_answer(question))
+
+
+def _models(client: Client, endpoint: Endpoint, server: Server) -> tuple[str, ...]:
+    """Name the models that the server has, where it lists them."""
+    if server.models or not isinstance(client, ListsModels):
+        return server.models
+    try:
+        return client.listed(once(client.listing(endpoint), timeout=_TIMEOUT))
+    except OSError:
+        return ()
 
 
 def _answer(question: Target) -> Reply:

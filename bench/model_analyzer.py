@@ -1,0 +1,255 @@
+"""Our sweep beside NVIDIA's Model Analyzer in quick mode: the same model, Triton, machine and space.
+
+Both look for the largest throughput of a small network under a bound on its p99 latency, over instances, the
+largest batch and the concurrency. Printed are the wall time and the measurements of each, and what each
+found; then both winners and the default are measured again, in turns, by both load generators.
+
+    modeldyno engine install triton
+    python -m venv MA && MA/bin/pip install triton-model-analyzer==1.58.0
+    python bench/model_analyzer.py MA/bin/model-analyzer [--require 'latency.p99 <= 20ms']
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import onnx
+from perf_analyzer import perf_analyzer
+
+import modeldyno
+from modeldyno import Plan, plugins
+from modeldyno.core.goal import Constraint
+from modeldyno.core.knob import configure
+from modeldyno.core.model import ModelRef
+from modeldyno.engines import triton
+
+NAME, WIDTH = "mlp", 256
+INSTANCES, BATCHES, CONCURRENCIES = (1, 5), (1, 2, 4, 8, 16, 32, 64, 128), (1, 1024)
+PATIENCE = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a tool found, and what that took."""
+
+    tool: str
+    seconds: float
+    measurements: int
+    settings: dict[str, Any]
+    """Of our own names, the concurrency among them."""
+    throughput: float
+    p99: float
+
+
+def mlp(folder: Path) -> Path:
+    """Write a network of three layers."""
+    draw = np.random.default_rng(0)
+    sizes = (WIDTH, 512, 512, 10)
+    nodes, weights = [], []
+    for place, (before, after) in enumerate(pairwise(sizes)):
+        weights.append(
+            onnx.numpy_helper.from_array(
+                draw.normal(size=(before, after)).astype(np.float32) / 16, f"w{place}"
+            )
+        )
+        nodes.append(onnx.helper.make_node("MatMul", [f"v{place}", f"w{place}"], [f"m{place}"]))
+        nodes.append(onnx.helper.make_node("Relu", [f"m{place}"], [f"v{place + 1}"]))
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", size])
+        for name, size in (("v0", WIDTH), ("v3", 10))
+    ]
+    graph = onnx.helper.make_graph(nodes, NAME, ends[:1], ends[1:], weights)
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    path = folder / f"{NAME}.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def script(path: Path, environment: dict[str, str], words: list[str]) -> Path:
+    """Write a program that starts another with words more, and in an environment of its own."""
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+    path.write_text(f'#!/bin/sh\nexec env {settings} {shlex.join(words)} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def repository(model: Path, folder: Path) -> Path:
+    """Have our backend write the model's repository, and copy it."""
+    loaded = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(model)), seed=0, trust=False)
+    backend = plugins.backend("triton")
+    with backend.open(loaded, configure(backend.knobs, {"max_batch": 128})) as session:
+        source = Path(session.server.folder) / "repository"  # type: ignore[union-attr]
+        subprocess.run(["cp", "-rL", str(source), str(folder)], check=True)
+    return folder / "repository"
+
+
+def theirs(analyzer: str, model: Path, folder: Path, bound: float | None) -> Found:
+    """Run Model Analyzer in quick mode."""
+    program = triton.program("")
+    places = map(Path, program.environment["LD_LIBRARY_PATH"].split(":"))
+    libraries = next(place for place in places if place.suffix == ".libs")
+    binary, environment = perf_analyzer(folder, libraries)
+    server = script(
+        folder / "tritonserver",
+        dict(program.environment),
+        [program.path, f"--backend-directory={program.backends}",
+         *(f"--{part}-address=127.0.0.1" for part in ("http", "grpc", "metrics"))],
+    )  # fmt: skip
+    client = script(
+        folder / "perf", {"LD_LIBRARY_PATH": environment["LD_LIBRARY_PATH"]}, [str(binary.absolute())]
+    )
+    source = repository(model, folder)
+    [name] = [place.name for place in source.iterdir()]
+    wanted = {
+        "model_repository": str(source),
+        "output_model_repository_path": str(folder / "variants"),
+        "override_output_model_repository": True,
+        "checkpoint_directory": str(folder / "checkpoints"),
+        "export_path": str(folder),
+        "triton_launch_mode": "local",
+        "triton_server_path": str(server),
+        "perf_analyzer_path": str(client),
+        "run_config_search_mode": "quick",
+        "run_config_search_max_instance_count": INSTANCES[1],
+        "run_config_search_max_model_batch_size": BATCHES[-1],
+        "run_config_search_max_concurrency": CONCURRENCIES[1],
+        "client_protocol": "grpc",
+        "skip_summary_reports": True,
+        "skip_detailed_reports": True,
+        "profile_models": {
+            name: {
+                "objectives": ["perf_throughput"],
+                **({"constraints": {"perf_latency_p99": {"max": round(1e3 * bound)}}} if bound else {}),
+            }
+        },
+    }
+    config = folder / "analyzer.json"  # JSON is YAML
+    config.write_text(json.dumps(wanted))
+    begin = time.perf_counter()
+    told = subprocess.run(
+        [analyzer, "-v", "profile", "-f", str(config)],
+        capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder,
+        env={**os.environ, "PATH": f"{Path(analyzer).resolve().parent}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    seconds = time.perf_counter() - begin
+    (Path(tempfile.gettempdir()) / "model_analyzer.log").write_text(told.stdout + told.stderr)
+    tables = list((folder / "results").glob("metrics-model-inference.csv"))
+    if not tables:
+        raise SystemExit(f"Model Analyzer gave no table:\n{told.stdout[-3000:]}\n{told.stderr[-3000:]}")
+    with tables[0].open() as file:
+        rows = list(csv.DictReader(file))
+    held = [row for row in rows if row["Satisfies Constraints"] == "Yes"] or rows
+    best = max(held, key=lambda row: float(row["Throughput (infer/sec)"]))
+    return Found(
+        tool="Model Analyzer",
+        seconds=seconds,
+        measurements=len(rows),
+        settings={
+            "instances": int(re.sub(r"\D.*", "", best["Instance Group"].split(":")[0]) or 1),
+            "max_batch": int(best["Max Batch Size"]),
+            "dynamic_batching": True,
+            "concurrency": int(best["Concurrency"]),
+        },
+        throughput=float(best["Throughput (infer/sec)"]),
+        p99=float(best["p99 Latency (ms)"]) / 1e3,
+    )
+
+
+def ours(model: Path, folder: Path, require: list[str]) -> tuple[Found, float]:
+    """Run our sweep; give what it found, and the seconds until it had its candidate."""
+    path = folder / "study.json"
+    words = [
+        sys.executable, "-m", "modeldyno", "sweep", str(model), "--backend", "triton", "--no-store",
+        "--set", "protocol=grpc", "--input", f"1x{WIDTH}", "--maximize", "throughput",
+        "--space", f"instances={INSTANCES[0]}..{INSTANCES[1]}",
+        "--space", f"max_batch={','.join(map(str, BATCHES))}",
+        "--space", f"concurrency={CONCURRENCIES[0]}..{CONCURRENCIES[1]}*2",
+        "--set", "dynamic_batching=true", "--json", str(path),
+        *(word for bound in require for word in ("--require", bound)),
+    ]  # fmt: skip
+    begin = time.perf_counter()
+    subprocess.run(words, check=False)
+    seconds = time.perf_counter() - begin
+    study = json.loads(path.read_text())
+    trials = [trial for trial in study["trials"] if trial["state"] != "skipped"]
+    verified = sum(trial["seconds"] for trial in trials if trial["stage"] == "verify")
+    best = study["ranking"]["best"]
+    return (
+        Found(
+            tool="modeldyno",
+            seconds=seconds,
+            measurements=len(trials),
+            settings={"dynamic_batching": True, **best["point"]},
+            throughput=best["throughput"],
+            p99=best["p99"],
+        ),
+        seconds - verified,
+    )
+
+
+def again(model: Path, settings: dict[str, Any], seconds: float) -> tuple[float, float]:
+    """Measure a configuration by our load generator: throughput and p99."""
+    chosen = {name: value for name, value in settings.items() if name != "concurrency"}
+    result = modeldyno.load(
+        model, backend="triton", protocol="grpc", inputs=[f"1x{WIDTH}"], concurrency=settings["concurrency"],
+        duration=seconds, probes=["load"], plan=Plan(max_time=3 * seconds), **chosen,
+    )  # fmt: skip
+    return result["throughput"] or 0.0, result["latency.p99.raw"] or float("nan")
+
+
+def main() -> None:
+    """Compare the two."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("analyzer")
+    parser.add_argument("--require", default="latency.p99 <= 20ms")
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=("ours", "theirs"))
+    options = parser.parse_args()
+    bound = Constraint.parse(options.require).bound
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = mlp(folder)
+        found: list[Found] = []
+        if options.only != "theirs":
+            mine, candidate = ours(model, folder, [options.require])
+            print(f"modeldyno had its candidate after {candidate:.0f} s", flush=True)
+            found.append(mine)
+        if options.only != "ours":
+            found.append(theirs(options.analyzer, model, folder, bound))
+        for each in found:
+            print(
+                f"{each.tool:15} {each.seconds:6.0f} s, {each.measurements:3} measurements: {each.settings} "
+                f"{each.throughput:,.0f}/s at p99 {1e3 * each.p99:.1f} ms",
+                flush=True,
+            )
+        default = {"instances": 1, "max_batch": BATCHES[-1], "dynamic_batching": True, "concurrency": 64}
+        rows: dict[str, tuple[dict[str, Any], list[tuple[float, float]]]] = {
+            each.tool: (each.settings, []) for each in found
+        }
+        rows["default"] = (default, [])
+        for _ in range(options.rounds):
+            for settings, seen in rows.values():
+                seen.append(again(model, settings, options.seconds))
+        for tool, (_, seen) in rows.items():
+            rate, p99 = (median(column) for column in zip(*seen, strict=True))
+            print(f"measured again, {tool:15} {rate:8,.0f}/s at p99 {1e3 * p99:6.1f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()

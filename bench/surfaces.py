@@ -1,0 +1,254 @@
+"""Measure whole spaces, and keep what was seen: the ground on which strategies are compared.
+
+Every point is measured, several times over, the passes in different orders; a server stays open while only
+the load changes. What comes of it lies in bench/surfaces/NAME.json; bench/search.py searches there.
+
+    modeldyno engine install triton
+    python bench/surfaces.py [triton-minilm triton-cnn onnxruntime-minilm torch-cnn] [--passes 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+import warnings
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minilm import batch, directory, export
+
+from modeldyno.core.excerpt import ALONE, answers
+from modeldyno.core.load import Load
+from modeldyno.core.plan import Plan
+from modeldyno.core.space import Axis, Space, parse_axis
+from modeldyno.core.study import LOADS
+from modeldyno.errors import ModelDynoError
+from modeldyno.executors.isolated import isolated
+from modeldyno.executors.warm import warm
+from modeldyno.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.result import Result
+    from modeldyno.core.space import Point
+
+HERE = Path(__file__).parent / "surfaces"
+CNN = '''
+"""A small network for images of 32 x 32."""
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    """Four convolutions, 0.4 M parameters."""
+
+    def __init__(self):
+        super().__init__()
+        widths, layers = (3, 32, 64, 128, 256), []
+        for before, after in zip(widths, widths[1:]):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after)]
+            layers += [nn.ReLU(), nn.MaxPool2d(2)]
+        self.body, self.head = nn.Sequential(*layers), nn.Linear(widths[-1] * 4, 10)
+
+    def forward(self, pixels):
+        return self.head(self.body(pixels).flatten(1))
+
+
+def make():
+    torch.manual_seed(0)
+    return Net().eval()
+'''
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """What is measured, and what is asked of it."""
+
+    model: str
+    backend: str
+    inputs: tuple[str, ...]
+    axes: tuple[str, ...]
+    default: dict[str, Any]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What is the same everywhere."""
+    require: tuple[tuple[str, ...], ...]
+    """Several sets of constraints, under each of which throughput is to be largest."""
+    plan: Plan
+    load: Load | None = None
+
+
+SERVED = Plan(max_time=4.0, min_time=1.0)
+CALLED = Plan(max_time=2.0, min_time=0.7)
+SURFACES = {
+    "triton-minilm": Surface(
+        model="minilm",
+        backend="triton",
+        inputs=("input_ids=1x32", "attention_mask=1x32"),
+        axes=(
+            "instances=1,2", "max_batch=1,2,4,8,16", "queue_delay=0,1000,5000 if max_batch=2,4,8,16",
+            "concurrency=1,2,4,8,16,32",
+        ),
+        default={"instances": 1, "max_batch": 1, "concurrency": 1},
+        require=((), ("latency.p99 <= 20ms",), ("latency.p99 <= 60ms",)),
+        settings={"threads": 1},
+        plan=SERVED,
+        load=Load(duration=1.5),
+    ),
+    "triton-cnn": Surface(
+        model="cnn",
+        backend="triton",
+        inputs=("1x3x32x32",),
+        axes=(
+            "instances=1,2", "max_batch=1,4,8,16", "queue_delay=0,500,2000 if max_batch=4,8,16",
+            "concurrency=1,2,4,8,16,32",
+        ),
+        default={"instances": 1, "max_batch": 1, "concurrency": 1},
+        require=((), ("latency.p99 <= 5ms",), ("latency.p99 <= 15ms",)),
+        settings={"threads": 1},
+        plan=SERVED,
+        load=Load(duration=1.5),
+    ),
+    "onnxruntime-minilm": Surface(
+        model="minilm",
+        backend="onnxruntime",
+        inputs=("input_ids=batchx32", "attention_mask=batchx32"),
+        axes=(
+            "intra_threads=1,2", "batch_size=1,2,4,8,16,32",
+            "graph_optimization=disable,basic,extended,all",
+        ),
+        default={"intra_threads": 1, "batch_size": 1, "graph_optimization": "all"},
+        require=((), ("latency.p95 <= 20ms",), ("latency.p95 <= 80ms",)),
+        plan=CALLED,
+    ),
+    "torch-cnn": Surface(
+        model="cnn.py",
+        backend="torch",
+        inputs=("batchx3x32x32",),
+        axes=("threads=1,2", "batch_size=1,2,4,8,16,32", "compile=off,default", "precision=fp32,bf16"),
+        default={"threads": 1, "batch_size": 1, "compile": "off", "precision": "fp32"},
+        require=((), ("latency.p95 <= 5ms",), ("latency.p95 <= 20ms",)),
+        plan=CALLED,
+    ),
+}  # fmt: skip
+
+
+def models(folder: Path) -> dict[str, str]:
+    """Write the models; give the references by their short names."""
+    import torch  # noqa: PLC0415 - after the arguments were read
+
+    source = folder / "cnn.py"
+    source.write_text(CNN)
+    scope: dict[str, Any] = {}
+    exec(CNN, scope)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            scope["make"](), (), folder / "cnn.onnx", kwargs={"pixels": torch.zeros(2, 3, 32, 32)},
+            dynamo=True, dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}}, verbose=False,
+        )  # fmt: skip
+    export(directory(), folder / "minilm.onnx", batch(directory(), 8))
+    named = {"minilm": str(folder / "minilm.onnx"), "cnn": str(folder / "cnn.onnx")}
+    return {**named, "cnn.py": f"torch:{source}:make"}
+
+
+def measured(result: Result) -> dict[str, float]:
+    """Give what is known; the plain quantile of a percentile that is no claim."""
+    found = {}
+    for answer in answers(result.measurements, ALONE):
+        value = answer.value
+        if value is None and answer.query.statistic:
+            value = result[f"{answer.query.metric}.{answer.query.statistic}.raw"]
+        if value is not None and not answer.query.scope:
+            found[str(answer.query)] = float(f"{value:.6g}")
+    return found
+
+
+def passed(surface: Surface, model: str, space: Space, draw: random.Random) -> Iterator[tuple[Point, Any]]:
+    """Measure every point once: configurations in a random order, the loads of one rising."""
+    groups: dict[tuple[Any, ...], list[Point]] = {}
+    for point in space.points():
+        groups.setdefault(tuple((k, v) for k, v in point.items() if k not in LOADS), []).append(point)
+    order = list(groups)
+    draw.shuffle(order)
+    for configuration in order:
+        settings = {**surface.settings, **dict(configuration)}
+        if surface.backend == "triton":
+            settings["dynamic_batching"] = settings["max_batch"] > 1
+        request = Request(
+            model=model, backend=surface.backend, settings=settings, inputs=surface.inputs,
+            probes=("load",) if surface.load else ("latency", "throughput"), load=surface.load,
+            plan=surface.plan,
+        )  # fmt: skip
+        with ExitStack() as stack:
+            execute = stack.enter_context(warm() if surface.load else isolated())
+            for point in groups[configuration]:
+                try:
+                    job = request.job()
+                    if surface.load:
+                        job = replace(job, load=replace(surface.load, concurrency=int(point["concurrency"])))
+                    result = execute(job, watch=lambda _event: None)
+                except ModelDynoError as error:
+                    yield point, str(error)
+                    continue
+                yield point, result.failures[0].message if result.failures else measured(result)
+
+
+def record(name: str, surface: Surface, model: str, passes: int) -> None:
+    """Measure a surface, and write it after each pass."""
+    axes: tuple[Axis, ...] = tuple(map(parse_axis, surface.axes))
+    space = Space(axes=axes)
+    rows: dict[str, dict[str, Any]] = {
+        json.dumps(point): {"point": point, "runs": [], "failure": ""} for point in space.points()
+    }
+    for number in range(passes):
+        begin = time.perf_counter()
+        for point, seen in passed(surface, model, space, random.Random(number)):
+            row = rows[json.dumps(point)]
+            if isinstance(seen, dict):
+                row["runs"].append(seen)
+            else:
+                row["failure"] = seen
+            print(f"{name} {point}: {seen if isinstance(seen, str) else seen.get('throughput')}", flush=True)
+        HERE.mkdir(exist_ok=True)
+        document = {
+            "name": name,
+            "axes": [
+                {
+                    "name": a.name,
+                    "values": a.values,
+                    **({"where": a.where, "equals": a.equals} if a.where else {}),
+                }
+                for a in axes
+            ],
+            "loads": [a.name for a in axes if a.name in LOADS],
+            "default": surface.default,
+            "goals": [{"maximize": "throughput", "require": require} for require in surface.require],
+            "points": list(rows.values()),
+        }
+        head, *points = json.dumps(document).partition('"points": [')[0], *document["points"]
+        lines = ",\n".join(json.dumps(point) for point in points)
+        (HERE / f"{name}.json").write_text(f'{head}"points": [\n{lines}\n]}}\n')
+        print(f"{name}: pass {number + 1} took {time.perf_counter() - begin:.0f} s", flush=True)
+
+
+def main() -> None:
+    """Record surfaces."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", default=list(SURFACES), choices=[*SURFACES, []])
+    parser.add_argument("--passes", type=int, default=2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        references = models(Path(folder))
+        for name in options.names:
+            surface = SURFACES[name]
+            record(name, surface, references[surface.model], options.passes)
+
+
+if __name__ == "__main__":
+    main()
