@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules
 
 from modeldyno.backends import torch as backend
-from modeldyno.backends import torch_layers
+from modeldyno.backends import torch_hooks, torch_layers, torch_toll
 from modeldyno.core.activity import Span
 from modeldyno.core.attribution import Toll, attribute
 from modeldyno.core.knob import configure
@@ -302,11 +302,11 @@ def test_the_cost_is_scaled_to_the_model_within_bounds(monkeypatch: pytest.Monke
     toll = Toll(inside=1.0, outside=2.0)
     for extra, expected in ((13.5, 1.5), (90.0, 2.0), (-5.0, 1.0)):  # of three modules, the whole among them
         times = cycle([10.0 + extra, 10.0])
-        monkeypatch.setattr(torch_layers, "_timed", lambda run, times=times: (run(), next(times))[1])
-        found = torch_layers._in_place(toll, run, parts)
+        monkeypatch.setattr(torch_toll, "_timed", lambda run, times=times: (run(), next(times))[1])
+        found = torch_toll.in_place(toll, run, parts)
         assert found == Toll(inside=expected, outside=2 * expected)
-    monkeypatch.setattr(torch_layers, "_SETTLING", 0.0)
-    assert torch_layers._in_place(toll, run, parts) == toll
+    monkeypatch.setattr(torch_toll, "_SETTLING", 0.0)
+    assert torch_toll.in_place(toll, run, parts) == toll
 
 
 def test_others_hooks_are_part_of_the_module() -> None:
@@ -322,7 +322,7 @@ def test_others_hooks_are_part_of_the_module() -> None:
 
     marks: list[tuple[int, Any]] = []
     with ExitStack() as stack:
-        torch_layers._hook(torch_layers._parts(module, everything), Clock().stamp, marks, stack)
+        torch_hooks.hook(torch_layers._parts(module, everything), Clock().stamp, marks, stack)
         module(torch.zeros(1))
 
     assert order == ["ours", "their enter", "their leave", "ours"]
@@ -445,7 +445,7 @@ def test_on_a_device_the_time_is_that_of_its_events(monkeypatch: pytest.MonkeyPa
     """Every mark is an event in the queue; the whole is what the caller waits for."""
     device = Device()
     monkeypatch.setattr(torch, "fake", SimpleNamespace(Event=device.event()), raising=False)
-    monkeypatch.setattr(torch_layers, "_filler", lambda *_: None)
+    monkeypatch.setattr(torch_toll, "filler", lambda *_: None)
     module = Block()
     with torch_layers.watching(module, lambda: module(torch.zeros(1, 4)), device, everything) as layers:  # type: ignore[arg-type]
         layers.call()
@@ -460,9 +460,9 @@ def test_hooks_on_a_busy_device_cost_what_their_events_cost(monkeypatch: pytest.
     """While there is work in the queue, the host's time is no part of the cost."""
     device, filled = Device(), []
     monkeypatch.setattr(torch, "fake", SimpleNamespace(Event=device.event()), raising=False)
-    clock = torch_layers._clock(device)  # type: ignore[arg-type]
+    clock = torch_toll.clock(device)  # type: ignore[arg-type]
 
-    toll = torch_layers._toll(clock, lambda: filled.append(1))
+    toll = torch_toll.measured(clock, lambda: filled.append(1))
 
     assert filled
     assert device.synchronised == len(filled)
@@ -472,4 +472,4 @@ def test_hooks_on_a_busy_device_cost_what_their_events_cost(monkeypatch: pytest.
 
 def test_the_host_needs_no_filling() -> None:
     """On the CPU the host's time is what is measured."""
-    assert torch_layers._filler(int, [], CPU) is None
+    assert torch_toll.filler(int, [], CPU) is None

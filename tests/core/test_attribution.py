@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modeldyno.core.activity import Layer, Span
-from modeldyno.core.attribution import Attribution, Part, Toll, attribute, doubts_of, placed, quiet
+from modeldyno.core.attribution import Attribution, Part, Toll, attribute, doubts_of, in_place, placed, quiet
 
 
 def spans(*rows: tuple[str, float, float, int | None]) -> list[Span]:
@@ -55,6 +55,28 @@ def test_the_cost_of_watching_is_taken_off_every_span_that_it_falls_into() -> No
     assert parts["b.c"].layer.calls == 2
     assert found.missed == pytest.approx(0)
     assert found.overhead == pytest.approx((1 + b + outside) / 3)
+
+
+@pytest.mark.parametrize(
+    ("more", "spans", "scale"),
+    [
+        ([9.0], 2, 1.5),
+        ([90.0], 2, 2.0),
+        ([-5.0], 2, 1.0),
+        ([], 2, 1.0),
+        ([9.0], 0, 1.0),
+        ([4.0, 12.0, 9.0], 2, 1.5),
+    ],
+)
+def test_the_cost_is_scaled_to_what_it_is_in_the_model(more: list[float], spans: int, scale: float) -> None:
+    """By the median of pairs of calls, to no less than what it is on its own and no more than twice that."""
+    toll = Toll(inside=1.0, outside=2.0)
+    assert in_place(toll, more, spans) == Toll(inside=scale, outside=2 * scale)
+
+
+def test_what_costs_nothing_is_not_scaled() -> None:
+    """A backend that cannot measure the cost says that it is nothing."""
+    assert in_place(Toll(), [1.0], 3) == Toll()
 
 
 def test_a_call_within_a_call_of_the_same_module_counts_once() -> None:

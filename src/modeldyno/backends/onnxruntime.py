@@ -94,6 +94,7 @@ knobs = (
     ),
     BATCH_SIZE,
 )
+space = ("batch_size=1..32*2", "intra_threads=1..{cores}*2")
 
 _PROVIDERS = {
     "cpu": "CPUExecutionProvider",

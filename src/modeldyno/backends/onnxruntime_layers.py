@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.core import origin, origins
 from modeldyno.core.activity import Span
-from modeldyno.core.attribution import Toll, quiet
+from modeldyno.core.attribution import Toll, in_place, quiet
 from modeldyno.core.doubt import Doubt
 from modeldyno.ports import Layers
 
@@ -38,6 +39,8 @@ _HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Operators whose body is a graph: its nodes run within them."""
 _EMPTY, _ROUNDS = 100, 60
 """Nodes of the graph on which the cost of profiling is measured, and calls of it."""
+_SETTLING = 0.5
+"""Seconds in which that is seen in the model itself, too."""
 _SHAPE = (1, 64, 2048)
 """Of what they give: enough to leave the caches of a core as cold as the nodes of a network do."""
 _DTYPES = {"float": "float32", "double": "float64"}
@@ -68,7 +71,7 @@ def watching(
     named: Named,
     *,
     device: str,
-    spins: bool,
+    usual: Any | None,
 ) -> Iterator[Layers]:
     """Watch the nodes of a model.
 
@@ -78,15 +81,16 @@ def watching(
         model: its file.
         named: says which nodes to watch, by their path and operator.
         device: the execution provider.
-        spins: whether threads of the session that is timed spin when a call has returned. Plain calls are
-            then made in one more session, whose threads rest.
+        usual: the session whose calls are timed; None where its threads spin when a call has returned:
+            plain calls are then made in one more session, whose threads rest.
     """
-    toll, found = _toll(start), _places(start, model)
+    found = _places(start, model)
     with TemporaryDirectory(prefix="modeldyno-") as folder:
         session = start(str(Path(folder) / "profile"), resting=True)
-        plain = prepare(start(resting=True)) if spins else None
+        plain = prepare(usual or start(resting=True))
         run, seconds = prepare(session), []
-        run()
+        more = _more(run, plain)
+        toll = in_place(_toll(start), more, found.nodes)
 
         def call() -> Any:
             begin = perf_counter()
@@ -98,14 +102,21 @@ def watching(
 
         def spans(since: int) -> list[list[Span]]:
             profile = Path(session.end_profiling())
-            runs = list(_runs(profile, since + 1))  # the first call of all is not timed
+            runs = list(_runs(profile, since + 1 + len(more)))  # and the first of all, which is not timed
             return [
                 _spans(nodes, whole, names, named)
                 for nodes, whole in zip(runs, seconds[since:], strict=False)
             ]
 
         doubts = tuple(_unseen(device))
-        yield Layers(call=call, spans=spans, toll=toll, plain=plain, doubts=doubts, origins=names.origins)
+        yield Layers(
+            call=call,
+            spans=spans,
+            toll=toll,
+            plain=None if usual else plain,
+            doubts=doubts,
+            origins=names.origins,
+        )
 
 
 def _unseen(device: str) -> Iterator[Doubt]:
@@ -130,6 +141,8 @@ class Places:
     """Names of the nodes that are in the model's file."""
     done: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What a node is called as it runs, or its operator and turn where it has no name, to what it does."""
+    nodes: int = 0
+    """That a call runs; 0 where the graph does not tell how often those within others run."""
 
 
 def _places(start: Start, model: Path) -> Places:
@@ -170,6 +183,7 @@ def places(graph: Any, rewritten: Any) -> Places:
         found,
         frozenset(node.name for node in original),
         origins.origins(_made(original), _made(_nodes(rewritten))),
+        0 if any(node.op_type in _HOLDERS for node in rewritten.node) else len(rewritten.node),
     )
 
 
@@ -290,6 +304,23 @@ def _output(told: Event) -> tuple[str, int]:
 # -- cost ---------------------------------------------------------------------------------------------
 
 
+def _more(run: Callable[[], Any], plain: Callable[[], Any]) -> list[float]:
+    """Give the seconds by which profiled calls take longer than plain ones, in turns after one of each."""
+    run()
+    plain()
+    more: list[float] = []
+    begin = perf_counter()
+    while len(more) < _ROUNDS and perf_counter() - begin < _SETTLING:
+        more.append(_seconds(run) - _seconds(plain))
+    return more
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    begin = perf_counter()
+    run()
+    return perf_counter() - begin
+
+
 def _toll(start: Start) -> Toll:
     """Measure what profiling adds to a node, on a graph of small nodes: what they do themselves cancels out.
 
@@ -305,7 +336,9 @@ def _toll(start: Start) -> Toll:
     with TemporaryDirectory(prefix="modeldyno-") as folder:
         paths = ("", str(Path(folder) / "profile"))
         sessions = [start(path, graph=graph, resting=True) for path in paths]
-        times = [[_timed(session, given) for session in sessions] for _ in range(_ROUNDS + 1)][1:]
+        times = [
+            [_seconds(partial(session.run, None, given)) for session in sessions] for _ in range(_ROUNDS + 1)
+        ][1:]
         runs = list(_runs(Path(sessions[1].end_profiling()), 1))
     count = len(runs[0]) if runs else 0
     if not count:
@@ -314,12 +347,6 @@ def _toll(start: Start) -> Toll:
     spans = quiet(sum(event["dur"] + _ROUNDING for event in nodes) * _MICRO for nodes in runs)
     inside = max(0.0, (spans - plain) / count)
     return Toll(inside=inside, outside=max(0.0, (profiled - plain) / count - inside))
-
-
-def _timed(session: Any, given: Mapping[str, Any]) -> float:
-    begin = perf_counter()
-    session.run(None, given)
-    return perf_counter() - begin
 
 
 def _chain() -> bytes:

@@ -2,57 +2,32 @@
 
 The hooks do no more than take the time and note it, and are there in watched calls alone; shapes are seen in
 a first call that nobody times. On a device that works on by itself the time is that of events in its queue.
-What a pair of hooks costs is
-measured on modules that do nothing, right before.
+What a pair of hooks costs is measured right before.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.backends import torch_toll
 from modeldyno.backends.arrays import leaves
+from modeldyno.backends.torch_hooks import Mark, Part, hook, register
 from modeldyno.backends.torch_ranges import eager
 from modeldyno.core.activity import Span
-from modeldyno.core.attribution import Toll, quiet
+from modeldyno.core.attribution import Toll
 from modeldyno.core.doubt import Doubt
 from modeldyno.ports import Layers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import device
 
     from modeldyno.ports import Named
-
-Mark = tuple[int, Any]
-"""A part that begins, or ``~part`` that ends, and when: nanoseconds, or an event."""
-_ROUNDS, _EMPTY = 30, 40
-"""How often the cost of hooks is measured, on how many modules in a row."""
-_SETTLING = 0.5
-"""Seconds in which twice as many calls are made, to see what hooks cost in a model; of fewer it is left."""
-_QUEUED = 0.8
-"""A call whose modules are all submitted in this share of its time keeps the device busy."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A module that is watched."""
-
-    module: Any
-    kind: str
-    paths: tuple[str, ...]
-    """Several where it is shared."""
-    apart: bool = False
-    """Whether it has hooks of its own: there are some, around which ours go, or few modules are watched.
-
-    Hooks that all modules have in common show on none: some switch to slower code where one does.
-    """
 
 
 @contextmanager
@@ -67,19 +42,19 @@ def watching(callee: Any, run: Callable[[], Any], place: device, named: Named) -
     """
     parts = _parts(callee, named)
     outputs = _outputs(run, parts)
-    clock = _clock(place)
-    toll = _toll(clock, _filler(run, parts, place)) if outputs else Toll()
+    clock = torch_toll.clock(place)
+    toll = torch_toll.measured(clock, torch_toll.filler(run, parts, place)) if outputs else Toll()
     unasked = 0.0
     if place.type == "cpu" and outputs:
-        toll = _in_place(toll, run, parts)
-        unasked = toll.whole * _unasked(parts)
+        toll = torch_toll.in_place(toll, run, parts)
+        unasked = toll.whole * torch_toll.unasked(parts)
     marks: list[Mark] = []
     calls: list[tuple[float, list[tuple[int, float]]]] = []
 
     def call() -> Any:
         marks.clear()
         with ExitStack() as stack:  # the calls in between are those that nobody watches
-            _hook(parts, clock.stamp, marks, stack)
+            hook(parts, clock.stamp, marks, stack)
             start, begin = clock.stamp(), perf_counter_ns()
             output = run()
             seconds = (perf_counter_ns() - begin) * 1e-9
@@ -101,9 +76,9 @@ def _whole(callee: Any, seconds: float, noted: Sequence[tuple[int, float]], unas
     return Span(path="", kind=_kind(callee), begin=begin, end=end)
 
 
-def _parts(callee: Any, named: Named) -> list[_Part]:
+def _parts(callee: Any, named: Named) -> list[Part]:
     """List the modules to watch: all that are called one by one, and chosen by a path or their class."""
-    found: dict[int, _Part] = {}
+    found: dict[int, Part] = {}
     fixed: list[str] = []
     modules = _named_modules(callee)
     few = eager(callee) is None or not all(named(path, _kind(module)) for path, module in modules if path)
@@ -114,7 +89,7 @@ def _parts(callee: Any, named: Named) -> list[_Part]:
             fixed.append(f"{path}." if path else "")
         if path and not _is_traced(module):
             hooked = bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001 - nothing else tells
-            known = found.get(id(module), _Part(module, _kind(module), (), few or hooked))
+            known = found.get(id(module), Part(module, _kind(module), (), few or hooked))
             found[id(module)] = replace(known, paths=(*known.paths, path))
     return [part for part in found.values() if any(named(path, part.kind) for path in part.paths)]
 
@@ -134,7 +109,7 @@ def _is_traced(module: Any) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
-def _unseen(callee: Any, parts: Sequence[_Part], outputs: Outputs) -> Iterator[Doubt]:
+def _unseen(callee: Any, parts: Sequence[Part], outputs: Outputs) -> Iterator[Doubt]:
     """Say which modules cannot be watched, and why."""
     modules = _named_modules(callee)
     fixed = [path for path, module in modules if _is_fixed(module)]
@@ -165,47 +140,6 @@ def _unseen(callee: Any, parts: Sequence[_Part], outputs: Outputs) -> Iterator[D
 
 def _kind(module: Any) -> str:
     return str(getattr(module, "original_name", "")) or type(getattr(module, "_orig_mod", module)).__name__
-
-
-# -- hooks --------------------------------------------------------------------------------------------
-
-
-def _hook(parts: Sequence[_Part], stamp: Callable[[], Any], marks: list[Mark], stack: ExitStack) -> None:
-    """Have the beginning and the end of each call noted, until the stack is left."""
-    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
-
-    note = marks.append
-    numbers = {id(part.module): number for number, part in enumerate(parts)}
-    common = {key: number for key, number in numbers.items() if not parts[number].apart}
-
-    def pair(numbers: Mapping[int, int]) -> tuple[Callable[..., None], Callable[..., None]]:
-        def enter(module: Any, _given: Any) -> None:
-            if id(module) in numbers:
-                note((numbers[id(module)], stamp()))
-
-        def leave(module: Any, _given: Any, _output: Any) -> None:
-            if id(module) in numbers:
-                note((~numbers[id(module)], stamp()))
-
-        return enter, leave
-
-    if common:
-        enter, leave = pair(common)
-        stack.callback(modules.register_module_forward_pre_hook(enter).remove)
-        stack.callback(modules.register_module_forward_hook(leave, always_call=True).remove)
-    for part in parts:
-        if part.apart:
-            _register(part.module, *pair(numbers), stack)
-
-
-def _register(module: Any, enter: Callable[..., None], leave: Callable[..., None], stack: ExitStack) -> None:
-    """Put hooks around those that are there already; `leave` is called also where the module raises."""
-    if hasattr(module, "_c"):  # a ScriptModule takes hooks, but knows no `always_call`
-        stack.callback(module.register_forward_pre_hook(enter).remove)
-        stack.callback(module.register_forward_hook(leave).remove)
-        return
-    stack.callback(module.register_forward_pre_hook(enter, prepend=True).remove)
-    stack.callback(module.register_forward_hook(leave, always_call=True).remove)
 
 
 def nested(marks: Sequence[Mark], parts: Sequence[Any], whole: Span) -> list[Span]:
@@ -242,14 +176,14 @@ Outputs = dict[str, list[tuple[str, int]]]
 """Path to the text and the bytes of each output in turn."""
 
 
-def _outputs(run: Callable[[], Any], parts: Sequence[_Part]) -> Outputs:
+def _outputs(run: Callable[[], Any], parts: Sequence[Part]) -> Outputs:
     """See what each module gives, in a call that is not timed."""
     marks: list[Mark] = []
     given: list[tuple[str, int]] = []
 
     with ExitStack() as stack:
         for number, part in enumerate(parts):
-            _register(part.module, *_seeing(number, marks, given), stack)
+            register(part.module, *_seeing(number, marks, given), stack)
         run()
     whole = Span(path="", kind="", begin=0.0, end=len(marks))
     found: Outputs = defaultdict(list)
@@ -296,136 +230,3 @@ def _described(spans: list[Span], outputs: Outputs) -> list[Span]:
             span = replace(span, output=text, output_bytes=size)  # noqa: PLW2901 - the same span, complete
         found.append(span)
     return found
-
-
-# -- time ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """The time of the host, or of a device."""
-
-    stamp: Callable[[], Any]
-    """Gives a moment."""
-    seconds: Callable[[Sequence[Any]], list[float]]
-    """Turns moments into seconds after the first of them."""
-
-
-def _clock(place: device) -> _Clock:
-    if place.type == "cpu":
-        return _Clock(perf_counter_ns, lambda moments: [(moment - moments[0]) * 1e-9 for moment in moments])
-    import torch  # noqa: PLC0415 - heavy
-
-    make = getattr(torch, place.type).Event
-
-    def stamp() -> Any:
-        event = make(enable_timing=True)
-        event.record()
-        return event
-
-    return _Clock(stamp, lambda events: [events[0].elapsed_time(event) * 1e-3 for event in events])
-
-
-def _filler(run: Callable[[], Any], parts: Sequence[_Part], place: device) -> Callable[[], None] | None:
-    """Give work that keeps the device busy, if the call does so: hooks then cost what their events cost.
-
-    None where the host is what the time is spent on, as it always is on the CPU.
-    """
-    if place.type == "cpu":
-        return None
-    import torch  # noqa: PLC0415 - heavy
-
-    marks: list[Mark] = []
-    with ExitStack() as stack:
-        _hook(parts, perf_counter_ns, marks, stack)
-        begin = perf_counter_ns()
-        run()
-        end = perf_counter_ns()
-    if not marks or marks[-1][1] - begin > _QUEUED * (end - begin):
-        return None
-    square = torch.ones(4096, 4096, device=place)
-
-    def fill() -> None:
-        for _ in range(4):
-            torch.mm(square, square)
-
-    return fill
-
-
-def _toll(clock: _Clock, fill: Callable[[], None] | None) -> Toll:
-    """Measure what a pair of hooks costs, on modules that do nothing, one after the other.
-
-    Args:
-        clock: what the hooks read.
-        fill: keeps the device busy meanwhile, so that its time is measured; None for that of the host.
-    """
-    import torch  # noqa: PLC0415 - heavy
-
-    modules = [torch.nn.Identity() for _ in range(_EMPTY)]
-    given = torch.zeros(1)
-    plain = forward = 0.0
-    if fill is None:
-        plain = _each(modules, given)
-        forward = _each([module.forward for module in modules], given)
-    marks: list[Mark] = []
-    inside, whole = [], []
-    with ExitStack() as stack:
-        _hook([_Part(module, "", ("",)) for module in modules], clock.stamp, marks, stack)
-        for _ in range(_ROUNDS):
-            marks.clear()
-            if fill is not None:
-                fill()
-            for module in modules:
-                module(given)
-            if fill is not None:
-                marks[-1][1].synchronize()
-            at = clock.seconds([moment for _, moment in marks])
-            inside.append(median(end - begin for begin, end in zip(at[::2], at[1::2], strict=True)))
-            whole.append((at[-2] - at[0]) / (_EMPTY - 1))
-    within = max(0.0, quiet(inside) - forward)
-    return Toll(inside=within, outside=max(0.0, quiet(whole) - plain - within))
-
-
-def _unasked(parts: Sequence[_Part]) -> int:
-    """Count the modules that hooks in common are run for though nobody asks: the whole, or none."""
-    return int(any(not part.apart for part in parts))
-
-
-def _in_place(toll: Toll, run: Callable[[], Any], parts: Sequence[_Part]) -> Toll:
-    """Scale the cost by what it is in this model, whose own code leaves less of ours in the caches.
-
-    It is seen in calls with hooks and without, in turns; noise must not make it more than twice as much,
-    and where a call takes so long that it would be noise alone, it hardly matters.
-    """
-    marks: list[Mark] = []
-    more: list[float] = []
-    run()
-    begin = perf_counter_ns()
-    while len(more) < 2 * _ROUNDS and (perf_counter_ns() - begin) * 1e-9 < _SETTLING:
-        marks.clear()
-        with ExitStack() as stack:
-            _hook(parts, perf_counter_ns, marks, stack)
-            watched = _timed(run)
-        more.append(watched - _timed(run))
-    count = len(marks) // 2 + _unasked(parts)
-    if len(more) < _ROUNDS or not count or not toll.whole:
-        return toll
-    scale = min(2.0, max(1.0, median(more) / (count * toll.whole)))
-    return Toll(inside=toll.inside * scale, outside=toll.outside * scale)
-
-
-def _timed(run: Callable[[], Any]) -> float:
-    begin = perf_counter_ns()
-    run()
-    return (perf_counter_ns() - begin) * 1e-9
-
-
-def _each(callees: Sequence[Callable[..., Any]], given: Any) -> float:
-    """Measure the seconds of one of several calls that do nothing."""
-    found = []
-    for _ in range(_ROUNDS):
-        begin = perf_counter_ns()
-        for callee in callees:
-            callee(given)
-        found.append((perf_counter_ns() - begin) * 1e-9 / len(callees))
-    return quiet(found)
