@@ -229,7 +229,7 @@ class _Session:
 
         provider = self.session.get_providers()[0]
         return onnxruntime_layers.watching(
-            self.start, prepare, self.path, named, device=provider, spins=self.spins
+            self.start, prepare, self.path, named, device=provider, usual=None if self.spins else self.session
         )
 
     def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
