@@ -3,10 +3,11 @@
 Every search has a bound of its own and noise of its own. Beside ours stand the rules of two peers as
 their documents tell them, on the same servers and clock: perf_analyzer's (windows of 5 s until three
 in a row agree to 10 %, then bisection of the whole range) and AIPerf's (doubling, then bisection, by
-what each run gave). All in virtual time. The status is 1 where fewer than 95 of 100 of our intervals
-hold the true capacity, or where a search took more than 10 measurements.
+what each run gave). They search the concurrency of a closed loop; ours also the rate of an open one, where
+a load above the capacity has no steady state. All in virtual time. The status is 1 where fewer than 95
+of 100 of our intervals hold the true capacity, or where a search took more than 10 measurements.
 
-    python bench/capacity.py [--searches 100] [--seconds 20]
+    python bench/capacity.py [--searches 100] [--seconds 20] [--server rate]
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from scipy.stats import gamma
 
 from modeldyno.core import served
 from modeldyno.core.approach import Step
-from modeldyno.core.capacity import Capacity, Search, propose
+from modeldyno.core.capacity import Capacity, propose
+from modeldyno.core.excerpt import UNDER_LOAD, answers
 from modeldyno.core.goal import Constraint
 from modeldyno.core.ladder import Rung, plain
-from modeldyno.core.load import Load
+from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.metric import Query
-from modeldyno.core.records import COLUMNS, Records
+from modeldyno.core.records import COLUMNS, Records, sample
+from modeldyno.core.search import CONCURRENCY, RATE, Search
 from modeldyno.core.served import Window
+from modeldyno.testing import queueing
 from modeldyno.testing.service import Durations, Service, exponential, lognormal
 from modeldyno.testing.simulation import simulate
 
@@ -44,23 +48,73 @@ WARM = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server whose p99 under each concurrency is known."""
+    """A server whose p99 under each load is known."""
 
     service: Service
-    p99: Callable[[int], float]
+    p99: Callable[[float], float]
     bounds: tuple[float, float]
     """Seconds between which the bound on p99 is drawn."""
+    knob: str = CONCURRENCY
 
-    def capacity(self, bound: float) -> int:
-        """Give the largest concurrency that holds the bound; 0 for none."""
-        return sum(1 for slots in range(1, MOST) if self.p99(slots) <= bound)
+    @property
+    def drowned(self) -> float:
+        """The rate of an open loop at which it is busy all the time."""
+        return self.service.workers / self.service.durations.mean
+
+    def capacity(self, bound: float) -> float:
+        """Give the largest load that holds the bound; 0 for none."""
+        if self.knob == CONCURRENCY:
+            return sum(1 for slots in range(1, MOST) if self.p99(slots) <= bound)
+        low, high = 0.0, self.drowned
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.p99(middle) <= bound else (low, middle)
+        return low
+
+
+def open_markov(workers: int, seconds: float) -> Server:
+    """Give exponential workers in an open loop, M/M/k."""
+    service = Service(durations=exponential(seconds), workers=workers)
+
+    @lru_cache(None)
+    def p99(rate: float) -> float:
+        return queueing.open_exponential(rate, seconds, workers).quantile(0.99) if rate else 0.0
+
+    idle = -seconds * math.log(0.01)
+    return Server(service=service, p99=p99, bounds=(1.2 * idle, 20 * idle), knob=RATE)
+
+
+def open_worker(durations: Durations) -> Server:
+    """Give one worker in an open loop: its p99 by a very long run under each of many rates, and between."""
+
+    @lru_cache(None)
+    def curve() -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(999)
+        times = np.concatenate([durations.draw(rng, 4096) for _ in range(1000)])
+        gaps = rng.exponential(1.0, times.size)
+        busy = 1 - np.geomspace(0.8, 0.02, 50)
+        return busy, np.array([np.quantile(_sojourns(times, gaps * durations.mean / b), 0.99) for b in busy])
+
+    def p99(rate: float) -> float:
+        busy, found = curve()
+        return float(np.exp(np.interp(rate * durations.mean, busy, np.log(found))))
+
+    idle = float(np.quantile(np.concatenate([durations.draw(np.random.default_rng(1), 4096)] * 9), 0.99))
+    return Server(service=Service(durations=durations), p99=p99, bounds=(1.6 * idle, 10 * idle), knob=RATE)
+
+
+def _sojourns(times: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+    """Give how long each request is with one worker that takes so long, when they come at these gaps."""
+    excess = np.cumsum(times[:-1] - gaps[1:])
+    least = np.minimum.accumulate(np.minimum(excess, 0.0))
+    return np.concatenate(([0.0], excess - least)) + times
 
 
 def markov(workers: int, seconds: float) -> Server:
     """Give exponential workers in a closed loop: a wait of Erlang's distribution, and then the service."""
 
     @lru_cache(None)
-    def p99(slots: int) -> float:
+    def p99(slots: float) -> float:
         ahead = slots - workers
         if ahead <= 0:
             return -seconds * math.log(0.01)
@@ -78,19 +132,23 @@ def markov(workers: int, seconds: float) -> Server:
     )
 
 
-def correlated(seconds: float, sigma: float, rho: float) -> Server:
-    """Give one worker whose speed wanders: the logarithms of its times are an AR(1) process."""
+def wandering(seconds: float, sigma: float, rho: float) -> Durations:
+    """Give times of a worker whose speed wanders: their logarithms are an AR(1) process."""
 
     def draw(rng: np.random.Generator, count: int) -> np.ndarray:
         noise = rng.standard_normal(count) * math.sqrt(1 - rho**2)
-        noise[0] /= math.sqrt(1 - rho**2)
+        noise[:1] /= math.sqrt(1 - rho**2)
         return seconds * np.exp(sigma * lfilter([1.0], [1.0, -rho], noise))
 
-    durations = Durations(draw=draw, mean=seconds * math.exp(sigma**2 / 2), deviation=0.0)
+    return Durations(draw=draw, mean=seconds * math.exp(sigma**2 / 2), deviation=0.0)
+
+
+def closed_worker(durations: Durations) -> Server:
+    """Give one worker in a closed loop."""
     return Server(service=Service(durations=durations), p99=one_worker(durations), bounds=(0.02, 0.5))
 
 
-def one_worker(durations: Durations) -> Callable[[int], float]:
+def one_worker(durations: Durations) -> Callable[[float], float]:
     """Give the p99 of one worker in a closed loop: each waits for as many services as there are slots."""
 
     @lru_cache(None)
@@ -100,7 +158,8 @@ def one_worker(durations: Durations) -> Callable[[int], float]:
         return np.concatenate(([0.0], np.cumsum(np.concatenate(blocks))))
 
     @lru_cache(None)
-    def p99(slots: int) -> float:
+    def p99(load: float) -> float:
+        slots = round(load)
         return float(np.quantile(totals()[slots:] - totals()[:-slots], 0.99))
 
     return p99
@@ -108,12 +167,12 @@ def one_worker(durations: Durations) -> Callable[[int], float]:
 
 SERVERS: dict[str, Server] = {
     "M/M/4, 10 ms": markov(4, 0.010),
-    "one worker, lognormal": Server(
-        service=Service(durations=lognormal(0.004, 0.5)),
-        p99=one_worker(lognormal(0.004, 0.5)),
-        bounds=(0.02, 0.5),
-    ),
-    "one worker, correlated": correlated(0.004, 0.4, 0.95),
+    "one worker, lognormal": closed_worker(lognormal(0.004, 0.5)),
+    "one worker, correlated": closed_worker(wandering(0.004, 0.4, 0.95)),
+    "rate, M/M/1, 4 ms": open_markov(1, 0.004),
+    "rate, M/M/4, 10 ms": open_markov(4, 0.010),
+    "rate, lognormal": open_worker(lognormal(0.004, 0.5)),
+    "rate, correlated": open_worker(wandering(0.004, 0.4, 0.95)),
 }
 
 
@@ -141,13 +200,18 @@ class Meter:
     spent: float = 0.0
     runs: int = 0
 
-    def window(self, slots: int, seconds: float) -> Window:
+    def window(self, value: float, seconds: float) -> Window:
         """Put it under a load; the warm-up is cut off, and not counted as time that was spent."""
         self.runs += 1
         self.spent += seconds
+        seed, service = 1000 * self.seed + self.runs, self.server.service
+        if self.server.knob == RATE:
+            load = Load(arrivals=Arrivals.POISSON, rate=value, duration=seconds * (1 + WARM))
+            records = simulate(service, load, seed=seed).records
+            begin = int(records.due.min()) + int(seconds * WARM * 1e9)
+            return Window(records=records, begin=begin, end=begin + int(seconds * 1e9), load=load)
+        slots = round(value)
         load = Load(concurrency=slots, duration=seconds * (1 + WARM) + 4 * slots * self.server.p99(1) / 99)
-        seed = 1000 * self.seed + self.runs
-        service = self.server.service
         records = (
             taking_turns(service, load, seed)
             if service.workers == 1
@@ -158,7 +222,7 @@ class Meter:
 
     def p99(self, slots: int, seconds: float) -> float:
         """Give the plain quantile of one run."""
-        due = self.window(slots, seconds).due()
+        due = sample(self.window(slots, seconds).due())
         return float(np.quantile((due.end - due.due) * 1e-9, 0.99, method="inverted_cdf"))
 
 
@@ -171,8 +235,10 @@ class Found:
     runs: int
     spent: float
     end: str = ""
+    path: tuple[tuple[float, float, str, str], ...] = ()
+    """The loads, for how many times as long as planned, the codes of their doubts, and the verdicts."""
 
-    def holds(self, truth: int) -> bool:
+    def holds(self, truth: float) -> bool:
         """Say whether the true capacity lies in what was answered."""
         return self.passed <= truth < self.failed
 
@@ -181,13 +247,22 @@ def ours(meter: Meter, bound: float, seconds: float) -> Found:
     """Search as we do."""
     constraint = Constraint(query=Query(metric="latency", statistic="p99"), at_most=True, bound=bound)
     search = Search(bounds=(constraint,), most=MOST)
+    if meter.server.knob == RATE:  # a user begins anywhere between a hundredth and three times of it
+        first = meter.server.drowned * float(np.exp(np.random.default_rng(meter.seed).uniform(-4.6, 1.1)))
+        search = Search(bounds=(constraint,), knob=RATE, start=first, most=1024 * first)
     history: list[Rung] = []
     while isinstance(step := propose(search, history), Step):
-        window = meter.window(round(step.load), seconds * step.care)
+        window = meter.window(step.load, seconds * step.care)
         measured = tuple(served.measurements(window))
         judged = (constraint.judge(measured),)
         history.append(
-            Rung(load=step.load, judgements=judged, answers=tuple(plain(judged, measured)), care=step.care)
+            Rung(
+                load=step.load,
+                judgements=judged,
+                answers=(*answers(measured, UNDER_LOAD), *plain(judged, measured)),
+                doubts=tuple(doubt.code for doubt in served.doubts(window)),
+                care=step.care,
+            )
         )
     assert isinstance(step, Capacity)
     return Found(
@@ -196,6 +271,9 @@ def ours(meter: Meter, bound: float, seconds: float) -> Found:
         runs=meter.runs,
         spent=meter.spent,
         end=step.end,
+        path=tuple(
+            (r.load, r.care, ",".join(r.doubts), str(r.judgements[0].verdict)) for r in history
+        ),
     )
 
 
@@ -229,7 +307,7 @@ def stable(meter: Meter, load: int) -> float | None:
     """Give the mean p99 of three windows that agree; None where ten windows do not."""
     seen: list[tuple[float, float]] = []
     for _ in range(10):
-        due = meter.window(load, 5.0).due()
+        due = sample(meter.window(load, 5.0).due())
         seen.append((float(np.quantile((due.end - due.due) * 1e-9, 0.99)), len(due) / 5.0))
         last = seen[-3:]
         if len(last) == 3 and all(max(column) <= 1.1 * min(column) for column in zip(*last, strict=True)):
@@ -240,7 +318,7 @@ def stable(meter: Meter, load: int) -> float | None:
 RULES = {"ours": ours, "AIPerf's rule": aiperf, "perf_analyzer's rule": perf_analyzer}
 
 
-def search(order: tuple[str, str, int, float]) -> tuple[int, float, Found]:
+def search(order: tuple[str, str, int, float]) -> tuple[float, float, Found]:
     """Make one search; give the true capacity, the bound, and what was found."""
     name, rule, seed, seconds = order
     server = SERVERS[name]
@@ -248,7 +326,7 @@ def search(order: tuple[str, str, int, float]) -> tuple[int, float, Found]:
     return server.capacity(bound), bound, RULES[rule](Meter(server=server, seed=seed), bound, seconds)
 
 
-def lines(name: str, rule: str, found: list[tuple[int, float, Found]], verbose: bool) -> Iterator[str]:
+def lines(name: str, rule: str, found: list[tuple[float, float, Found]], verbose: bool) -> Iterator[str]:
     """Sum a rule's searches up."""
     all_found = [f for _, _, f in found]
     right = sum(f.holds(truth) for truth, _, f in found)
@@ -267,7 +345,7 @@ def lines(name: str, rule: str, found: list[tuple[int, float, Found]], verbose: 
         yield f"    ends: { {end: ends.count(end) for end in dict.fromkeys(ends)} }"
         for truth, bound, f in found:
             if not f.holds(truth):
-                yield f"    missed: {truth} at {bound * 1e3:.1f} ms, answered {f}"
+                yield f"    missed: {truth:.5g} at {bound * 1e3:.1f} ms, answered {f}"
 
 
 def main() -> int:
@@ -276,12 +354,14 @@ def main() -> int:
     parser.add_argument("--searches", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=20.0, help="of the Plan, for one load")
     parser.add_argument("--rule", choices=RULES, action="append")
+    parser.add_argument("--server", default="", help="only those whose names hold this")
     parser.add_argument("-v", "--verbose", action="store_true")
     given = parser.parse_args()
     status = 0
     with ProcessPoolExecutor() as pool:
-        for name in SERVERS:
-            for rule in given.rule or RULES:
+        for name in (name for name in SERVERS if given.server in name):
+            rules = given.rule or RULES
+            for rule in rules if SERVERS[name].knob == CONCURRENCY else {"ours"}.intersection(rules):
                 begin = perf_counter()
                 orders = [(name, rule, seed, given.seconds) for seed in range(given.searches)]
                 found = list(pool.map(search, orders, chunksize=4))

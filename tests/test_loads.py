@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import loads
-from modeldyno.core.capacity import RATE, Search
 from modeldyno.core.goal import Constraint
 from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.plan import Plan
+from modeldyno.core.search import RATE, Search
 from modeldyno.errors import RequestError
 from modeldyno.request import Request
 from modeldyno.testing.server import serving

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from modeldyno.core.target import Target, Transport
 from modeldyno.loadgen import Ending, Taken, Usage
 from modeldyno.loadgen.crew import driving
 from modeldyno.ports import Subject
+from modeldyno.probes import course
 from modeldyno.probes import load as probe
 from modeldyno.testing import queueing
 from modeldyno.testing.fakes import a_model
@@ -261,9 +261,8 @@ def probed(
         yield replay
 
     monkeypatch.setattr("modeldyno.loadgen.crew.driving", replayed)
-    base = perf_counter() - replay.now * 1e-9 + 5.0  # the probe has noted a real time before it looks
-    monkeypatch.setattr(probe, "perf_counter", lambda: base + replay.now * 1e-9)
-    monkeypatch.setattr(probe, "monotonic_ns", lambda: replay.now)
+    monkeypatch.setattr(course, "perf_counter", lambda: replay.now * 1e-9)
+    monkeypatch.setattr(course, "monotonic_ns", lambda: replay.now)
     found = list(probe.measure(Subject(model=a_model(), session=Session(), load=load), plan))
     numbers = {each.metric: each for each in found if isinstance(each, Measurement) and not each.scope}
     return numbers, {each.code for each in found if isinstance(each, Doubt)}

@@ -105,7 +105,7 @@ def test_huge_file(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(3 * 2**30)
 
-    with pytest.raises(UnreadableDocument, match="no result is that large"):
+    with pytest.raises(UnreadableDocument, match="no document is that large"):
         wire.read(path)
 
 

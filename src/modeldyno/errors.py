@@ -6,7 +6,8 @@
      ├── RequestError                 2   the request itself is wrong; nothing was measured
      │    ├── UnknownName             2   a plugin, knob or metric that does not exist
      │    ├── UnreadableDocument      2   a saved document is damaged, or not one of ours
-     │    └── TrustRequired           2   loading would execute code from the file
+     │    ├── TrustRequired           2   loading would execute code from the file
+     │    └── StaleStudy              2   its trials are of another model, or of another machine
      ├── MissingExtra                 3   an optional package is not installed
      ├── RunFailed                    4   asked for a number of a run that failed
      └── StoreError                   4   the store cannot be read or written
@@ -60,6 +61,10 @@ class UnreadableDocument(RequestError):
 
 class TrustRequired(RequestError):
     """The file holds a pickle, which runs code when it is loaded, and `--trust` was not given."""
+
+
+class StaleStudy(RequestError):
+    """What a study has measured so far is of another model, or of other hardware."""
 
 
 class MissingExtra(ModelDynoError):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.capacity import CONCURRENCY, RATE, Capacity, Search, careful, propose, under
+from modeldyno.core.capacity import Capacity, careful, propose, under
 from modeldyno.core.ladder import Ladder, Rung, worth_climbing
 from modeldyno.core.result import Progressed
+from modeldyno.core.search import CONCURRENCY, RATE, Search
 from modeldyno.errors import RequestError
 from modeldyno.executors.isolated import isolated
 from modeldyno.executors.warm import warm

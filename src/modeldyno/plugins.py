@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno import ports
     from modeldyno.core.counts import Formula
 
-KINDS = ("loader", "backend", "client", "probe", "sampler", "store", "reporter")
+KINDS = ("loader", "backend", "client", "probe", "sampler", "store", "reporter", "strategy")
 
 STORE_VARIABLE = "MODELDYNO_STORE"
 
@@ -100,6 +100,11 @@ def sampler(name: str) -> ports.Sampler:
     return cast("ports.Sampler", resolve("sampler", name))
 
 
+def strategy(name: str) -> ports.Strategy:
+    """Give a strategy by its name."""
+    return cast("ports.Strategy", resolve("strategy", name))
+
+
 def reporter(name: str) -> ports.Reporter:
     """Give a reporter by its name."""
     return cast("ports.Reporter", resolve("reporter", name))
@@ -127,4 +132,8 @@ def store(url: str | None = None) -> ports.Store:
 def _entries(kind: str) -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - dear at start-up
 
-    return {entry.name: entry for entry in entry_points(group=f"modeldyno.{kind}s")}
+    group = f"modeldyno.{_PLURALS.get(kind, kind + 's')}"
+    return {entry.name: entry for entry in entry_points(group=group)}
+
+
+_PLURALS = {"strategy": "strategies"}

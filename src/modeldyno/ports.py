@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.account import Account
     from modeldyno.core.allocations import Recorded, Watching
+    from modeldyno.core.block import Table
     from modeldyno.core.flow import Flow
     from modeldyno.core.goal import Judgement
     from modeldyno.core.job import Job
@@ -327,6 +328,52 @@ class HasServerStats(Protocol):
         """Look at the counters now: cheap, no request to the model. Raises OSError where that fails."""
 
 
+@runtime_checkable
+class MayEnd(Protocol):
+    """A session whose server may end by itself."""
+
+    def ended(self) -> str:
+        """Say how it did, and why; empty while it runs, and for a server that is not ours."""
+
+
+@runtime_checkable
+class HasDoubts(Protocol):
+    """A session that knows reasons not to trust what is measured with it."""
+
+    doubts: tuple[Doubt, ...]
+
+
+@runtime_checkable
+class HasFiles(Protocol):
+    """A session of a server that was configured by files."""
+
+    files: tuple[tuple[str, str], ...]
+    """Name and text of each."""
+
+
+@runtime_checkable
+class HasSoftware(Protocol):
+    """A session that tells what serves the model."""
+
+    software: Mapping[str, str]
+    """Name to version."""
+
+
+@runtime_checkable
+class HasDevice(Protocol):
+    """A session that tells where the model runs."""
+
+    device: str
+
+
+@runtime_checkable
+class HasConverted(Protocol):
+    """A session that may have converted the weights."""
+
+    converted: str
+    """To which precision; empty where it has not."""
+
+
 Session = CanCall | CanSend | CanDrive
 """A model made ready."""
 
@@ -336,9 +383,6 @@ class Client(Protocol):
 
     requires: tuple[str, ...]
     transport: Transport
-    health: str
-    """Path that answers 200 when the server is ready, where ``{model}`` stands for the model's name; ``""``
-    where there is none. gRPC: the method that answers when it is."""
 
     def target(self, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
         """Make each payload a request; raise RequestError for what the protocol cannot carry."""
@@ -347,7 +391,7 @@ class Client(Protocol):
         """Read the outputs of an answer; raise ValueError, in a phrase, for one that cannot be read."""
 
     def tokens(self, reply: Reply) -> int:
-        """Count the tokens of an answer that came as a stream; -1 where it does not tell.
+        """Count the tokens of an answer; -1 where it does not tell.
 
         Raises BrokenStream for a stream that tells of an error, or lacks its end; ValueError, in a
         phrase, for one that cannot be read.
@@ -370,6 +414,17 @@ class Client(Protocol):
 
 
 @runtime_checkable
+class ListsModels(Protocol):
+    """A Client whose protocol lists the models that a server has ready."""
+
+    def listing(self, endpoint: Endpoint) -> Target:
+        """Give the request that asks for them."""
+
+    def listed(self, reply: Reply) -> tuple[str, ...]:
+        """Read their names from the answer to it; empty for one that tells none."""
+
+
+@runtime_checkable
 class Streams(Protocol):
     """A Client whose answers can come as server-sent events."""
 
@@ -378,6 +433,14 @@ class Streams(Protocol):
 
         Cheap: asked of each event as it comes.
         """
+
+
+@runtime_checkable
+class CountsPrompts(Protocol):
+    """A Client, or a session, whose server counts the tokens that it is asked with."""
+
+    def prompt_tokens(self, reply: Reply) -> int:
+        """Give those of the prompts that an answer is of; -1 where it does not tell."""
 
 
 @runtime_checkable
@@ -417,6 +480,14 @@ class TakesOtherInputs(Protocol):
         """Say what they are made of."""
 
 
+@runtime_checkable
+class HasSpace(Protocol):
+    """A backend that knows what is worth a look where a sweep names no axes."""
+
+    space: tuple[str, ...]
+    """As `core.space.parse_axis` reads them; ``{cores}`` stands for the number of cores allowed."""
+
+
 class Pass(StrEnum):
     """When a probe runs: what perturbs is kept out of the timed pass."""
 
@@ -442,6 +513,8 @@ class Subject:
     load: Load | None = None
     """What the server is put under."""
     batch_size: int | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Of symbolic dimensions of the inputs, as requested."""
     inspection: Inspection = field(default_factory=Inspection)
     observation: Observation = field(default_factory=Observation)
     known: tuple[Measurement, ...] = ()
@@ -507,8 +580,25 @@ class Entry:
     failed: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyEntry:
+    """What a store tells of a Study without opening it."""
+
+    id: str
+    created: str
+    name: str
+    digest: str
+    """Of the model; empty before the first trial."""
+    headline: str
+    """What came out, in a few words."""
+    trials: int
+    """Measurements, failed ones included."""
+    skipped: int
+    """Points that cannot be."""
+
+
 class Store(Protocol):
-    """Keeps Results; a context manager that closes it."""
+    """Keeps Results and Studies; a context manager that closes it."""
 
     def __enter__(self) -> Self:
         """Use it."""
@@ -526,7 +616,7 @@ class Store(Protocol):
         """
 
     def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
-        """List, newest first."""
+        """List, newest first; without those of trials, unless they are found by a tag."""
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
         """Add and remove tags."""
@@ -536,6 +626,28 @@ class Store(Protocol):
 
     def expire(self, now: datetime) -> Sequence[str]:
         """Delete the artifacts whose time has passed; give their paths."""
+
+    def put_study(self, study: Study, *, headline: str) -> None:
+        """Keep it, with those of its trials that are not kept yet."""
+
+    def add_trial(self, study: Study, result: Result | None, *, headline: str, brief: str = "") -> None:
+        """Keep the last trial of a study with its Result: both, or neither. On return they are on disk.
+
+        What else is known of the study since its last trial is kept, too. `headline` is that of the study,
+        `brief` that of the Result. Raises StoreError where somebody else has gone on with it meanwhile.
+        """
+
+    def study(self, prefix: str) -> Study:
+        """Give the Study whose id begins with `prefix`, or the newest of that name, with its trials in order.
+
+        Raises RequestError if there is none, or several.
+        """
+
+    def studies(self, *, name: str | None = None, limit: int = 50) -> Sequence[StudyEntry]:
+        """List them, newest first."""
+
+    def remove_study(self, prefix: str) -> str:
+        """Delete a Study with its trials, and the Results of these that have no tag; give its id."""
 
 
 class Reporter(Protocol):
@@ -554,6 +666,14 @@ class Compares(Protocol):
 
     def compare(self, first: Result, second: Result) -> str | bytes:
         """Render them side by side."""
+
+
+@runtime_checkable
+class Tabulates(Protocol):
+    """A Reporter that can also write a table of numbers, such as that of the trials of a study."""
+
+    def table(self, block: Table) -> str:
+        """Write it, unrounded."""
 
 
 class Strategy(Protocol):

@@ -51,18 +51,29 @@ class Progress:
             return
         self._written = now
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(f"\r\x1b[K{line(event, self._process)[:width]}")
+        sys.stderr.write(f"\r\x1b[K{line(event, self._process, width)}")
         sys.stderr.flush()
 
 
-def line(event: Progressed, process: str = "") -> str:
-    """Say it in one line: stage, samples so far, the target so far, time left."""
+def line(event: Progressed, process: str = "", width: int | None = None) -> str:
+    """Say it in one line: stage, samples so far, the target so far, time left.
+
+    Where it is too wide, all but the time left is cut.
+    """
     parts = [f"  {process}{event.stage}"]
     if event.runs:
         parts.append(f"{event.runs:,} samples")
     if event.value is not None and event.precision is not None:
         value = format_quantity(event.value, SECONDS, 3)
         parts.append(f"{value} ± {format_quantity(event.precision, FRACTION, 2)}")
-    if event.left is not None:
-        parts.append(f"about {max(event.left, 0):.0f} s left")
-    return ", ".join(parts)
+    left = "" if event.left is None else f", about {_duration(max(event.left, 0))} left"
+    text = ", ".join(parts)
+    return text + left if width is None else text[: max(0, width - len(left))] + left
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < _MINUTES else f"{seconds / 60:.0f} min"
+
+
+_MINUTES = 180
+"""Seconds from which on minutes are told."""

@@ -241,6 +241,22 @@ def settings(pairs: Iterable[str]) -> dict[str, KnobValue]:
     return found
 
 
+def cores(text: str) -> tuple[int, ...]:
+    """Read numbers of cores, such as ``0,1`` or ``0-3``.
+
+    Raises:
+        RequestError: it is no such list.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        try:
+            found += range(int(low), int(high or low) + 1) if part else ()
+        except ValueError:
+            raise RequestError(f"--pin '{text}' is no list of cores; write 0,1 or 0-3.") from None
+    return tuple(found)
+
+
 def inspection(
     *,
     mode: str = Mode.INFERENCE,

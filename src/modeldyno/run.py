@@ -7,6 +7,7 @@ fold them elsewhere. Wrong outcomes become Failures here; a wrong request raises
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
 import os
 import secrets
@@ -51,7 +52,13 @@ from modeldyno.feeds import Payload
 from modeldyno.ports import (
     CanCall,
     CanDrive,
+    CountsPrompts,
     HasAllocator,
+    HasConverted,
+    HasDevice,
+    HasDoubts,
+    HasFiles,
+    HasSoftware,
     Pass,
     Seen,
     Session,
@@ -152,7 +159,11 @@ def events(
 
 
 def failure_of(error: BaseException, where: str) -> Failure:
-    """Classify what a framework or a model raised."""
+    """Classify what a framework, a model or a server raised."""
+    from modeldyno.engines.server import ServerFailed  # noqa: PLC0415 - only a failure needs it
+
+    if isinstance(error, ServerFailed):
+        return Failure(where=where, kind=FailureKind.SERVER, message=str(error), log=error.log)
     lines = str(error).strip().splitlines() or [""]
     text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _OURS not in Path(f.filename).parents]
@@ -301,6 +312,7 @@ def _prepared(
         model=model,
         inputs=_of_the_model(job) if called else job.inputs,
         batch_size=_batch_size(job),
+        sizes=job.sizes,
         load=job.load,
         inspection=job.inspection,
         observation=job.observation,
@@ -370,7 +382,9 @@ def _open(job: Job, model: Model, stage: _Stage, stack: ExitStack, spent: dict[s
     with stage("payload"):
         if isinstance(backend, TakesOtherInputs):
             model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
-        payload = feeds.build(model, job.inputs, batch_size=_batch_size(job), seed=job.plan.seed)
+        payload = feeds.build(
+            model, job.inputs, batch_size=_batch_size(job), seed=job.plan.seed, sizes=job.sizes
+        )
     with stage("open", spent):
         session = stack.enter_context(backend.open(model, job.config))
     with stage("first call"):
@@ -379,19 +393,36 @@ def _open(job: Job, model: Model, stage: _Stage, stack: ExitStack, spent: dict[s
         output = calls[0]()
         first = perf_counter() - begin
     opened = _Opened(session=session, payload=payload, calls=calls)
+    known = session.doubts if isinstance(session, HasDoubts) else ()
     opened.found += [Found(measurement=observed("first_call", first))]
-    opened.found += [Doubted(doubt=found) for found in (*payload.doubts, *getattr(session, "doubts", ()))]
+    opened.found += [Doubted(doubt=found) for found in (*payload.doubts, *known)]
+    opened.found += _configured(session)
+    opened.found += _prompted(session, output)
     opened.found += _faults(session, output, "first call")
     return opened
 
 
+def _configured(session: Session) -> Iterator[Event]:
+    """Keep what a server was told: files that are to be used again."""
+    for name, text in session.files if isinstance(session, HasFiles) else ():
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        yield Kept(artifact=Artifact(name=name, path="", digest=digest, text=text))
+
+
+def _prompted(session: Session, output: Any) -> Iterator[Event]:
+    """Tell how many tokens a prompt has: of a text, only the server knows."""
+    if isinstance(session, CountsPrompts) and (count := session.prompt_tokens(output)) >= 0:
+        yield Found(measurement=observed("prompt_tokens", count))
+
+
 def _place(place: Environment, session: Session) -> Environment:
     """Add what a session knows of where it runs: the device, and the versions of a server."""
-    device = getattr(session, "device", None)
+    device = {"device": session.device} if isinstance(session, HasDevice) else {}
+    software = session.software if isinstance(session, HasSoftware) else {}
     return replace(
         place,
-        conditions={**place.conditions, **({"device": device} if device else {})},
-        software={**place.software, **getattr(session, "software", {})},
+        conditions={**place.conditions, **device},
+        software={**place.software, **software},
     )
 
 
@@ -408,7 +439,7 @@ def _calls(session: Session, payload: Payload) -> tuple[Callable[[], Any], ...]:
 
 def _conversion(job: Job, session: Session) -> Iterator[Event]:
     """Doubt an analysis of the model as it is stored beside a run of what it was converted to."""
-    converted = getattr(session, "converted", "")
+    converted = session.converted if isinstance(session, HasConverted) else ""
     if converted and any(plugins.probe(name).needs is None for name in job.probes):
         yield Doubted(doubt=doubt.of_conversion(converted))
 

@@ -1,6 +1,6 @@
-"""Documents to JSON and back, with a schema number and upgrades of older schemas.
+"""Documents to JSON and back, each kind with a schema number and upgrades of older schemas.
 
-History of the schema:
+History of the schema of Results, and of that of Studies:
 
 1. The first.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
+from dataclasses import replace
 from itertools import chain
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, get_args
@@ -20,14 +22,20 @@ from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.metric import METRICS
 from modeldyno.core.result import SCHEMA, Event, Found, Outlined, Result
+from modeldyno.core.study import SCHEMA as STUDY_SCHEMA
+from modeldyno.core.study import Study, Trial
 from modeldyno.errors import RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+Upgrades = dict[int, "Callable[[dict[str, Any]], dict[str, Any]]"]
 """From a schema number to a function that gives the document of the next one."""
+UPGRADES: Upgrades = {}
+STUDY_UPGRADES: Upgrades = {}
+STUDY = "study"
+"""What a Study says of itself, under the name ``kind``."""
 
 _MALFORMED = (msgspec.MsgspecError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading or upgrading a damaged document may raise."""
@@ -73,7 +81,7 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Result:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
             raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno result: it has no schema number.")
-        current = _upgraded(document, origin)
+        current = _upgraded(document, origin, UPGRADES, SCHEMA)
         current["measurements"] = [_restored(plain) for plain in current.get("measurements", ())]
         _restore_points(current.get("outline"))
         return _checked(msgspec.convert(current, Result))
@@ -82,16 +90,16 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Result:
         raise UnreadableDocument(f"{origin} is damaged, or no ModelDyno result: {said}.") from error
 
 
-def _upgraded(document: dict[str, Any], origin: str) -> dict[str, Any]:
+def _upgraded(document: dict[str, Any], origin: str, upgrades: Upgrades, newest: int) -> dict[str, Any]:
     number = document["schema"]
-    if number > SCHEMA:
+    if number > newest:
         raise UnreadableDocument(
-            f"{origin} has schema {number}, and this ModelDyno reads up to {SCHEMA}; upgrade ModelDyno."
+            f"{origin} has schema {number}, and this ModelDyno reads up to {newest}; upgrade ModelDyno."
         )
-    if number < min(UPGRADES, default=SCHEMA):
+    if number < min(upgrades, default=newest):
         raise UnreadableDocument(f"{origin} has schema {number}, which was never in use; it is damaged.")
-    for number_before in range(number, SCHEMA):
-        document = UPGRADES[number_before](document)
+    for number_before in range(number, newest):
+        document = upgrades[number_before](document)
     return document
 
 
@@ -100,10 +108,15 @@ def _restored(measurement: dict[str, Any]) -> dict[str, Any]:
     if measurement["value"] is None:
         measurement["value"] = nan
     measurement["runs"] = [nan if run is None else run for run in measurement.get("runs", ())]
-    interval = measurement.get("interval")
+    return _unbounded(measurement)
+
+
+def _unbounded(holder: dict[str, Any]) -> dict[str, Any]:
+    """Put back the ends of an interval that are none."""
+    interval = holder.get("interval")
     if isinstance(interval, dict):
         interval.update({key: end for key, end in _UNBOUNDED.items() if interval[key] is None})
-    return measurement
+    return holder
 
 
 _UNBOUNDED = {"low": -inf, "high": inf}
@@ -129,16 +142,91 @@ def _checked(result: Result) -> Result:
     return result
 
 
+def encode_study(study: Study, **derived: Any) -> bytes:
+    """Give the JSON of a Study with its trials; an end of an interval that is not bounded is null.
+
+    What was derived, such as its ranking, is there for other programs, and ignored on reading.
+    """
+    return msgspec.json.format(_study(study, **derived), indent=1) + b"\n"
+
+
+def encode_definition(study: Study) -> bytes:
+    """Give the JSON of a Study without its trials, on one line."""
+    return _study(replace(study, trials=()))
+
+
+def _study(study: Study, **derived: Any) -> bytes:
+    return _json({"kind": STUDY, **msgspec.to_builtins(study), **msgspec.to_builtins(derived)})
+
+
+def encode_trial(trial: Trial) -> bytes:
+    """Give the JSON of a trial, on one line."""
+    return _json(trial)
+
+
+def decode_study(data: bytes | str, *trials: bytes, origin: str = "the document") -> Study:
+    """Read a Study of any schema that was ever written, or its definition with trials that stand apart.
+
+    Raises:
+        UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
+    """
+    try:
+        document = msgspec.json.decode(data)
+        if not isinstance(document, dict) or document.pop("kind", None) != STUDY:
+            raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno study.")
+        document["trials"] = [*document.get("trials", ()), *map(msgspec.json.decode, trials)]
+        current = _upgraded(document, origin, STUDY_UPGRADES, STUDY_SCHEMA)
+        for trial in current["trials"]:
+            for holder in (*trial["answers"], *(judgement["answer"] for judgement in trial["judgements"])):
+                _unbounded(holder)
+        return _in_order(msgspec.convert(current, Study))
+    except _MALFORMED as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise UnreadableDocument(f"{origin} is damaged, or no ModelDyno study: {said}.") from error
+
+
+def _in_order(study: Study) -> Study:
+    """Refuse a log with a hole: what was measured is missing."""
+    if [trial.number for trial in study.trials] != list(range(1, len(study.trials) + 1)):
+        raise ValueError("its trials are not numbered from 1 without a gap")
+    return study
+
+
 def read(path: Path) -> Result:
     """Read a Result from a file.
 
     Raises:
         RequestError: the file cannot be read, or is no Result.
     """
+    return decode(_content(path), origin=str(path))
+
+
+def read_study(path: Path) -> Study:
+    """Read a Study from a file.
+
+    Raises:
+        RequestError: the file cannot be read, or is no Study.
+    """
+    return decode_study(_content(path), origin=str(path))
+
+
+def holds_study(path: Path) -> bool:
+    """Say whether a file says of itself that it is a Study, whatever else is in it.
+
+    Raises:
+        RequestError: the file cannot be read.
+    """
+    return _STUDIOUS.match(_content(path)) is not None
+
+
+_STUDIOUS = re.compile(rb'\s*\{\s*"kind"\s*:\s*"study"')
+
+
+def _content(path: Path) -> bytes:
     try:
         if path.stat().st_size > _LARGEST:
-            raise UnreadableDocument(f"{path} has {path.stat().st_size:,} bytes; no result is that large.")
-        return decode(path.read_bytes(), origin=str(path))
+            raise UnreadableDocument(f"{path} has {path.stat().st_size:,} bytes; no document is that large.")
+        return path.read_bytes()
     except OSError as error:
         raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from modeldyno import plugins
-from modeldyno.backends import mlserver
+from modeldyno.backends import mlserver, serving
 from modeldyno.backends.deployed import Deployed
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.knob import KnobValue, configure
@@ -63,8 +63,8 @@ def test_batches_that_cannot_be() -> None:
     with pytest.raises(RequestError, match="no effect without max_batch"):
         mlserver.check(configure(mlserver.knobs, {"queue_delay": 5000}))
     fixed = Deployed(file="model.onnx", runtime="onnxruntime", inputs=(TEXT,), outputs=(FREE,))
-    with pytest.raises(RequestError, match="cannot be gathered"):
-        mlserver._check(fixed, configure(mlserver.knobs, {"max_batch": 4}))
+    with pytest.raises(RequestError, match=r"cannot be gathered.* t 1 -> x \[batch, 4\]"):
+        serving.gatherable(fixed, configure(mlserver.knobs, {"max_batch": 4}))
 
 
 def test_an_engine_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,6 +104,31 @@ class TestProtocols:
             assert len(opened.arrays(reply)["text"][0].split()) == 5
             assert plugins.client("openai").tokens(reply) == 5
             assert target.stream == (stream == "true")
+
+    @pytest.mark.parametrize("stream", ["true", "false"])
+    def test_the_tokens_of_a_prompt(self, server: Running, stream: str) -> None:
+        """They are those that the server counts; nobody tells them of what is no text."""
+        with session(at(server, "#echo,protocol=openai"), stream=stream) as opened:
+            target = opened.target([{"prompt": np.array(["one two three"], object)}])
+            assert target.counted
+            assert opened.prompt_tokens(once(target)) == 3
+        with session(at(server, "#echo")) as opened:
+            assert opened.prompt_tokens(once(opened.target([FEED]))) == -1
+
+    def test_a_model_that_is_not_there(self, server: Running) -> None:
+        """An answer that there is no such thing tells what there is, where the server lists it."""
+        model = at(server, "#echo,protocol=openai")
+        lost = replace(model, value=replace(model.value, path="/nowhere", model="nope"))
+        with session(lost) as opened:
+            reply = once(opened.target([{"prompt": np.array(["a"], object)}]))
+            with pytest.raises(ValueError, match=r"no model 'nope'; check the name behind #$"):
+                opened.arrays(reply)
+            known = replace(opened, endpoint=replace(lost.value, path=""))
+            with pytest.raises(ValueError, match=r"no model 'nope'; .* \(it has: echo\)$"):
+                known.arrays(reply)
+        gone = elsewhere("torchserve")
+        with session(gone) as opened, pytest.raises(ValueError, match="no model 'net'"):
+            opened.arrays(reply)
 
     def test_plain(self, server: Running) -> None:
         """A plain URL is asked as it is."""

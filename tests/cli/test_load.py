@@ -10,11 +10,12 @@ import pytest
 from modeldyno import loads
 from modeldyno.cli import main
 from modeldyno.core.approach import End
-from modeldyno.core.capacity import Capacity, Search
+from modeldyno.core.capacity import Capacity
 from modeldyno.core.goal import Answer, Constraint
 from modeldyno.core.job import Job
 from modeldyno.core.ladder import Rung
 from modeldyno.core.model import ModelRef
+from modeldyno.core.search import Search
 from modeldyno.measure import Outcome
 from modeldyno.run import empty
 from modeldyno.testing.server import serving

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests.zoo.protocols import HERE, every, recorded, reply, same, schemas
 
-from modeldyno.clients import kserve, kserve_grpc, kserve_http
+from modeldyno.clients import kserve, kserve_grpc, kserve_http, protobuf
 from modeldyno.core.account import Account
 from modeldyno.core.inputs import InputSpec
-from modeldyno.core.target import Endpoint, Server
+from modeldyno.core.target import Endpoint, Reply, Server
 from modeldyno.errors import RequestError
 from modeldyno.testing.clients import ClientSuite
 
@@ -288,6 +288,20 @@ class TestServer:
 
         assert over_http == Server(name=name, options={"binary": binary})
         assert kserve_grpc.recognised(recorded(f"{who} grpc greeting")) == Server(name=name)
+
+    def test_the_models_of_a_server(self) -> None:
+        """Each is named once, whatever its versions; what is no list of them names none."""
+        index = [{"name": "b", "version": "1"}, {"name": "a"}, {"name": "b", "version": "2"}, {}]
+        rows = {"models": [{"name": "b"}, {"name": "a"}, {"name": "b"}]}
+        told = protobuf.encode(kserve_grpc.INDEX, rows)
+
+        assert kserve_http.listed(reply(index)) == ("b", "a")
+        assert kserve_http.listed(reply({"error": "no"})) == ()
+        assert kserve_http.listed(reply([3])) == ()
+        assert kserve_grpc.listed(Reply(message=0, status=0, head=b"", body=told)) == ("b", "a")
+        assert kserve_grpc.listed(Reply(message=0, status=12, head=b"", body=b"")) == ()
+        assert b"POST /v2/repository/index" in kserve_http.listing(NET).messages[0]
+        assert kserve_grpc.listing(NET).method.endswith("/RepositoryIndex")
 
     @pytest.mark.parametrize("transport", ["http", "grpc"])
     def test_inputs_of_the_metadata(self, transport: str) -> None:

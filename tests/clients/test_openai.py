@@ -144,6 +144,7 @@ class TestAnswers:
 
         assert openai.arrays(found)["text"].shape == (1,)
         assert openai.tokens(found) == (8 if kind == "completions" else 2)
+        assert openai.prompt_tokens(found) > 0
 
     def test_a_stream_is_put_together(self) -> None:
         """Pieces of several choices are joined, each in its order; comments and other lines are none."""
@@ -163,6 +164,8 @@ class TestAnswers:
         """Where the server tells no usage, nothing is said of tokens, however many pieces there were."""
         assert openai.tokens(events(*[{"choices": [{"index": 0, "text": "x"}]}] * 5)) == -1
         assert openai.tokens(reply({"choices": []})) == -1
+        assert openai.prompt_tokens(reply({"usage": {"prompt_tokens": True}, "choices": []})) == 1
+        assert openai.prompt_tokens(reply({"usage": {"prompt_tokens": "3"}})) == -1
 
     def test_the_last_usage_counts(self) -> None:
         """A server that tells the usage with every piece is read at its last."""

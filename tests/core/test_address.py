@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.address import parse, parse_headers
+from modeldyno.core.address import parse, parse_headers, unknown_model
 from modeldyno.core.model import ModelRef
 from modeldyno.core.target import Endpoint, Tls, Transport
 from modeldyno.errors import RequestError, UnknownName
@@ -93,3 +93,11 @@ def test_a_header_that_is_none_is_not_told(text: str) -> None:
 def test_a_bare_url_is_a_reference(url: str) -> None:
     """The URL of a server needs no scheme before its own."""
     assert ModelRef.parse(url) == ModelRef.parse(f"url:{url}") == ModelRef(scheme="url", locator=url)
+
+
+def test_a_model_that_a_server_does_not_know() -> None:
+    """The phrase has the name, the version if any, and the first few of what there is."""
+    assert unknown_model("a", "", ()) == "the server knows no model 'a'; check the name behind #"
+    named = unknown_model("a", "2", ("b", "c"))
+    assert named.endswith("'a' of version 2; check the name behind # (it has: b, c)")
+    assert unknown_model("a", "", tuple("bcdefghijk")).endswith("(it has: b, c, d, e, f, g, h, i, ...)")

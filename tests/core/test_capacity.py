@@ -11,15 +11,7 @@ import pytest
 from modeldyno.core import served
 from modeldyno.core.approach import End, Step
 from modeldyno.core.boundary import confidence, curve, known, limits
-from modeldyno.core.capacity import (
-    RATE,
-    Capacity,
-    Search,
-    beyond,
-    careful,
-    propose,
-    under,
-)
+from modeldyno.core.capacity import Capacity, beyond, careful, propose, under
 from modeldyno.core.goal import Answer, Constraint, Verdict
 from modeldyno.core.ladder import CLIENT_LIMITED, Rung, plain
 from modeldyno.core.load import Arrivals, Load
@@ -27,6 +19,7 @@ from modeldyno.core.measurement import SATURATED, Interval
 from modeldyno.core.metric import Query
 from modeldyno.core.plan import Plan
 from modeldyno.core.records import COLUMNS, Records
+from modeldyno.core.search import RATE, Search
 from modeldyno.core.served import Window
 from modeldyno.errors import RequestError
 

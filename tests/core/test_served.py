@@ -12,7 +12,7 @@ from modeldyno.core import breakdown, served
 from modeldyno.core.account import Account
 from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.measurement import Distribution, Measurement
-from modeldyno.core.records import COLUMNS, Outcome, Records, joined, none
+from modeldyno.core.records import COLUMNS, Outcome, Records, joined, none, sample, thinning
 from modeldyno.core.served import CLIENT_LIMITED, SATURATED, Window
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def spread(found: Measurement) -> Distribution:
     return found.value
 
 
-def steady(count: int = 1000, service: int = 5 * MILLI, **columns: Any) -> Records:
+def steady(count: int = 1000, service: Any = 5 * MILLI, **columns: Any) -> Records:
     """Make requests at equal steps over ten seconds."""
     due = np.arange(count) * (10 * SECOND // count)
     noise = np.random.default_rng(0).integers(0, MILLI, count)
@@ -221,6 +221,33 @@ def test_a_client_that_has_fallen_behind_is_the_limit() -> None:
     unanswered = Window(records=early, begin=2 * SECOND, end=4 * SECOND, load=OPEN, clients=(0.3,))
     assert served.void(unanswered) == CLIENT_LIMITED
     assert "latency" not in measured(unanswered)
+
+
+def test_what_was_due_and_not_sent_without_any_limit_is_the_clients_fault() -> None:
+    """A driver that stood still at the end sent nothing late: the rest of what was due shows it."""
+    stalled = steady(900)
+    assert served.void(window(stalled, backlog=9)) == ""
+    assert served.void(window(stalled, backlog=100)) == CLIENT_LIMITED
+    (doubt,) = served.doubts(window(stalled, backlog=100))
+    assert doubt.seen.startswith("100 requests that were due had not been sent at the end")
+
+
+def test_of_too_many_requests_a_sample_is_told_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand, of which one in four is told; the slowest is among them, and the doubt says so."""
+    monkeypatch.setattr(sample, "__defaults__", (250,))
+    monkeypatch.setattr(thinning, "__defaults__", (250,))
+    service = np.full(1000, 5 * MILLI)
+    service[321] = SECOND
+    found = measured(cut := window(steady(service=service)))
+    latency = spread(found["latency"])
+    assert 230 < len(latency) < 257
+    assert latency.statistic("max") > 1
+    assert latency.statistic("p50") == pytest.approx(0.0055, rel=0.1)
+    assert found["requests@ok"].value == 1000
+    assert found["request_rate"].value == 100
+    (doubt,) = served.doubts(cut)
+    assert doubt.code == "thinned"
+    assert "one of every 4 was drawn at random" in doubt.seen
 
 
 def test_waiting_for_a_slot_is_no_lateness_of_the_client() -> None:

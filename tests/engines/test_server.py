@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from modeldyno.engines.ports import free_ports
-from modeldyno.engines.server import Launch, ServerFailed, how_it_ended, running, tail, telling
+from modeldyno.engines.server import Launch, ServerFailed, how_it_ended, running, tail
 from modeldyno.processes import tree
 
 Make = Callable[..., Launch]
@@ -40,20 +41,20 @@ def test_a_server_is_ready_when_it_is_given_and_gone_afterwards(fake: Make) -> N
 
 def test_its_environment_is_ours_with_changes(fake: Make) -> None:
     """A variable can be set for the server, and taken away."""
-    code = "import os; print(sorted({'WORD', 'HOME', 'PATH'} & set(os.environ)), 'no error')"
+    code = "import os; print('error', sorted({'WORD', 'HOME', 'PATH'} & set(os.environ)))"
     with pytest.raises(ServerFailed) as failed, running(fake(code)):
         pass
     assert "['PATH', 'WORD']" in str(failed.value)
 
 
-def test_a_server_that_ends_tells_why(fake: Make) -> None:
-    """The sentence has the exit code and the telling line of the log; the end of the log follows."""
-    code = "print('getting ready'); raise RuntimeError('no such model')"
+def test_a_server_that_ends_tells_why(fake: Make, engines: Path) -> None:
+    """One sentence has the exit code, the cause and the place of the log; the log's errors go beside it."""
+    code = "print('error 7: a first sign', flush=True); raise RuntimeError('no such model')"
     with pytest.raises(ServerFailed) as failed, running(fake(code)):
         pass
-    first, *rest = str(failed.value).splitlines()
-    assert "fake ended with exit code 1; its log says: RuntimeError: no such model" in first
-    assert any("getting ready" in line for line in rest)
+    (log,) = (engines / "logs").iterdir()
+    assert str(failed.value) == f"fake ended with exit code 1: RuntimeError: no such model; its log is {log}"
+    assert failed.value.log.splitlines() == ["error 7: a first sign", "RuntimeError: no such model"]
 
 
 def test_a_command_that_is_not_there(fake: Make) -> None:
@@ -69,6 +70,28 @@ def test_a_server_that_is_never_ready_is_given_up(fake: Make, tmp_path: Path) ->
     with pytest.raises(ServerFailed, match=r"was not ready after 0\.2 s"), running(fake(code, patience=0.2)):
         pass
     assert list((tmp_path / "temporary").glob("modeldyno-fake-*")) == []
+
+
+def test_a_server_that_tries_for_ever_is_given_up(fake: Make) -> None:
+    """Where the log says that there is no hope, nobody waits until the time is up."""
+    code = "import time; print('ValueError: 7\\nno worker is left', flush=True); time.sleep(600)"
+    launch = replace(fake(code, patience=300.0), hopeless=re.compile("no worker"))
+    with pytest.raises(ServerFailed, match="will not be ready: ValueError: 7"), running(launch):
+        pass
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory has no names here")
+def test_shared_memory_goes_with_the_server(fake: Make) -> None:
+    """What is named after the server's directory is removed with it, also where the server is killed."""
+    code = (
+        "import os, pathlib\n"
+        "pathlib.Path('/dev/shm', os.path.basename(os.getcwd()) + '_region').touch()\n"
+        + fake().command(Path(), {"http": 1})[2]
+    )
+    with running(replace(fake(code), grace=0.0)) as server:
+        region = Path("/dev/shm", f"{Path(server.folder).name}_region")
+        assert region.exists()
+    assert not region.exists()
 
 
 def test_it_is_told_when_a_server_ends_by_itself(fake: Make) -> None:
@@ -151,25 +174,6 @@ def test_the_log_is_kept(fake: Make, engines: Path) -> None:
 def test_an_end_is_put_in_words(code: int, said: str) -> None:
     """Exit codes and signals are told apart."""
     assert how_it_ended(code) == said
-
-
-@pytest.mark.parametrize(
-    ("log", "line"),
-    [
-        ("", ""),
-        ("one\ntwo", "two"),
-        ("Traceback\nValueError: 3\nINFO: shut down after an error", "ValueError: 3"),
-        (
-            'E1121 19:43:16.8 30 a.cc:14] "Poll failed"\n[x] Error parsing text-format: no field "a"\nfailed',
-            '[x] Error parsing text-format: no field "a"',
-        ),
-        ("2026-01-01 10:00:00,123 it cannot be\nbye", "it cannot be"),
-        ("error " + "x" * 400, "error " + "x" * 293 + "…"),
-    ],
-)
-def test_the_telling_line_of_a_log(log: str, line: str) -> None:
-    """The surest mark of a cause wins, the last such line, without its time and short."""
-    assert telling(log) == line
 
 
 def test_the_tail_begins_with_a_whole_line(tmp_path: Path) -> None:

@@ -29,10 +29,15 @@ def model(*inputs: InputSpec, **more: Any) -> Model:
 
 
 def build(
-    subject: Model, *requests: str, batch_size: int | None = None, seed: int = 0, base: Path | None = None
+    subject: Model,
+    *requests: str,
+    batch_size: int | None = None,
+    seed: int = 0,
+    base: Path | None = None,
+    **sizes: int,
 ) -> feeds.Payload:
     requested = tuple(map(parse_input, requests))
-    return feeds.build(subject, requested, batch_size=batch_size, seed=seed, base=base)
+    return feeds.build(subject, requested, batch_size=batch_size, seed=seed, sizes=sizes, base=base)
 
 
 def encode(texts: Sequence[str], length: int | None) -> Feed:
@@ -147,6 +152,28 @@ def test_shapes_bind_batch_and_length() -> None:
     assert {name: a.shape for name, a in payload.feeds[0].items()} == dict.fromkeys(
         ("input_ids", "attention_mask"), (4, 16)
     )
+
+
+def test_sizes_bind_dimensions_by_name() -> None:
+    """A size without a shape binds its dimension in every input, and leaves the batch to its own knob."""
+    used = build(model(IDS, MASK), batch_size=2, seq=16).used
+    assert [spec.shape for spec in used] == [(2, 16), (2, 16)]
+
+
+def test_sizes_pad_text(tmp_path: Path) -> None:
+    """Text is brought to the length that a size says."""
+    path = tmp_path / "texts.txt"
+    path.write_text("one two three\nfour\n")
+    payload = build(TEXT, str(path), batch_size=2, seq=5)
+    assert payload.feeds[0]["input_ids"].shape == (2, 5)
+
+
+def test_sizes_that_cannot_be_are_refused() -> None:
+    """A dimension that no input has gets a suggestion; what a shape binds otherwise is refused."""
+    with pytest.raises(UnknownName, match="no dimension 'sek'; did you mean 'seq'"):
+        build(TEXT, sek=16)
+    with pytest.raises(RequestError, match="8 in 1x8 contradicts seq=16"):
+        build(TEXT, "input_ids=1x8", seq=16)
 
 
 def test_shape_that_contradicts_is_refused() -> None:

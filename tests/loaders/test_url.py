@@ -52,6 +52,10 @@ class Scripted(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Scripted
 
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
     def do_GET(self) -> None:
         self.server.asked.append((self.path, dict(self.headers)))
         status, page = self.server.pages.get(self.path, (404, {"error": "no such page"}))
@@ -199,9 +203,21 @@ class TestTrouble:
             load(f"http://127.0.0.1:{port}#net")
 
     def test_an_unknown_model(self, server: Scripted) -> None:
-        """The server's own words are told."""
-        with pytest.raises(RequestError, match="404: no such page"):
+        """The sentence has the models that there are, where the server lists them."""
+        with pytest.raises(RequestError, match=r"knows no model 'nope'; check the name behind #\."):
             load(server.url("#nope"))
+        index = [{"name": name, "version": str(v), "state": "READY"} for name in ("net", "b") for v in (1, 2)]
+        server.pages["/v2/repository/index"] = (200, index)
+        with pytest.raises(RequestError, match=r"knows no model 'net' of version 7; .* \(it has: net, b\)\."):
+            load(server.url("#net@7"))
+
+    def test_the_only_model_needs_no_name(self, server: Scripted) -> None:
+        """A server that lists its models is asked for them where the URL names none."""
+        server.pages["/v2/repository/index"] = (200, [{"name": "net"}])
+        assert load(server.url()).value.model == "net"
+        server.pages["/v2/repository/index"] = (200, [{"name": "net"}, {"name": "b"}])
+        with pytest.raises(RequestError, match=r"2 models.*net, b"):
+            load(server.url())
 
     def test_a_redirection_is_not_followed(self, server: Scripted) -> None:
         """A server that points elsewhere is not asked there."""

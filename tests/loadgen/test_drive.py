@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = START
-        self.opened = 0
+        self.opened = self.tardiness = 0
         self.dropped: list[Call] = []
         self.answer: Callable[[Call, int], Answer | None] = lambda _call, _number: (5, Outcome.OK, 200)
         self._numbers = count()
@@ -64,8 +64,8 @@ class World:
         self._later = [each for each in self._later if each[2].__name__ != "_again"]
 
     def set(self, when: int) -> None:
-        """Be a timer."""
-        self._timer = [when]
+        """Be a timer, as late as the test says."""
+        self._timer = [max(when, self.now) + self.tardiness]
 
     def send(self, call: Call, now: int) -> None:
         """Be a carrier, whose server answers as the test says; None: never."""
@@ -241,11 +241,44 @@ def test_a_retry_that_rests_can_be_given_up(world: World) -> None:
     assert not world.dropped
 
 
+def test_a_timer_that_comes_late_shows_before_and_after(world: World) -> None:
+    """What is due is told as not sent until the timer rings, and then as sent late."""
+    world.tardiness = 30 * MILLISECOND
+    driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=1000.0, requests=200))
+    world.run(20)
+    block = driven.block()
+    assert (block.sent, block.backlog, block.in_flight) == (0, 21, 0)
+    world.run(100)
+    block = driven.block()
+    found = records(block)
+    assert block.sent + block.backlog == 121
+    assert block.backlog > 0
+    lag = (found.sent - found.due) / MILLISECOND
+    assert lag.max() == 30
+    assert lag.mean() > 10
+    world.run(500)
+    assert (driven.block().backlog, driven.block().sent) == (0, 200)
+
+
+def test_what_is_late_when_it_is_stopped_is_told_and_never_sent(world: World) -> None:
+    """However long ago that was; before its start nothing is due."""
+    world.tardiness = 300 * MILLISECOND
+    idle = Drive(Load(arrivals=Arrivals.POISSON, rate=1000.0), Share(), 1, world)  # type: ignore[arg-type]
+    idle.carrier = world  # type: ignore[assignment]
+    assert idle.block().backlog == 0
+    driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=1000.0))
+    world.run(50)
+    driven.stop(0.0)
+    world.run(600)
+    block = driven.block()
+    assert (block.sent, block.backlog, len(records(block))) == (0, 51, 0)
+
+
 @pytest.mark.parametrize(("grace", "outcome", "end"), [(1.0, Outcome.OK, 60), (0.02, Outcome.CANCELLED, 40)])
 def test_stopping_waits_as_long_as_it_is_told(
     grace: float, outcome: Outcome, end: float, world: World
 ) -> None:
-    """And sends no more, not even what waits in line."""
+    """And sends no more, not even what waits in line; it tells how much that was."""
     over: list[int] = []
     driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=1000.0, concurrency=1))
     driven.finished = lambda: over.append(world.now)
@@ -258,7 +291,7 @@ def test_stopping_waits_as_long_as_it_is_told(
     found = records(block)
     assert [Outcome(each) for each in found.outcome] == [outcome]
     assert since(found.end)[0] == pytest.approx(end, abs=21)
-    assert (len(over), block.backlog, block.sent) == (1, 0, 1)
+    assert (len(over), block.backlog, block.sent) == (1, 10, 1)
 
 
 def test_the_first_and_last_answers_are_kept_and_the_first_of_each_fault(world: World) -> None:

@@ -13,10 +13,10 @@ from modeldyno.loadgen.threads import threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from modeldyno.loadgen.threads import Threads
+    from modeldyno.loadgen import Ending
 
 
-def driven(calls: Sequence[Callable[[], object]], load: Load) -> tuple[Records, Threads]:
+def driven(calls: Sequence[Callable[[], object]], load: Load) -> tuple[Records, Ending]:
     with threads(calls, load) as crowd:
         parts = []
         for _ in range(1000):
@@ -25,7 +25,7 @@ def driven(calls: Sequence[Callable[[], object]], load: Load) -> tuple[Records, 
             if taken.ended:
                 break
         ending = crowd.stop(5.0)
-    return joined([*parts, ending.records]), crowd
+    return joined([*parts, ending.records]), ending
 
 
 def test_callables_are_called_in_turn_by_so_many_threads() -> None:
@@ -39,13 +39,13 @@ def test_callables_are_called_in_turn_by_so_many_threads() -> None:
         time.sleep(0.002)
         inside.release()
 
-    records, crowd = driven([call, call, lambda: None], Load(concurrency=3, requests=60))
+    records, ending = driven([call, call, lambda: None], Load(concurrency=3, requests=60))
     assert len(records) == 60
     assert set(records.outcome) == {Outcome.OK}
     assert np.bincount(records.message).tolist() == [20, 20, 20]
     assert (records.sent >= records.due).all()
-    assert crowd.usage()[0].sent == 60
-    assert crowd.failure is None
+    assert ending.usages[0].sent == 60
+    assert ending.failure == ""
 
 
 def test_a_closed_loop_is_due_as_its_thread_becomes_free() -> None:
@@ -64,14 +64,14 @@ def test_what_a_call_raises_has_its_outcome() -> None:
         return call
 
     errors = [ValueError("odd"), TimeoutError(), ConnectionRefusedError(), ConnectionResetError()]
-    records, crowd = driven([raising(error) for error in errors], Load(requests=8))
+    records, ending = driven([raising(error) for error in errors], Load(requests=8))
     assert [Outcome(outcome) for outcome in records.outcome[:4]] == [
         Outcome.CLIENT_ERROR,
         Outcome.TIMEOUT,
         Outcome.REFUSED,
         Outcome.RESET,
     ]
-    assert crowd.failure is errors[0]
+    assert ending.failure == "ValueError: odd"
 
 
 def test_a_call_that_took_too_long_is_timed_out() -> None:

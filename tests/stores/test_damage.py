@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
-from modeldyno.stores import sql, tables
+from modeldyno.stores import rows, sql, tables
 from modeldyno.testing.results import a_result, a_small_result
 from modeldyno.testing.stores import fill
 
@@ -81,7 +81,7 @@ class TestDamage:
         """Bytes with the right checksum that are no document are reported as damaged."""
         garbage = b"no document"
         statement = "UPDATE results SET document = ?, checksum = ? WHERE id = ?"
-        change(path, statement, garbage, sql._checksum(garbage), "0" * 12)
+        change(path, statement, garbage, rows.checksum(garbage), "0" * 12)
         with sql.open(url_of(path)) as store, pytest.raises(StoreError, match="is damaged"):
             store.get("00")
 
@@ -95,7 +95,7 @@ class TestDamage:
         """A document of a later schema is refused by its own sentence."""
         later = b'{"schema": 99}'
         statement = "UPDATE results SET document = ?, checksum = ? WHERE id = ?"
-        change(path, statement, later, sql._checksum(later), "0" * 12)
+        change(path, statement, later, rows.checksum(later), "0" * 12)
         with sql.open(url_of(path)) as store, pytest.raises(RequestError, match="upgrade ModelDyno"):
             store.get("00")
 

@@ -21,7 +21,7 @@ from sqlalchemy import create_engine, text
 
 from modeldyno import plugins
 from modeldyno.errors import MissingExtra, RequestError, StoreError
-from modeldyno.stores import sql, tables
+from modeldyno.stores import rows, sql, tables
 from modeldyno.testing.results import a_result, a_small_result, an_artifact
 from modeldyno.testing.stores import StoreSuite, ids
 
@@ -267,8 +267,8 @@ class TestDatabase:
 
     def test_compression(self) -> None:
         """A document is compressed where that makes it smaller, and only there."""
-        assert sql._pack(b"{}") == b"{}"
-        assert len(sql._pack(b"{" + b" " * 1000 + b"}")) < 100
+        assert rows.pack(b"{}") == b"{}"
+        assert len(rows.pack(b"{" + b" " * 1000 + b"}")) < 100
 
 
 class TestArtifacts:

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import signal
 import socket
 import struct
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, monotonic_ns
 from typing import TYPE_CHECKING, Any
@@ -388,6 +392,33 @@ def test_a_server_ends_with_its_context() -> None:
         born = birth(running.pid)
         assert born
     assert birth(running.pid) != born
+
+
+def test_a_server_of_the_command_line_outlives_its_shell() -> None:
+    """Started in the background by a shell that ends, it serves on, until a signal ends it."""
+    command = f"{sys.executable} -m modeldyno.testing.server & echo $!"
+    with subprocess.Popen(["/bin/sh", "-c", command], stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        pid, port = int(shell.stdout.readline()), int(shell.stdout.readline())
+        try:
+            assert shell.wait() == 0
+            assert ask(Running(port=port, pid=pid), "/").status == 200
+        finally:
+            os.kill(pid, signal.SIGTERM)
+        shell.stdout.read()  # comes to its end when nobody has it open any more
+
+
+def test_a_server_ends_when_its_time_is_over() -> None:
+    """It tells its port, serves for as long as it is told to, and ends well."""
+    command = [sys.executable, "-m", "modeldyno.testing.server", "--seconds", "0.1"]
+    ended = subprocess.run(command, capture_output=True, check=True, timeout=120)
+    assert ended.stdout.strip().isdigit()
+
+
+def test_a_server_whose_parent_is_gone_does_not_begin() -> None:
+    """It says no port when another process than the one that it is to end with has started it."""
+    command = [sys.executable, "-m", "modeldyno.testing.server", "--parent", "1"]
+    assert subprocess.run(command, capture_output=True, check=True, timeout=120).stdout == b""
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ import pytest
 
 from modeldyno.core.approach import End, Step
 from modeldyno.core.block import Notice, Severity, Table
-from modeldyno.core.capacity import RATE, Capacity, Search, propose
+from modeldyno.core.capacity import Capacity, propose
 from modeldyno.core.goal import Answer, Constraint
 from modeldyno.core.ladder import CLIENT_LIMITED, Ladder, Rung
 from modeldyno.core.measurement import SATURATED, Interval
 from modeldyno.core.metric import Query
+from modeldyno.core.search import RATE, Search
 from modeldyno.reporters import terminal
 from modeldyno.views.capacity import OTHERS_SERVER, answer, climbed, ladder, search
 

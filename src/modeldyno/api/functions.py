@@ -87,10 +87,10 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         model="",
         backend=backend,
         settings=settings,
-        inputs=_several(inputs, "inputs"),
-        probes=() if probes is None else _several(probes, "probes"),
-        require=_several(require, "require"),
-        percentiles=_several(percentiles, "percentiles"),
+        inputs=several(inputs, "inputs"),
+        probes=() if probes is None else several(probes, "probes"),
+        require=several(require, "require"),
+        percentiles=several(percentiles, "percentiles"),
         plan=plan or Plan(),
         inspection=looked,
         observation=Observation(
@@ -102,11 +102,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         name=name,
         trust=trust,
     )
-    outcome = carried_out(asked, model, example, inline=inline, watch=watch)
-    broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
-    if broken:
-        raise BoundBroken("; ".join(broken), outcome.result)
-    return outcome.result
+    return held(carried_out(asked, model, example, inline=inline, watch=watch))
 
 
 @in_python
@@ -161,14 +157,14 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     asked = Request(
         model="",
         settings={} if batch_size is None else {"batch_size": batch_size},
-        inputs=_several(inputs, "inputs"),
+        inputs=several(inputs, "inputs"),
         probes=("static",),
         plan=plan or Plan(),
         inspection=inspection(
             mode=mode,
             optimizer=optimizer,
             vary=vary,
-            devices=(*_several(devices, "devices"), *_several(device, "device")),
+            devices=(*several(devices, "devices"), *several(device, "device")),
             memory=memory,
         ),
         name=name,
@@ -192,7 +188,7 @@ def carried_out(
         objects.withdraw(ref)
 
 
-def _several(given: Any, name: str) -> tuple[Any, ...]:
+def several(given: Any, name: str) -> tuple[Any, ...]:
     """Take one string for a sequence of one; refuse what is neither text nor an InputSpec."""
     found = (given,) if isinstance(given, str | InputSpec) else tuple(given)
     for one in found:
@@ -206,14 +202,14 @@ def _several(given: Any, name: str) -> tuple[Any, ...]:
 
 def _parts(given: str | Sequence[str]) -> tuple[str, ...]:
     """Read parts of names: one, several, or text with commas as the command line takes it."""
-    texts = _several(given, "layers")
+    texts = several(given, "layers")
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
 
 
 def _tokens(given: int | str | Sequence[int], name: str) -> tuple[int, ...]:
     """Read numbers of tokens: one, several, or text as the command line takes it."""
-    several = (given,) if isinstance(given, int | str) else given
-    return tokens(",".join(map(str, several)), name)
+    numbers = (given,) if isinstance(given, int | str) else given
+    return tokens(",".join(map(str, numbers)), name)
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
@@ -233,6 +229,14 @@ class BoundBroken(RunFailed):
         """Keep the Result."""
         super().__init__(message)
         self.result = result
+
+
+def held(outcome: Outcome) -> Result:
+    """Give the Result, unless a bound is broken."""
+    broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
+    if broken:
+        raise BoundBroken("; ".join(broken), outcome.result)
+    return outcome.result
 
 
 def read(source: str | Path) -> Result:

@@ -271,16 +271,16 @@ def _stacked(items: list[Any]) -> ndarray:
     return np.stack([np.asarray(item) for item in items])
 
 
-ENGINES: dict[str, tuple[type[ServerInspector], str, str]] = {
-    "tfs": (TensorFlowInspector, "tfs", "http"),
-    "tensorflow": (TensorFlowInspector, "tfs", "http"),
-    "torchscript": (TorchServeInspector, "torchscript", "http"),
-    "pytorch": (TorchServeInspector, "torchscript", "http"),
-    "torchserve": (TorchServeInspector, "torchscript", "http"),
-    "onnx": (TritonInspector, "onnx", "http"),
-    "trt": (TritonInspector, "trt", "http"),
-    "triton": (TritonInspector, "trt", "http"),
-    "mlserver": (TritonInspector, "onnx", "http"),
-    "openai": (OpenAIInspector, "onnx", "http"),
+ENGINES: dict[str, tuple[type[ServerInspector], str]] = {
+    "tfs": (TensorFlowInspector, "tfs"),
+    "tensorflow": (TensorFlowInspector, "tfs"),
+    "torchscript": (TorchServeInspector, "torchscript"),
+    "pytorch": (TorchServeInspector, "torchscript"),
+    "torchserve": (TorchServeInspector, "torchscript"),
+    "onnx": (TritonInspector, "onnx"),
+    "trt": (TritonInspector, "trt"),
+    "triton": (TritonInspector, "trt"),
+    "mlserver": (TritonInspector, "onnx"),
+    "openai": (OpenAIInspector, "onnx"),
 }
 """What serves, in lower case, to its inspector and to its place in the table of conventional ports."""

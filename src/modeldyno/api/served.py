@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.api.functions import BoundBroken
+from modeldyno.api.functions import held, several
 from modeldyno.api.words import in_python
 from modeldyno.core.address import HEADERS_VARIABLE
-from modeldyno.core.goal import Verdict
 from modeldyno.core.load import Arrivals, Load, parse_rate
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
@@ -88,16 +87,12 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         MissingExtra: the server is not installed.
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
     """
-    if not isinstance(model, str | Path):
-        raise RequestError(
-            "A server takes a model by its name, a path, scheme:locator or URL; "
-            f"a live {type(model).__name__} cannot be handed to one."
-        )
+    named = _named(model)
     asked = Request(
-        model=str(model),
-        backend=backend or server_for(str(model)),
+        model=named,
+        backend=backend or server_for(named),
         settings=settings,
-        inputs=tuple(inputs) if not isinstance(inputs, str) else (inputs,),
+        inputs=several(inputs, "inputs"),
         probes=tuple(probes),
         load=Load(
             **_arrivals(rate, replay),
@@ -109,19 +104,24 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
             retries=retries,
             drivers=drivers,
         ),
-        require=(require,) if isinstance(require, str) else tuple(require),
-        percentiles=(percentiles,) if isinstance(percentiles, str) else tuple(percentiles),
+        require=several(require, "require"),
+        percentiles=several(percentiles, "percentiles"),
         plan=plan or Plan(),
         observation=Observation(records=None if records is None else str(Path(records).absolute())),
         name=name,
         trust=trust,
     )
     with _secrets(headers or {}):
-        outcome = measure(asked, watch=watch)
-    broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
-    if broken:
-        raise BoundBroken("; ".join(broken), outcome.result)
-    return outcome.result
+        return held(measure(asked, watch=watch))
+
+
+def _named(model: Any) -> str:
+    if not isinstance(model, str | Path):
+        raise RequestError(
+            "A server takes a model by its name, a path, scheme:locator or URL; "
+            f"a live {type(model).__name__} cannot be handed to one."
+        )
+    return str(model)
 
 
 @contextmanager

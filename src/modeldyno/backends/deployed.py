@@ -6,16 +6,16 @@ there.
 
 from __future__ import annotations
 
-import os
-import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import feeds
+from modeldyno.backends import exported
 from modeldyno.backends.arrays import leaves
 from modeldyno.core.inputs import BATCH, InputSpec
+from modeldyno.engines.kept import link
 from modeldyno.errors import RequestError
 from modeldyno.feeds.forward import Forward
 from modeldyno.ports import Form
@@ -57,15 +57,6 @@ def deploy(model: Model, folder: Path) -> Deployed:
         RequestError: it cannot be written in a form that a server loads.
     """
     return _onnx(model, folder) if model.form == Form.ONNX else _torch(model, folder)
-
-
-def link(source: Path, target: Path) -> None:
-    """Have a file at another place, without copying it where the system can."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source.resolve(), target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 # -- ONNX ----------------------------------------------------------------------------------------
@@ -134,21 +125,26 @@ def _output(value: Any, symbols: set[str]) -> InputSpec:
 
 
 def _torch(model: Model, folder: Path) -> Deployed:
+    """Export it, or take what was exported of the same model before."""
     import torch  # noqa: PLC0415 - heavy
 
     example = _example(model, _EXAMPLE)
     inputs = _declared(model, example)
     scripted = isinstance(model.value, torch.jit.ScriptModule)
     file = "model.pt" if scripted else "model.pt2"
-    folder.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # torch deprecates what it still does
-        if scripted:
-            torch.jit.save(model.value, str(folder / file))
-        else:
-            _export(model.value, inputs, example, folder / file)
-        two, three = (_outputs(model, size) for size in (_EXAMPLE, _EXAMPLE + 1))
-    return Deployed(file=file, runtime="torch", inputs=inputs, outputs=tuple(_varying(two, three)))
+    key = exported.key(model, inputs, example)
+    outputs = exported.fetch(key, folder / file)
+    if outputs is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # torch deprecates what it still does
+            if scripted:
+                torch.jit.save(model.value, str(folder / file))
+            else:
+                _export(model.value, inputs, example, folder / file)
+            outputs = _varying(*(_outputs(model, size) for size in (_EXAMPLE, _EXAMPLE + 1)))
+        exported.store(key, folder / file, outputs)
+    return Deployed(file=file, runtime="torch", inputs=inputs, outputs=outputs)
 
 
 def _example(model: Model, samples: int) -> Feed:
@@ -234,9 +230,9 @@ def _outputs(model: Model, samples: int) -> tuple[tuple[str, Any], ...]:
     return tuple((name, leaf) for name, leaf in found if isinstance(leaf, torch.Tensor))
 
 
-def _varying(two: tuple[tuple[str, Any], ...], three: tuple[tuple[str, Any], ...]) -> list[InputSpec]:
+def _varying(two: tuple[tuple[str, Any], ...], three: tuple[tuple[str, Any], ...]) -> tuple[InputSpec, ...]:
     """Describe the outputs of two batches: what differs is free."""
-    return [
+    return tuple(
         InputSpec(
             name=name,
             shape=tuple(
@@ -246,4 +242,4 @@ def _varying(two: tuple[tuple[str, Any], ...], three: tuple[tuple[str, Any], ...
             dtype=str(first.dtype).removeprefix("torch."),
         )
         for (name, first), (_, second) in zip(two, three, strict=True)
-    ]
+    )

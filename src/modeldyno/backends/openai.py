@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.backends import remote, serving
 from modeldyno.backends.serving import Counted, Session
-from modeldyno.core.knob import BATCH_SIZE, Knob
+from modeldyno.core.knob import Knob
 from modeldyno.core.target import Endpoint
 from modeldyno.engines import install, ports, prometheus
-from modeldyno.engines.control import Control
-from modeldyno.engines.server import Launch, http_ready, running
+from modeldyno.engines.server import Launch, http_ready
 from modeldyno.errors import RequestError
 from modeldyno.ports import Form
 
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
     from modeldyno.core.account import Account
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.knob import KnobValue
-    from modeldyno.engines.server import Ports
+    from modeldyno.engines.control import Control
+    from modeldyno.engines.server import Ports, Server
     from modeldyno.ports import Model
 
 requires: tuple[str, ...] = ()
@@ -65,14 +65,14 @@ knobs = (
     ),
     *(knob for knob in remote.knobs if knob.name in _OPTIONS),
     serving.ports_knob(_USUAL),
-    replace(serving.STARTUP_TIME, sentence="Seconds until the server must be ready; 600 if not set."),
-    BATCH_SIZE,
+    serving.knob("startup_time", sentence="Seconds until the server must be ready; 600 if not set."),
+    serving.knob("batch_size"),
 )
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse a command that cannot be told where to listen."""
-    ports.chosen(str(config.get("ports", "free")), _USUAL)
+    serving.chosen_ports(config, _USUAL)
     command = _words(str(config.get("command", _DEFAULT)), {"host": "", "port": "", "model": ""})
     if not command:
         raise RequestError(f"The knob command is empty; write such as: {_DEFAULT}")
@@ -97,8 +97,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         MissingExtra: no command is given, and the engine of the default one is not installed.
         ServerFailed: it does not start.
     """
-    own = "command" not in config
-    engine = install.need("openai") if own else None
+    engine = install.need("openai") if "command" not in config else None
     called = str(config.get("model") or _directory(model))
 
     def command(_folder: Path, chosen: Ports) -> list[str]:
@@ -109,34 +108,37 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     launch = Launch(
         name="openai",
         command=command,
-        ports=ports.chosen(str(config.get("ports", "free")), _USUAL),
+        ports=serving.chosen_ports(config, _USUAL),
         ready=lambda chosen: http_ready(chosen["http"], str(config.get("health", "/v1/models"))),
         environment={**(engine.environment if engine else {}), **_cache()},
         patience=serving.startup_time(config, _STARTUP),
     )
-    with running(launch) as server:
-        control = Control(port=server.ports["http"])
-        parts: dict[str, Any] = {
-            "client": plugins.client(_PROTOCOL),
-            "endpoint": Endpoint(
-                host=ports.LOOPBACK,
-                port=server.ports["http"],
-                model=called,
-                options={name: config[name] for name in _OPTIONS if name in config},
-                protocol=_PROTOCOL,
-            ),
-            "control": control,
-            "server": server,
-            "pid": server.pid,
-            "software": _software(engine),
-        }
-        try:
-            if _counts(control):
-                yield Counted(counters=lambda: _account(control), **parts)
-            else:
-                yield Session(**parts)
-        finally:
-            control.close()
+    with serving.served(launch, "http", partial(_session, config, called, engine)) as session:
+        yield session
+
+
+def _session(
+    config: Mapping[str, KnobValue],
+    called: str,
+    engine: install.Installed | None,
+    server: Server,
+    beside: Control,
+) -> Session:
+    parts: dict[str, Any] = {
+        "client": plugins.client(_PROTOCOL),
+        "endpoint": Endpoint(
+            host=ports.LOOPBACK,
+            port=server.ports["http"],
+            model=called,
+            options={name: config[name] for name in _OPTIONS if name in config},
+            protocol=_PROTOCOL,
+        ),
+        "control": beside,
+        "server": server,
+        "pid": server.pid,
+        "software": _software(engine),
+    }
+    return Counted(counters=lambda: _account(beside), **parts) if _counts(beside) else Session(**parts)
 
 
 def _words(command: str, values: Mapping[str, str]) -> list[str]:

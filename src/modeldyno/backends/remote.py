@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.core.address import unknown_model
 from modeldyno.core.knob import BATCH_SIZE, Knob
 from modeldyno.core.target import Endpoint
 from modeldyno.errors import RequestError
 from modeldyno.loadgen.once import once
-from modeldyno.ports import Client, CountsWork, Form
+from modeldyno.ports import Client, CountsPrompts, CountsWork, Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -149,7 +150,8 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
 _HEEDED = {knob.name: protocols for protocols, knob in _OPTIONS}
 _BODIES = ("body", "bodies")
 _LOOK_TIME = 10.0
-"""Seconds that a server may take to tell what it did."""
+"""Seconds that a server may take to tell what it did, or what it has."""
+_NOT_FOUND = 404
 
 knobs = (*(knob for _, knob in _OPTIONS), BATCH_SIZE)
 
@@ -196,8 +198,27 @@ class _Session:
         return self.client.target([_feed(body) for body in self.bodies] or feeds, self.endpoint)
 
     def arrays(self, output: Reply) -> Feed:
-        """Read an answer."""
-        return self.client.arrays(output)
+        """Read an answer; one that says that there is no such model, with those that there are."""
+        try:
+            return self.client.arrays(output)
+        except ValueError as error:
+            if output.status != _NOT_FOUND or not self.endpoint.model:
+                raise
+            place = self.endpoint
+            raise ValueError(unknown_model(place.model, place.version, self._models())) from error
+
+    def prompt_tokens(self, reply: Reply) -> int:
+        """Give the tokens of the prompts that an answer is of; -1 where nobody tells."""
+        return self.client.prompt_tokens(reply) if isinstance(self.client, CountsPrompts) else -1
+
+    def _models(self) -> tuple[str, ...]:
+        """Ask the server for the models that it has."""
+        question = self.client.greeting(self.endpoint)
+        try:
+            server = None if question is None else self.client.recognised(once(question, timeout=_LOOK_TIME))
+        except OSError:
+            return ()
+        return () if server is None else server.models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

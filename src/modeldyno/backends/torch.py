@@ -80,6 +80,7 @@ knobs: tuple[Knob, ...] = (
     ),
     BATCH_SIZE,
 )
+space = ("batch_size=1..32*2", "threads=1..{cores}*2", "precision=fp32,bf16")
 
 _DEVICE = re.compile(r"auto|cpu|mps|(?:cuda|xpu)(?::\d+)?")
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.backends import deployed, serving
 from modeldyno.backends.serving import Counted, Session
-from modeldyno.core.knob import BATCH_SIZE, Knob
+from modeldyno.core.knob import Knob
 from modeldyno.core.target import Endpoint
 from modeldyno.engines import install, ports, prometheus, tally
 from modeldyno.engines.control import Control
 from modeldyno.engines.places import INSIDE
-from modeldyno.engines.server import Launch, running
-from modeldyno.errors import RequestError
+from modeldyno.engines.server import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from modeldyno.backends.deployed import Deployed
     from modeldyno.core.account import Account
     from modeldyno.core.knob import KnobValue
-    from modeldyno.engines.server import Ports
+    from modeldyno.engines.install import Installed
+    from modeldyno.engines.server import Ports, Server
     from modeldyno.ports import Model
 
 requires: tuple[str, ...] = ()
@@ -34,28 +36,10 @@ serves = True
 
 _USUAL = {"http": 8080, "management": 8081, "metrics": 8082, "grpc": 7070, "grpc_management": 7071}
 knobs = (
-    Knob(
-        name="workers",
-        kind=int,
-        default=1,
-        low=1,
-        high=1024,
-        sentence="Processes that run the model.",
-        aliases=("instances",),
-    ),
-    Knob(
-        name="max_batch",
-        kind=int,
-        default=1,
-        low=1,
-        high=1 << 20,
-        sentence="Requests that are gathered into one call of the model at most.",
-        aliases=("max_batch_size",),
-    ),
-    Knob(
-        name="queue_delay",
-        kind=int,
-        default=None,
+    serving.knob("workers"),
+    serving.knob("max_batch"),
+    serving.knob(
+        "queue_delay",
         low=1000,
         sentence="Microseconds (whole milliseconds) that a request may wait for others; 100000 if not set.",
     ),
@@ -67,21 +51,20 @@ knobs = (
         sentence="Requests that may wait; TorchServe refuses those beyond 100 with 503.",
         aliases=("job_queue_size",),
     ),
-    serving.DEVICE,
-    serving.THREADS,
-    Knob(
-        name="config",
-        kind=str,
-        default=None,
-        family=True,
-        sentence="Any line of config.properties, such as config.netty_client_threads=2.",
-    ),
+    serving.knob("device"),
+    serving.knob("threads"),
+    serving.knob("config", sentence="Any line of config.properties, such as config.netty_client_threads=2."),
     Knob(name="jvm", kind=str, default=None, sentence="Options of Java, such as -Xmx2g."),
     serving.ports_knob(_USUAL),
-    serving.STARTUP_TIME,
-    BATCH_SIZE,
+    serving.knob("startup_time"),
+    serving.knob("batch_size"),
 )
 
+_PROPERTIES, _TALLY = "config.properties", "tally"
+"""The server's file of settings, and the folder in which the handler counts."""
+_TOLD = ("torchserve", "torch", "onnxruntime")
+_HOPELESS = re.compile(r"Load model failed|Auto recovery failed again")
+"""A worker that cannot load the model is started again and again, for ever."""
 _DELAY = 100_000
 _LOGS = """<?xml version="1.0" encoding="UTF-8"?>
 <Configuration>
@@ -105,12 +88,7 @@ _LOGS = """<?xml version="1.0" encoding="UTF-8"?>
 
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
-    serving.device_of(config)
-    ports.chosen(str(config.get("ports", "free")), _USUAL)
-    if "queue_delay" in config and int(config.get("max_batch", 1)) < 2:  # noqa: PLR2004 - one is no batch
-        raise RequestError(
-            "The knob queue_delay has no effect without max_batch of 2 or more; set both, or neither."
-        )
+    serving.check(config, _USUAL)
 
 
 @contextmanager
@@ -122,36 +100,17 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         MissingExtra: TorchServe or Java is not installed.
         ServerFailed: it does not start, or does not load the model.
     """
-    engine = install.need("torchserve")
-    java = install.java()
-    name = serving.name_of(model)
-    written: dict[str, str] = {}
-    places: dict[str, Path] = {}
+    engine, java = install.need("torchserve"), install.java()
+    name, workers = serving.name_of(model), int(config["workers"])
 
     def command(folder: Path, chosen: Ports) -> list[str]:
-        archive = folder / "store" / name
-        found = deployed.deploy(model, archive)
-        places["tally"] = folder / "tally"
-        for made in (archive / "MAR-INF", places["tally"], folder / "temporary"):
-            made.mkdir()
-        written.update(_files(name, found, config, chosen, folder))
-        for file, text in written.items():
-            (folder / file).write_text(text, encoding="utf-8")
-        shutil.copyfile(INSIDE / "torchserve_handler.py", archive / "handler.py")
-        shutil.copyfile(INSIDE / "runner.py", archive / "runner.py")
-        return [
-            java, *str(config.get("jvm", "")).split(), f"-Dmodel_server_home={engine.site}",
-            f"-Djava.io.tmpdir={folder / 'temporary'}",
-            f"-Dlog4j.configurationFile=file://{folder / 'log4j2.xml'}",
-            "-cp", f".:{engine.site / 'ts' / 'frontend'}/*", "org.pytorch.serve.ModelServer",
-            "--python", engine.command("python"), "-f", str(folder / "config.properties"), "-ncs",
-        ]  # fmt: skip
+        _fill(folder, deployed.deploy(model, folder / "store" / name), config, chosen, name)
+        return _command(folder, [java, *str(config.get("jvm", "")).split()], engine)
 
-    workers = int(config["workers"])
     launch = Launch(
         name="torchserve",
         command=command,
-        ports=ports.chosen(str(config.get("ports", "free")), _USUAL),
+        ports=serving.chosen_ports(config, _USUAL),
         ready=lambda chosen: _ready(chosen["management"], name, workers),
         environment={
             **engine.environment,
@@ -159,36 +118,88 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
             "LOG_LOCATION": "logs",
             "METRICS_LOCATION": "logs",
         },
+        hopeless=_HOPELESS,
         patience=serving.startup_time(config),
     )
-    with running(launch) as server:
-        control = Control(port=server.ports["metrics"])
-        try:
-            yield Counted(
-                client=plugins.client("torchserve"),
-                endpoint=Endpoint(
-                    host=ports.LOOPBACK, port=server.ports["http"], model=name, protocol="torchserve"
-                ),
-                control=control,
-                counters=lambda: _account(control, places["tally"], name),
-                server=server,
-                pid=server.pid,
-                software={
-                    package: version for package, version in engine.versions.items() if package in _TOLD
-                },
-                files=tuple(written.items()),
-            )
-        finally:
-            control.close()
+    versions = {package: engine.versions[package] for package in _TOLD if package in engine.versions}
+    with serving.served(launch, "metrics", partial(_session, name, versions)) as session:
+        yield session
 
 
-_TOLD = {"torchserve", "torch", "onnxruntime"}
+def _fill(folder: Path, found: Deployed, config: Mapping[str, KnobValue], chosen: Ports, name: str) -> None:
+    """Write what the server reads."""
+    archive = folder / "store" / name
+    for made in (archive / "MAR-INF", folder / _TALLY, folder / "temporary"):
+        made.mkdir()
+    for file, text in _files(name, found, config, chosen, folder).items():
+        (folder / file).write_text(text, encoding="utf-8")
+    shutil.copyfile(INSIDE / "torchserve_handler.py", archive / "handler.py")
+    shutil.copyfile(INSIDE / "runner.py", archive / "runner.py")
+
+
+def _command(folder: Path, java: list[str], engine: Installed) -> list[str]:
+    return [
+        *java, f"-Dmodel_server_home={engine.site}", f"-Djava.io.tmpdir={folder / 'temporary'}",
+        f"-Dlog4j.configurationFile=file://{folder / 'log4j2.xml'}",
+        "-cp", f".:{engine.site / 'ts' / 'frontend'}/*", "org.pytorch.serve.ModelServer",
+        "--python", engine.command("python"), "-f", str(folder / _PROPERTIES), "-ncs",
+    ]  # fmt: skip
+
+
+def _session(name: str, versions: dict[str, str], server: Server, beside: Control) -> Session:
+    return Counted(
+        client=plugins.client("torchserve"),
+        endpoint=Endpoint(host=ports.LOOPBACK, port=server.ports["http"], model=name, protocol="torchserve"),
+        control=beside,
+        counters=lambda: _account(beside, Path(server.folder) / _TALLY, name),
+        server=server,
+        pid=server.pid,
+        software=versions,
+        files=serving.texts(server, _PROPERTIES),
+    )
 
 
 def _files(
     name: str, found: Deployed, config: Mapping[str, KnobValue], chosen: Ports, folder: Path
 ) -> dict[str, str]:
     """Give the files of the server's directory: path to text."""
+    lines = {**_addresses(chosen), **_serving(name, config, folder), **serving.fields(config)}
+    settings = {
+        "file": found.file,
+        "inputs": {each.name: each.dtype for each in found.inputs},
+        "outputs": [each.name for each in found.outputs],
+        "threads": int(config.get("threads", 0)),
+        "device": serving.device_of(config),
+        "tally": str(folder / _TALLY),
+    }
+    manifest = {
+        "runtime": "python",
+        "model": {"modelName": name, "modelVersion": "1.0", "handler": "handler.py"},
+        "archiverVersion": "0.12.0",
+    }
+    return {
+        _PROPERTIES: "".join(f"{key}={value}\n" for key, value in lines.items()),
+        "log4j2.xml": _LOGS,
+        f"store/{name}/settings.json": json.dumps(settings, indent=2),
+        f"store/{name}/MAR-INF/MANIFEST.json": json.dumps(manifest, indent=2),
+    }
+
+
+def _addresses(chosen: Ports) -> dict[str, str]:
+    """Have it listen on the loopback alone."""
+    return {
+        "inference_address": f"http://{ports.LOOPBACK}:{chosen['http']}",
+        "management_address": f"http://{ports.LOOPBACK}:{chosen['management']}",
+        "metrics_address": f"http://{ports.LOOPBACK}:{chosen['metrics']}",
+        "grpc_inference_address": ports.LOOPBACK,
+        "grpc_management_address": ports.LOOPBACK,
+        "grpc_inference_port": str(chosen["grpc"]),
+        "grpc_management_port": str(chosen["grpc_management"]),
+    }
+
+
+def _serving(name: str, config: Mapping[str, KnobValue], folder: Path) -> dict[str, str]:
+    """Say which model it is to serve, and how."""
     serves = {
         "defaultVersion": True,
         "marName": name,
@@ -198,14 +209,7 @@ def _files(
         "maxBatchDelay": -(-int(config.get("queue_delay", _DELAY)) // 1000),
         "responseTimeout": 120,
     }
-    lines = {
-        "inference_address": f"http://{ports.LOOPBACK}:{chosen['http']}",
-        "management_address": f"http://{ports.LOOPBACK}:{chosen['management']}",
-        "metrics_address": f"http://{ports.LOOPBACK}:{chosen['metrics']}",
-        "grpc_inference_address": ports.LOOPBACK,
-        "grpc_management_address": ports.LOOPBACK,
-        "grpc_inference_port": str(chosen["grpc"]),
-        "grpc_management_port": str(chosen["grpc_management"]),
+    return {
         "enable_model_api": "true",
         "disable_token_authorization": "true",
         "metrics_mode": "prometheus",
@@ -214,28 +218,6 @@ def _files(
         "models": json.dumps({name: {"1.0": serves}}),
         **({"job_queue_size": str(config["queue_size"])} if "queue_size" in config else {}),
         **({"number_of_gpu": "0"} if serving.device_of(config) == "cpu" else {}),
-    }
-    for path, value in config.items():
-        if path.startswith("config."):
-            lines[path.removeprefix("config.")] = str(value)
-    settings = {
-        "file": found.file,
-        "inputs": {each.name: each.dtype for each in found.inputs},
-        "outputs": [each.name for each in found.outputs],
-        "threads": int(config.get("threads", 0)),
-        "device": serving.device_of(config),
-        "tally": str(folder / "tally"),
-    }
-    manifest = {
-        "runtime": "python",
-        "model": {"modelName": name, "modelVersion": "1.0", "handler": "handler.py"},
-        "archiverVersion": "0.12.0",
-    }
-    return {
-        "config.properties": "".join(f"{key}={value}\n" for key, value in lines.items()),
-        "log4j2.xml": _LOGS,
-        f"store/{name}/settings.json": json.dumps(settings, indent=2),
-        f"store/{name}/MAR-INF/MANIFEST.json": json.dumps(manifest, indent=2),
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +14,14 @@ from modeldyno.backends import deployed, serving, triton_settings
 from modeldyno.backends.serving import Counted, Session
 from modeldyno.backends.triton_remote import account, elsewhere, version
 from modeldyno.engines import ports, triton, triton_config, triton_repository
-from modeldyno.engines.control import Control
-from modeldyno.engines.server import Launch, Server, http_ready, running
-from modeldyno.errors import RequestError
-from modeldyno.ports import Form
+from modeldyno.engines.server import Launch, http_ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from modeldyno.core.knob import KnobValue
-    from modeldyno.engines.server import Ports
+    from modeldyno.engines.control import Control
+    from modeldyno.engines.server import Ports, Server
     from modeldyno.engines.triton_config import Config
     from modeldyno.ports import Model
 
@@ -30,7 +29,10 @@ requires: tuple[str, ...] = ()
 accepts = deployed.accepts
 serves = True
 knobs = triton_settings.knobs
+space = triton_settings.space
 check = triton_settings.check
+_GRACE = 10.0
+"""Seconds that a container has to end by itself."""
 
 
 @contextmanager
@@ -48,12 +50,12 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
 
 @contextmanager
 def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
+    """Start one, as a program or in a container."""
     name = serving.name_of(model)
-    contained = config.get("launch") == "docker"
-    program = None if contained else triton.program(str(config.get("program", "")))
-    if program is not None:
-        _check_packages(program, model)
-    native = contained if program is None else program.has("onnxruntime")
+    program = None if config.get("launch") == "docker" else triton.program(str(config.get("program", "")))
+    if program is not None and program.packages:
+        serving.need_torch(model, "triton", "Triton", program.packages)
+    native = program is None or program.has("onnxruntime")
     flags = shlex.split(str(config.get("flags", "")))
     written: Config = {}
 
@@ -76,27 +78,32 @@ def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]
         ready=lambda chosen: http_ready(chosen["http"], f"/v2/models/{name}/ready"),
         environment={} if program is None else program.environment,
         patience=serving.startup_time(config),
+        # A container is ended by asking its client. The program would take three seconds, to save nothing.
+        grace=_GRACE if program is None else 0.0,
     )
-    with running(launch) as server, closing(Control(port=server.ports["http"])) as beside:
-        yield Counted(
-            client=plugins.client(triton_settings.CLIENTS[str(config["protocol"])]),
-            endpoint=triton_settings.endpoint(config, ports.LOOPBACK, server.ports, name),
-            control=beside,
-            server=server,
-            pid=_inside(server) if contained else server.pid,
-            software={**version(beside), **_packages(program, written)},
-            counters=lambda: account(beside, name),
-            files=(("config.pbtxt", triton_config.text(written)),),
-            flat=triton_settings.flat(written),
-        )
+    with serving.served(launch, "http", partial(_session, config, program, written)) as session:
+        yield session
 
 
-def _check_packages(program: triton.Program, model: Model) -> None:
-    if model.form == Form.TORCH and program.packages and "torch" not in program.packages:
-        raise RequestError(
-            "This Triton has no torch to run the module; install it with: "
-            "modeldyno engine install triton --with torch, or export the module to ONNX."
-        )
+def _session(
+    config: Mapping[str, KnobValue],
+    program: triton.Program | None,
+    written: Config,
+    server: Server,
+    beside: Control,
+) -> Session:
+    name = str(written["name"])
+    return Counted(
+        client=plugins.client(triton_settings.CLIENTS[str(config["protocol"])]),
+        endpoint=triton_settings.endpoint(config, ports.LOOPBACK, server.ports, name),
+        control=beside,
+        server=server,
+        pid=_inside(server) if program is None else server.pid,
+        software={**version(beside), **_packages(program, written)},
+        counters=lambda: account(beside, name),
+        files=(("config.pbtxt", triton_config.text(written)),),
+        flat=triton_settings.flat(written),
+    )
 
 
 def _packages(program: triton.Program | None, written: Config) -> dict[str, str]:

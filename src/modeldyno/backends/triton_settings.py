@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.backends import serving
-from modeldyno.core.knob import BATCH_SIZE, Knob
+from modeldyno.core.knob import Knob
 from modeldyno.core.target import Endpoint
 from modeldyno.engines import control, ports, triton, triton_config, triton_repository
 from modeldyno.errors import RequestError
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 _USUAL = ports.CONVENTIONAL["trt", False]
 knobs = (
-    Knob(
-        name="protocol",
-        kind=str,
+    serving.knob(
+        "protocol",
         default="http-binary",
         choices=("http-binary", "http-json", "grpc"),
         sentence="What requests are sent by: tensors as bytes or as JSON over HTTP, or gRPC.",
@@ -34,16 +33,14 @@ knobs = (
         low=1,
         high=1024,
         sentence="Copies of the model that work at the same time; Triton has one.",
+        usual=1,
         aliases=("instance_count",),
     ),
-    Knob(
-        name="max_batch",
-        kind=int,
+    serving.knob(
+        "max_batch",
         default=None,
         low=0,
-        high=1 << 20,
         sentence="Samples in one call of the model at most; 8, or those of a request if more; 0: no batches.",
-        aliases=("max_batch_size",),
     ),
     Knob(
         name="dynamic_batching",
@@ -52,13 +49,10 @@ knobs = (
         sentence="Gather requests that wait into one call of the model.",
         aliases=("batching",),
     ),
-    Knob(
-        name="queue_delay",
-        kind=int,
-        default=None,
+    serving.knob(
+        "queue_delay",
         low=0,
         sentence="Microseconds that a request may wait to share a call; turns dynamic_batching on.",
-        aliases=("max_queue_delay_microseconds",),
     ),
     Knob(
         name="preferred_batch",
@@ -67,8 +61,8 @@ knobs = (
         sentence="Sizes of batches to wait for, such as 4,8; turns dynamic_batching on.",
         aliases=("preferred_batch_size",),
     ),
-    serving.DEVICE,
-    serving.THREADS,
+    serving.knob("device"),
+    serving.knob("threads"),
     Knob(
         name="runtime",
         kind=str,
@@ -76,12 +70,8 @@ knobs = (
         choices=("onnxruntime", "python"),
         sentence="Triton's backend; if not set, its own for ONNX Runtime where it has one, or else Python.",
     ),
-    Knob(
-        name="config",
-        kind=str,
-        default=None,
-        family=True,
-        sentence="Any field of config.pbtxt by its path: config.dynamic_batching.priority_levels=2.",
+    serving.knob(
+        "config", sentence="Any field of config.pbtxt by its path: config.dynamic_batching.priority_levels=2."
     ),
     Knob(
         name="version",
@@ -115,7 +105,7 @@ knobs = (
         sentence="More words for tritonserver's command line, such as --log-verbose=1.",
     ),
     serving.ports_knob(_USUAL),
-    serving.STARTUP_TIME,
+    serving.knob("startup_time"),
     Knob(
         name="server",
         kind=str,
@@ -130,9 +120,15 @@ knobs = (
         high=65535,
         sentence="Port of gRPC of the running Triton; 8001 if not set.",
     ),
-    BATCH_SIZE,
+    serving.knob("batch_size"),
 )
 
+space = (
+    "instances=1..{cores}*2",
+    "dynamic_batching=false,true",
+    "max_batch=8,32 if dynamic_batching=true",
+    "queue_delay=0,1000,5000 if dynamic_batching=true",
+)
 _MAX_BATCH = 8
 CLIENTS = {"http-binary": "kserve-http", "http-json": "kserve-http", "grpc": "kserve-grpc"}
 _LOCAL_ONLY = ("program", "flags")
@@ -160,7 +156,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
                 raise RequestError(
                     f"The knob {name} is for a server that we start, and server= names another."
                 )
-    triton_config.changed({}, _paths(config))
+    triton_config.changed({}, serving.fields(config))
 
 
 def configuration(name: str, found: Deployed, config: Mapping[str, KnobValue], *, native: bool) -> Config:
@@ -183,7 +179,7 @@ def configuration(name: str, found: Deployed, config: Mapping[str, KnobValue], *
     written["parameters"] = {
         name: {"string_value": value} for name, value in _parameters(backend, found, config).items()
     }
-    return triton_config.changed(written, _paths(config))
+    return triton_config.changed(written, serving.fields(config))
 
 
 def _max_batch(found: Deployed, config: Mapping[str, KnobValue]) -> int:
@@ -192,14 +188,10 @@ def _max_batch(found: Deployed, config: Mapping[str, KnobValue]) -> int:
     if possible:
         return int(config.get("max_batch", max(_MAX_BATCH, int(config.get("batch_size", 1)))))
     if config.get("max_batch") or _gathering(config):
-        tensors = ", ".join(
-            f"{each.name} {'x'.join(map(str, each.shape or ())) or 'scalar'}"
-            for each in (*found.inputs, *found.outputs)
-        )
         raise RequestError(
-            "Requests for this model cannot be gathered into batches: it takes a free first axis of every "
-            f"tensor, and another of every input ({tensors}); export it so, or leave max_batch and "
-            "dynamic_batching out."
+            "Requests for this model cannot be gathered into batches, for the first axis of every input and "
+            "output must be free, and no input's only one, and it has "
+            f"{serving.described(found)}; export it so, or leave max_batch and dynamic_batching out."
         )
     return 0
 
@@ -247,16 +239,9 @@ def _sizes(config: Mapping[str, KnobValue]) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _paths(config: Mapping[str, KnobValue]) -> dict[str, str]:
-    prefix = "config."
-    return {
-        name.removeprefix(prefix): str(value) for name, value in config.items() if name.startswith(prefix)
-    }
-
-
 def chosen_ports(config: Mapping[str, KnobValue]) -> Ports:
     """Give what listens where; 0 is a free port."""
-    return ports.chosen(str(config.get("ports", "free")), _USUAL)
+    return serving.chosen_ports(config, _USUAL)
 
 
 def endpoint(config: Mapping[str, KnobValue], host: str, address: Mapping[str, int], name: str) -> Endpoint:

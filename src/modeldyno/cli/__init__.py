@@ -14,15 +14,16 @@ COMMANDS = {
     "inspect": "Say what a model costs, without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
     "load": "Put a model behind a server under load: latency, throughput, the largest load that holds.",
+    "sweep": "Find the configuration that is best within bounds, and say how sure that is.",
     "run": "Run a script, and say where its marked functions spend time and memory.",
     "show": "Show a saved result, or one number of it.",
     "report": "Write a result as CSV, HTML, Markdown or JSON.",
-    "list": "List the results in the store.",
+    "list": "List the results in the store, and the studies of sweeps.",
     "tag": "Give a stored result a name.",
     "rm": "Remove results from the store.",
     "engine": "Install serving engines, each into an environment of its own.",
     "plugins": "List loaders, backends and their knobs, probes, reporters.",
-    "schema": "Print the JSON Schema of a result.",
+    "schema": "Print the JSON Schema of a result, or of a file for sweep.",
 }
 """Command to its sentence; the table spares ``--help`` from importing the commands."""
 

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from modeldyno import request, wire
-from modeldyno.cli import quantity
+from modeldyno.cli import asking, quantity
 from modeldyno.cli.keeping import Places, keeping_options, limit_options
 from modeldyno.cli.output import listened
-from modeldyno.cli.profile import plan_options, probes, tell
+from modeldyno.cli.profile import tell
 from modeldyno.cli.progress import Progress
 from modeldyno.core.address import HEADERS_VARIABLE, parse_headers
-from modeldyno.core.capacity import RATE, Capacity, Search
+from modeldyno.core.capacity import Capacity
 from modeldyno.core.goal import Verdict
 from modeldyno.core.ladder import parse_ladder
 from modeldyno.core.load import Arrivals, Load, parse_rate
 from modeldyno.core.observation import Observation
-from modeldyno.core.plan import Plan
+from modeldyno.core.search import RATE, Search
 from modeldyno.errors import RequestError
 from modeldyno.measure import BROKEN, INTERRUPTED, OK, Outcome, measure
 from modeldyno.views import capacity
@@ -33,19 +32,13 @@ if TYPE_CHECKING:
     from modeldyno.core.block import Block
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
-_PLAN = {field.name for field in fields(Plan)}
 
 
 @click.command(name="load")
 @click.argument("model")
 @click.option("--backend", help="What serves the model: triton by default; a URL is served already.")
-@click.option(
-    "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob, such as instances=2."
-)
-@click.option(
-    "--input", "inputs", multiple=True, metavar="INPUT",
-    help="name=8x128:int64:0..30521, or a file: .npz .jsonl .txt",
-)  # fmt: skip
+@asking.KNOBS
+@asking.INPUTS
 @click.option(
     "--concurrency", "-c", metavar="N|N,N,...|N:M",
     help="Closed loop: so many requests at once; several (1,2,4 or 1:64) make a ladder.",
@@ -69,17 +62,12 @@ _PLAN = {field.name for field in fields(Plan)}
 @click.option("--header", "headers", multiple=True, help="'Name: value'; $VARIABLE stands for its value.")
 @click.option("--records", type=click.Path(dir_okay=False), help="Write every request: .csv .jsonl .npz")
 @click.option("--probe", "probes_", multiple=True, metavar="PROBE,...", help="By default static,load.")
-@click.option(
-    "--require", "--sla", "--threshold", "--subject-to", "require", multiple=True, metavar="BOUND",
-    help="Such as 'latency.p99 <= 50ms'; exit 1 when broken, 5 when undecided.",
-)  # fmt: skip
-@click.option(
-    "--percentile", "percentiles", multiple=True, help="Measure until it is certified, such as p99."
-)
-@plan_options
+@asking.bounds()
+@asking.PERCENTILES
+@asking.plan_options
 @limit_options
-@click.option("--name", help="What to call the model.")
-@click.option("--trust", is_flag=True, allow_from_autoenv=False, help="Load files that run code when loaded.")
+@asking.NAME
+@asking.TRUST
 @keeping_options
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
@@ -176,10 +164,6 @@ def _steps(text: str | None) -> tuple[int, ...]:
 
 
 def _request(options: dict[str, Any], concurrency: int | None) -> request.Request:
-    try:
-        plan = Plan(**{name: options[name] for name in _PLAN & options.keys() if options[name] is not None})
-    except ValueError as error:
-        raise RequestError(f"{error}.") from None
     if options["headers"]:
         _keep_secret(options["headers"])
     return request.Request(
@@ -187,11 +171,11 @@ def _request(options: dict[str, Any], concurrency: int | None) -> request.Reques
         backend=options["backend"] or request.server_for(options["model"]),
         settings=request.settings(options["settings"]),
         inputs=options["inputs"],
-        probes=probes(options["probes_"]),
+        probes=asking.probes(options["probes_"]),
         load=_load(options, concurrency),
         require=options["require"],
         percentiles=options["percentiles"],
-        plan=plan,
+        plan=asking.plan_of(options),
         observation=Observation(records=options["records"] and str(Path(options["records"]).absolute())),
         name=options["name"],
         trust=options["trust"],

@@ -6,10 +6,13 @@ import json
 
 import click
 
-from modeldyno import wire
+from modeldyno import sweepkeys, wire
+
+_SCHEMAS = {"result": wire.schema, "sweep": sweepkeys.schema}
 
 
 @click.command(name="schema")
-def command() -> None:
-    """Print the JSON Schema of a result."""
-    click.echo(json.dumps(wire.schema(), indent=2))
+@click.argument("document", type=click.Choice(list(_SCHEMAS)), default="result")
+def command(document: str) -> None:
+    """Print the JSON Schema of DOCUMENT: of a result, or of the file that describes a sweep."""
+    click.echo(json.dumps(_SCHEMAS[document](), indent=2))

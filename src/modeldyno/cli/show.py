@@ -7,10 +7,20 @@ from typing import Any
 
 import click
 
-from modeldyno.cli.output import draw, find, listened, look_options, print_blocks, print_json
+from modeldyno.cli.output import (
+    draw,
+    find,
+    find_any,
+    listened,
+    look_options,
+    print_blocks,
+    print_json,
+    print_study,
+)
 from modeldyno.core.goal import Answer, Constraint
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
+from modeldyno.core.study import Study
 from modeldyno.errors import RequestError
 from modeldyno.measure import judged
 from modeldyno.views import Look, memory_changed
@@ -35,12 +45,16 @@ from modeldyno.views import Look, memory_changed
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store."""
+    """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store; of a sweep, its study."""
     asked = None if options["query"] is None else Query.parse(options["query"])
     constraints = tuple(map(Constraint.parse, options["require"]))
     if options["baseline"] is not None and (asked or constraints or options["as_json"]):
         raise RequestError("--baseline goes with none of --get, --require and --json; ask for one at a time.")
-    found = find(options["result"])
+    found = find_any(options["result"])
+    if isinstance(found, Study):
+        _refuse(options)
+        print_study(found, as_json=options["as_json"])
+        return
     if asked is not None:
         answer = found.ask(asked)
         click.echo(number(answer))
@@ -59,6 +73,16 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         with listened():
             draw(outcome.result, outcome.judgements, look, verbose=verbose)
         ctx.exit(outcome.exit_code if constraints else 0)
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """Refuse what is asked of a result only."""
+    asked = {"--get": options["query"], "--require": options["require"], "--baseline": options["baseline"]}
+    if wrong := [flag for flag, value in asked.items() if value]:
+        raise RequestError(
+            f"{', '.join(wrong)} is asked of a result, and this is a study; take modeldyno sweep --rerank, "
+            "or show the result of a trial."
+        )
 
 
 def number(answer: Answer) -> str:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 requires: tuple[str, ...] = ()
 transport = Transport.HTTP
-health = ""
 
 NAME = "http"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")

@@ -69,6 +69,11 @@ def dtype_of(name: str, kind: Any) -> str:
     return DTYPES[kind]
 
 
+def names(index: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Read the names in an index of a repository, each once."""
+    return tuple(dict.fromkeys(str(entry["name"]) for entry in index if entry.get("name")))
+
+
 def declared(metadata: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
     """Read the inputs in a model's metadata; raise ValueError, in a phrase, where they cannot be read."""
     try:

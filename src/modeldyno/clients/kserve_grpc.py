@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 transport = Transport.GRPC
 SERVICE = "/inference.GRPCInferenceService/"
-health = f"{SERVICE}ServerReady"
 
 NAME = "kserve-grpc"
 CONTENTS: Schema = {
@@ -52,6 +51,9 @@ RESPONSE: Schema = {
 MODEL: Schema = {1: ("name", "string"), 2: ("version", "string")}
 METADATA: Schema = {1: ("name", "string"), 2: ("versions", ["string"]), 4: ("inputs", [DESCRIBED])}
 SERVER: Schema = {1: ("name", "string"), 2: ("version", "string"), 3: ("extensions", ["string"])}
+INDEX_OF: Schema = {2: ("ready", "bool")}
+INDEX: Schema = {1: ("models", [{1: ("name", "string"), 3: ("state", "string")}])}
+_READY = {"ready": True}
 
 DURATION: Schema = {1: ("count", "uint64"), 2: ("ns", "uint64")}
 STAGES: Schema = {
@@ -152,6 +154,20 @@ def recognised(reply: Reply) -> Server | None:
     except ValueError:
         return None
     return Server(name=f"{found['name']} {found['version']}".strip())
+
+
+def listing(endpoint: Endpoint) -> Target:
+    """Ask for the models that are ready, an extension that Triton has."""
+    return message.grpc(NAME, endpoint, f"{SERVICE}RepositoryIndex", [protobuf.encode(INDEX_OF, _READY)])
+
+
+def listed(reply: Reply) -> tuple[str, ...]:
+    """Read their names; a model has an entry for each of its versions."""
+    try:
+        message.check_grpc(reply)
+        return kserve.names(protobuf.decode(INDEX, reply.body)["models"])
+    except ValueError:
+        return ()
 
 
 def described(endpoint: Endpoint) -> Target:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 requires: tuple[str, ...] = ()
 transport = Transport.HTTP
-health = "/v2/health/ready"
 
 NAME = "kserve-http"
 JSON_LENGTH = "Inference-Header-Content-Length"
@@ -131,6 +130,20 @@ def recognised(reply: Reply) -> Server | None:
         return None
     options = {"binary": _BINARY in (found.get("extensions") or ())}
     return Server(name=f"{found['name']} {found['version']}", options=options)
+
+
+def listing(endpoint: Endpoint) -> Target:
+    """Ask for the models that are ready, an extension that Triton and MLServer have."""
+    return message.http(NAME, endpoint, [message.post(endpoint, "/v2/repository/index", b'{"ready":true}')])
+
+
+def listed(reply: Reply) -> tuple[str, ...]:
+    """Read their names; a model has an entry for each of its versions."""
+    try:
+        found = message.content(reply)
+        return kserve.names(found)
+    except (ValueError, TypeError, AttributeError):
+        return ()
 
 
 def described(endpoint: Endpoint) -> Target:

@@ -34,7 +34,14 @@ _NOTHING: Mapping[str, str] = {}
 # -- requests ------------------------------------------------------------------------------------
 
 
-def http(protocol: str, endpoint: Endpoint, messages: Iterable[bytes], *, stream: bool = False) -> Target:
+def http(
+    protocol: str,
+    endpoint: Endpoint,
+    messages: Iterable[bytes],
+    *,
+    stream: bool = False,
+    counted: bool = False,
+) -> Target:
     """Send messages over HTTP."""
     return Target(
         protocol=protocol,
@@ -44,6 +51,7 @@ def http(protocol: str, endpoint: Endpoint, messages: Iterable[bytes], *, stream
         messages=tuple(messages),
         tls=endpoint.tls,
         stream=stream,
+        counted=counted,
     )
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 requires: tuple[str, ...] = ()
 transport = Transport.HTTP
-health = "/v1/models"
 
 NAME = "openai"
 PROMPT = "prompt"
@@ -65,7 +64,7 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
         message.post(endpoint, path, message.written(body, instead="leave them away"), headers=headers)
         for body in bodies
     ]
-    return message.http(NAME, endpoint, messages, stream=stream)
+    return message.http(NAME, endpoint, messages, stream=stream, counted=kind != "embeddings")
 
 
 def _versioned(endpoint: Endpoint, path: str) -> str:
@@ -168,16 +167,29 @@ def tokens(reply: Reply) -> int:
         BrokenStream: it tells of an error, or lacks its end.
         ValueError: it holds what is no JSON.
     """
+    if _streamed(reply):
+        if b'"error"' in reply.body:
+            for event in _events(reply.body):
+                _refuse_error(event)
+        _refuse_cut(reply)
+    return _used(reply, "completion_tokens")
+
+
+def prompt_tokens(reply: Reply) -> int:
+    """Give the tokens of the prompts that an answer is of, as the server counts them; -1: it does not tell."""
+    try:
+        return _used(reply, "prompt_tokens")
+    except ValueError:
+        return -1
+
+
+def _used(reply: Reply, name: str) -> int:
+    """Find a number in the usage, which comes last: so one piece is read, and not the hundreds before it."""
     if not _streamed(reply):
-        return _generated(message.quiet(reply))
-    if b'"error"' in reply.body:
-        for event in _events(reply.body):
-            _refuse_error(event)
-    _refuse_cut(reply)
-    # The usage comes last, so that one piece is read, and not the hundreds before it.
+        return _count(message.quiet(reply), name)
     for line in reversed(reply.body.splitlines()):
         if line.startswith(_DATA) and b'"usage"' in line:
-            count = _generated(message.parsed(line[len(_DATA) :]))
+            count = _count(message.parsed(line[len(_DATA) :]), name)
             if count >= 0:
                 return count
     return -1
@@ -188,9 +200,9 @@ def bearing(event: bytes) -> bool:
     return _BEARING.search(event) is not None
 
 
-def _generated(found: Any) -> int:
+def _count(found: Any, name: str) -> int:
     usage = found.get("usage") if isinstance(found, dict) else None
-    count = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    count = usage.get(name) if isinstance(usage, dict) else None
     return count if isinstance(count, int) and count >= 0 else -1
 
 

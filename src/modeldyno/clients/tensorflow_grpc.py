@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 transport = Transport.GRPC
 SERVICE = "/tensorflow.serving.PredictionService/"
-health = ""
 
 NAME = "tensorflow-grpc"
 DIMENSION: Schema = {1: ("size", "int64"), 2: ("name", "string")}

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 requires: tuple[str, ...] = ()
 transport = Transport.HTTP
-health = "/v1/models/{model}"
 
 NAME = "tensorflow-http"
 FORMATS = ("row", "columnar")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 requires: tuple[str, ...] = ()
 transport = Transport.HTTP
-health = "/ping"
 
 NAME = "torchserve"
 CONTENTS = ("json", "raw")
@@ -89,7 +88,7 @@ def tokens(reply: Reply) -> int:
 
 def greeting(endpoint: Endpoint) -> Target:
     """Ask how it is."""
-    return message.get(NAME, endpoint, health)
+    return message.get(NAME, endpoint, "/ping")
 
 
 def recognised(reply: Reply) -> Server | None:

@@ -14,7 +14,7 @@ from modeldyno.core.target import Endpoint, Tls, Transport
 from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SCHEMES = {
     "http": (Transport.HTTP, False, 80),
@@ -28,6 +28,8 @@ HEADERS_VARIABLE = "MODELDYNO_HEADERS"
 
 They may be secrets, and are kept nowhere else."""
 
+_LISTED = 8
+"""Models that are named at most."""
 _SETTING = re.compile(r"(?P<name>[a-z]+)=(?P<value>.*)", re.DOTALL)
 _TLS = ("verify", "authority", "certificate", "key", "name")
 _SETTINGS = ("protocol", *_TLS)
@@ -93,6 +95,14 @@ def parse_headers(text: str) -> tuple[tuple[str, str], ...]:
             raise RequestError(f"Header {number} is not of the form Name: value.")
         found.append((name.strip(), value.strip()))
     return tuple(found)
+
+
+def unknown_model(name: str, version: str, known: Sequence[str]) -> str:
+    """Say in a phrase that a server has no such model, and which it has, where it lists them."""
+    which = f"'{name}'" + (f" of version {version}" if version else "")
+    more = ", ..." if len(known) > _LISTED else ""
+    has = f" (it has: {', '.join(known[:_LISTED])}{more})" if known else ""
+    return f"the server knows no model {which}; check the name behind #{has}"
 
 
 def _path(parts: SplitResult) -> str:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from modeldyno.core.boundary import Known, curve
+from modeldyno.core.boundary import Known, ceiling, curve
 from modeldyno.core.goal import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.boundary import Curve
-    from modeldyno.core.capacity import Search
+    from modeldyno.core.search import Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,9 @@ def next_step(search: Search, points: Sequence[Known], bracket: Bracket, made: i
     step = _ended(search, bracket, made) or _chosen(search, points, bracket)
     if isinstance(step, End):
         return step
-    return replace(step, care=max(step.care, _certifying(search, points)))
+    if step.load > (ceiling(points) or math.inf):  # a drowned server is plain to see
+        return replace(step, care=1.0)
+    return replace(step, care=max(step.care, _certifying(search, points, step.load)))
 
 
 def _ended(search: Search, bracket: Bracket, made: int) -> End | None:
@@ -104,6 +106,8 @@ _FARTHEST, _SAFEST = 4.0, 16.0
 which it is raised where even a server that does one thing at a time would hold the bound."""
 _RISING = 0.6
 """Slope from which on latency grows with the load, so that the crossing is more than a guess."""
+_SETTLED = 0.75
+"""Share of the rate at which a server drowned that is tried where nothing else is known."""
 _SHARE = 0.1
 """Distance from the crossing, as a share of the distance to it, at which a load is measured."""
 _POWER = 1.0
@@ -116,17 +120,44 @@ def _chosen(search: Search, points: Sequence[Known], bracket: Bracket) -> Step |
     if bracket.disputed:
         again = min(bracket.disputed, key=lambda k: k.care)
         return _longer(search, again, End.DISPUTED)
+    if (once := next(_limited_once(points, bracket), None)) is not None:
+        return Step(load=once.load, care=once.care)
     line = curve(points)
     if bracket.failed is None:
         return _higher(search, points[-1], line)
-    if bracket.passed is None:
-        return _lower(search, points[0], line)
-    return _between(search, points, bracket.passed, bracket.failed, line)
+    if bracket.passed is not None:
+        return _between(search, points, bracket.passed, bracket.failed, line)
+    if (likely := _likely(search, points, bracket.failed)) is not None:
+        return _between(search, points, likely / _FARTHEST, bracket.failed, line)
+    return _lower(search, points[0], line)
 
 
-def _certifying(search: Search, points: Sequence[Known]) -> float:
-    """Give the care that may make a percentile a claim, where it was none near the bound."""
-    short = (k.uncertified for k in points if k.excess is not None and abs(k.excess) < _NEAR)
+def _limited_once(points: Sequence[Known], bracket: Bracket) -> Iterator[Known]:
+    """Give what the client spoilt in its only measurement, and what is still open: it may be chance."""
+    for point in points:
+        within = point.load > (bracket.passed or 0.0) and point.load < (bracket.failed or math.inf)
+        if point.limited and point.runs == 1 and within and point.verdict is Verdict.UNDECIDED:
+            yield point
+
+
+def _likely(search: Search, points: Sequence[Known], failed: float) -> float | None:
+    """Give the greatest load below the bound that only lacks a run long enough for a claim; None for none."""
+    short = (k.load for k in points if k.load < failed and 0 < _MORE * k.uncertified <= search.patience)
+    below = {k.load for k in points if k.excess is not None and k.excess < -_BELOW}
+    return max((load for load in short if load in below), default=None)
+
+
+_BELOW = 0.25
+"""Excess, as far below 0, of a load that rather holds the bound."""
+
+
+def _certifying(search: Search, points: Sequence[Known], load: float) -> float:
+    """Give the care that may make a percentile a claim, where it was none near the bound, or the load."""
+    short = (
+        k.uncertified
+        for k in points
+        if k.excess is not None and (abs(k.excess) < _NEAR or (k.excess < 0 and load < 2 * k.load))
+    )
     return min(_MORE * max(short, default=0.0), search.patience)
 
 
@@ -167,6 +198,8 @@ def _lower(search: Search, bottom: Known, line: Curve | None) -> Step | End:
     if search.whole and bottom.load <= 1:
         broken = bottom.verdict is Verdict.BROKEN
         return End.SMALLEST if broken else _longer(search, bottom, End.INDISTINCT)
+    if line is None and bottom.most is not None and bottom.most < bottom.load:
+        return Step(load=_SETTLED * bottom.most)
     if line is None:
         return Step(load=_whole(search, bottom.load / 2, math.floor))
     away = abs(math.log(line.crossing / bottom.load))
@@ -180,20 +213,23 @@ def _between(
     search: Search, points: Sequence[Known], passed: float, failed: float, line: Curve | None
 ) -> Step | End:
     """Measure on that side of the crossing on which there is more to gain, where it can be decided."""
-    middle = _whole(search, math.sqrt(passed * failed), math.floor)
+    top = min(failed, _DROWNING * (ceiling(points) or failed))
+    middle = _whole(search, math.sqrt(passed * top), math.floor)
     seen = next((k for k in points if k.load == middle), None)
     if line is None:
         return Step(load=middle) if seen is None else _longer(search, seen, End.INDISTINCT)
-    if seen is None and _creeping(search, points, passed, failed):
+    if seen is None and _creeping(search, points, passed, top):
         return Step(load=middle)
-    crossing = min(max(line.crossing, passed), failed)
+    crossing = min(max(line.crossing, passed), top)
     spent = {k.load: k.care for k in points}
+    asked = math.log1p(search.resolution)
     steps: list[tuple[float, Step]] = []
-    for load in _sides(search, passed, failed, crossing, line):
+    gap = _gap(search, line, math.log(top / passed))
+    for load in _sides(search, passed, failed, crossing, _apart(search, points, crossing, gap)):
         before = spent.get(load, 0.0)
         care = max(1.0, before, _time(search, line, abs(math.log(load / crossing))) - before)
-        if before + care <= search.patience * (1 + 1e-9):
-            gain = math.log(load / passed if load < crossing else failed / load)
+        gain = math.log(load / passed if load < crossing else failed / load)
+        if before + care <= search.patience * (1 + 1e-9) and (search.whole or gain > asked / 4):
             steps.append((gain, Step(load=load, care=care)))
     return max(steps, key=lambda pair: pair[0])[1] if steps else End.INDISTINCT
 
@@ -207,11 +243,34 @@ def _creeping(search: Search, points: Sequence[Known], passed: float, failed: fl
     return width > 4 * math.log1p(search.resolution) and any(math.log(b / a) < width / 4 for a, b in ends)
 
 
-def _sides(search: Search, passed: float, failed: float, crossing: float, line: Curve) -> Iterator[float]:
+def _apart(search: Search, points: Sequence[Known], crossing: float, gap: float) -> tuple[float, float]:
+    """Give how far from the crossing to measure on either side: farther than what patience left open."""
+    left = [
+        math.log(k.load / crossing)
+        for k in points
+        if k.verdict is Verdict.UNDECIDED and k.care > search.patience * (1 - 1e-9)
+    ]
+    below, above = ([sign * each for each in left if sign * each > 0] for sign in (-1, 1))
+    most = math.log(_DROWNING * (ceiling(points) or math.inf) / crossing)
+    return (
+        max([gap, *(_FARTHER * each for each in below)]),
+        min(max([gap, *(_FARTHER * each for each in above)]), most),
+    )
+
+
+_DROWNING = 1.07
+"""Factor from the rate that a drowned server kept up to one at which it surely drowns."""
+_FARTHER = 1.5
+"""Factor of a distance from the crossing at which nothing could be decided to the next that is tried."""
+
+
+def _sides(
+    search: Search, passed: float, failed: float, crossing: float, apart: tuple[float, float]
+) -> Iterator[float]:
     """Give the loads below and above the crossing that are worth a measurement, within the bracket."""
-    asked, width = math.log1p(search.resolution), math.log(failed / passed)
+    asked = math.log1p(search.resolution)
     rest = asked - math.log(failed / crossing), asked - math.log(crossing / passed)
-    gaps = (max(_gap(search, line, width), min(max(each, asked / 4), asked / 2)) for each in rest)
+    gaps = (max(gap, min(max(each, asked / 4), asked / 2)) for gap, each in zip(apart, rest, strict=True))
     below, above = (crossing * math.exp(sign * gap) for sign, gap in zip((-1, 1), gaps, strict=True))
     for load in (below, above):
         near = (round(load), math.floor(load), math.ceil(load)) if search.whole else (load,)

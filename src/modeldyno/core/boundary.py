@@ -20,7 +20,7 @@ from modeldyno.core.statistics import NORMAL
 from modeldyno.core.units import RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from modeldyno.core.goal import Constraint
     from modeldyno.core.ladder import Rung
@@ -62,6 +62,10 @@ class Known:
     """Care of the longest measurement that was too short for a percentile to be a claim; 0 for none."""
     limited: bool = False
     """Whether the client was the limit, so that what is broken may be its fault."""
+    runs: int = 1
+    """Measurements."""
+    most: float | None = None
+    """Requests per second that the server answered while more was due than it could do."""
 
 
 def known(rungs: Sequence[Rung], *, z: float, rate: bool) -> tuple[Known, ...]:
@@ -77,10 +81,13 @@ def known(rungs: Sequence[Rung], *, z: float, rate: bool) -> tuple[Known, ...]:
 
 
 def _known(same: Sequence[Rung], z: float, rate: bool) -> Known:
-    load, care = same[0].load, sum(rung.care for rung in same)
+    load, care, runs = same[0].load, sum(rung.care for rung in same), len(same)
     if any(rung.failure or (rate and SATURATED in rung.doubts) for rung in same):
-        return Known(load=load, verdict=Verdict.BROKEN, care=care)
+        return Known(load=load, verdict=Verdict.BROKEN, care=care, runs=runs, most=_most(same))
+    limited = all(CLIENT_LIMITED in rung.doubts for rung in same)
+    same = [rung for rung in same if limited or CLIENT_LIMITED not in rung.doubts]
     cares = [rung.care for rung in same]
+    care = sum(cares)
     pooled = [
         (judged[0].constraint, _pooled([each.answer for each in judged], cares))
         for judged in zip(*(rung.judgements for rung in same), strict=True)
@@ -92,8 +99,8 @@ def _known(same: Sequence[Rung], z: float, rate: bool) -> Known:
         for judgement, (_, answer) in zip(sure, pooled, strict=True)
         if judgement.verdict is Verdict.BROKEN
     )
-    limited = any(CLIENT_LIMITED in rung.doubts for rung in same)
-    held = all(judgement.verdict is Verdict.HELD for judgement in sure)
+    # A rate that the client did not keep was not held, whatever the server did with less.
+    held = all(judgement.verdict is Verdict.HELD for judgement in sure) and not (rate and limited)
     excess, error = max(_excess(bound, _told(answer, same)) for bound, answer in pooled)
     return Known(
         load=load,
@@ -104,7 +111,14 @@ def _known(same: Sequence[Rung], z: float, rate: bool) -> Known:
         broken=() if limited else broken,
         uncertified=max((c for _, a in pooled if a.value is None for c in cares), default=0.0),
         limited=limited,
+        runs=runs,
     )
+
+
+def _most(same: Sequence[Rung]) -> float | None:
+    """Give what a drowned server did per second, where that was counted."""
+    rates = [rung.find("request_rate") for rung in same if SATURATED in rung.doubts]
+    return max((rate.value for rate in rates if rate is not None and rate.value), default=None)
 
 
 def _told(answer: Answer, same: Sequence[Rung]) -> Answer:
@@ -177,13 +191,24 @@ class Curve:
     """Standard error of an excess near the boundary, measured as long as the Plan says."""
 
 
-def curve(points: Iterable[Known]) -> Curve | None:
+def ceiling(points: Sequence[Known]) -> float | None:
+    """Give the rate that a drowned server kept up: no greater one has a steady state.
+
+    None where none has drowned, or where more than it gave then was held after all.
+    """
+    held = max((k.load for k in points if k.verdict is Verdict.HELD), default=0.0)
+    return next((k.most for k in points if k.most is not None and held < k.most < k.load), None)
+
+
+def curve(points: Sequence[Known]) -> Curve | None:
     """Fit it to points from the least load to the greatest; None where no excess is known.
 
     Where nothing is broken yet the line is steeper than what was seen: it will bend upwards, towards
-    the slope of a full server.
+    the slope of a full server. Where it is known at which rate an open loop drowns, the line is one
+    over the logarithm of what is left up to there: latency grows as the inverse of it.
     """
-    told = [(math.log(k.load), min(k.excess, _DROWNED), k) for k in points if k.excess is not None]
+    most = ceiling(points)
+    told = [(_place(k.load, most), min(k.excess, _DROWNED), k) for k in points if k.excess is not None]
     if not told:
         return None
     near = min(told, key=lambda point: abs(point[1]))[2]
@@ -194,10 +219,21 @@ def curve(points: Iterable[Known]) -> Curve | None:
     if all(e < 0 for _, e, _ in told):
         x0, e0, _ = told[-1]
         slope = (slope + max(slope, _FULL)) / 2
-    crossing = math.exp(min(max(x0 - e0 / slope, -_FAR), _FAR))
-    return Curve(crossing=crossing, slope=slope, error=near.error * math.sqrt(near.care))
+    place, error = min(max(x0 - e0 / slope, -_FAR), _FAR), near.error * math.sqrt(near.care)
+    if most is None:
+        return Curve(crossing=math.exp(place), slope=slope, error=error)
+    busy = min(max(-math.expm1(-place), _IDLEST), _BUSIEST)
+    steeper = min(max(slope * busy / (1 - busy), _FLATTEST), _STEEPEST)
+    return Curve(crossing=busy * most, slope=steeper, error=error)
 
 
+def _place(load: float, most: float | None) -> float:
+    """Give where a load is on the line."""
+    return math.log(load) if most is None else -math.log1p(-min(load / most, _BUSIEST))
+
+
+_IDLEST, _BUSIEST = 0.01, 0.98
+"""Least and greatest share of the rate at which a server drowns that a curve is believed for."""
 _LEAST, _FAR = 1e-6, 50.0
 _DROWNED = 1.4
 """Excess, about four times the bound, above which it tells no more: an open loop drowns at once."""

@@ -71,6 +71,7 @@ CODES: dict[str, str] = {
     "no-trace": "The trace that was asked for could not be written.",
     "saturated": "More was asked of the server than it can do: its latency has no steady value.",
     "client-limited": "The client set the pace: nothing is known of the server.",
+    "thinned": "There were more samples than are kept: the times are those of an even part of them.",
     "sent-late": "Some requests were sent late: the tail of the latency is not the server's alone.",
     "failed-requests": "Some requests were not answered well; they are in no latency.",
     "foreign-requests": "The server answered others while it was measured.",

@@ -113,15 +113,15 @@ def _bind(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[str, int
     if len(shape) != len(spec.shape):
         words = f"; words of a text are a range: {spec.name}=1:string:128..128" if _is_text(spec) else ""
         raise RequestError(
-            f"input '{spec.name}' has {len(spec.shape)} dimensions {_show(spec.shape)}, "
-            f"not {_show(shape)}{words}."
+            f"input '{spec.name}' has {len(spec.shape)} dimensions {show(spec.shape)}, "
+            f"not {show(shape)}{words}."
         )
     found: dict[str, int] = {}
     for given, declared in zip(shape, spec.shape, strict=True):
         if isinstance(given, str):
             if given not in {declared, BATCH, SEQUENCE}:
                 raise RequestError(
-                    f"input '{spec.name}' has no dimension '{given}'; it is {_show(spec.shape)}."
+                    f"input '{spec.name}' has no dimension '{given}'; it is {show(spec.shape)}."
                 )
             continue
         known = declared if isinstance(declared, int) else bound.get(declared, given)
@@ -129,7 +129,7 @@ def _bind(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[str, int
             fixed = f"{known}, which is fixed; give a shape that fits"
             why = fixed if known == declared else f"{declared}={known}; give one of them"
             raise RequestError(
-                f"input '{spec.name}' is {_show(spec.shape)}: {given} in {_show(shape)} contradicts {why}."
+                f"input '{spec.name}' is {show(spec.shape)}: {given} in {show(shape)} contradicts {why}."
             )
         if isinstance(declared, str):
             found[declared] = given
@@ -148,12 +148,15 @@ def _default(name: str, spec: InputSpec, bound: Mapping[str, int], limits: Mappi
         return min(usual, limits.get(name, usual))
     example = "x".join(str(d) if isinstance(d, int) else "1" for d in spec.shape or ())
     raise RequestError(
-        f"input '{spec.name}' has the free dimension '{name}' in {_show(spec.shape or ())}; "
+        f"input '{spec.name}' has the free dimension '{name}' in {show(spec.shape or ())}; "
         f"give its shape, such as --input {spec.name}={example}."
     )
 
 
-def _show(shape: tuple[Dimension, ...]) -> str:
+def show(shape: tuple[Dimension, ...]) -> str:
+    """Write a shape: ``1x8``, and one with names, which an x would run together, as ``[batch, 8]``."""
+    if any(isinstance(dimension, str) for dimension in shape):
+        return f"[{', '.join(map(str, shape))}]"
     return "x".join(map(str, shape)) or "scalar"
 
 

@@ -41,6 +41,8 @@ class Job:
     plan: Plan = field(default_factory=Plan)
     inspection: Inspection = field(default_factory=Inspection)
     observation: Observation = field(default_factory=Observation)
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Dimension of the inputs to its size, where no shape says it, such as ``seq``; never changed in place."""
     load: Load | None = None
     """What the server is put under; None for a run within the process."""
     name: str | None = None

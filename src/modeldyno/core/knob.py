@@ -32,6 +32,8 @@ class Knob:
     default: KnobValue | None
     """None leaves it to the backend."""
     sentence: str
+    usual: KnobValue | None = None
+    """What None comes to, where that is the same for every model and machine."""
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
@@ -80,6 +82,7 @@ BATCH_SIZE = Knob(
     default=None,
     low=1,
     sentence="Samples in one call; 1 unless an input's shape says otherwise.",
+    usual=1,
     aliases=("batch",),
 )
 

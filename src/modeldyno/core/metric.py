@@ -102,6 +102,12 @@ METRICS: dict[str, Metric] = dict(
             "under load, those of the answers that ended well, as the server counts them.",
         ),
         _row(
+            "prompt_tokens",
+            COUNT,
+            _NEITHER,
+            "Tokens of the prompts of a request, the first one, as the server counts them.",
+        ),
+        _row(
             "time_per_context_token",
             SECONDS,
             _LOW,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from modeldyno.core.statistics import load_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy import ndarray
 
@@ -85,11 +87,23 @@ class Records:
         fine: Column = self.outcome == Outcome.OK
         return fine
 
+    @property
+    def weight(self) -> int:
+        """How many there are, or pieces of theirs, where these are more."""
+        return max(len(self), sum(map(len, self.pieces)))
+
     def chosen(self, mask: Column) -> Records:
         """Give those where `mask` holds."""
-        columns = {name: getattr(self, name)[mask] for name in COLUMNS}
-        pieces = tuple(piece for piece, keep in zip(self.pieces, mask, strict=False) if keep)
-        return Records(**columns, pieces=pieces)
+        return self.at(load_numpy().flatnonzero(mask))
+
+    def at(self, places: Column) -> Records:
+        """Give those at these places, in this order."""
+        columns = {name: getattr(self, name)[places] for name in COLUMNS}
+        return Records(**columns, pieces=tuple(self.pieces[i] for i in places) if self.pieces else ())
+
+    def parts(self) -> Iterator[Records]:
+        """Give them all at once, as they are held already; see `Parted`."""
+        yield self
 
 
 COLUMNS = {
@@ -110,14 +124,103 @@ def joined(parts: Sequence[Records]) -> Records:
     np = load_numpy()
     if not parts:
         return none()
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
-    order = np.argsort(columns["end"], kind="stable")
-    streamed = any(part.pieces for part in parts)
-    pieces = tuple(piece for part in parts for piece in part.pieces or ((),) * len(part)) if streamed else ()
+    order = np.argsort(np.concatenate([part.end for part in parts]), kind="stable")
+    pieces = _in_step(parts)
     return Records(
-        **{name: column[order] for name, column in columns.items()},
+        **{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in COLUMNS},
         pieces=tuple(pieces[i] for i in order) if pieces else (),
     )
+
+
+# --- more than memory holds ------------------------------------------------------------------------
+
+
+class Parted(Protocol):
+    """Records that may be too many to be held in memory."""
+
+    def parts(self) -> Iterator[Records]:
+        """Give them from the first that ended to the last, as many at a time as can be held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chosen:
+    """Those of some records for which something holds, looked for each time that they are needed."""
+
+    records: Parted
+    holds: Callable[[Records], Column]
+
+    def __len__(self) -> int:
+        return sum(int(self.holds(part).sum()) for part in self.records.parts())
+
+    def parts(self) -> Iterator[Records]:
+        """Give those of each part."""
+        return (part.chosen(self.holds(part)) for part in self.records.parts())
+
+    def where(self, holds: Callable[[Records], Column]) -> Chosen:
+        """Choose among them."""
+        return Chosen(records=self, holds=holds)
+
+
+MOST = 1_000_000
+"""Records, or pieces of streams, from which statistics are made; of more than these a sample is drawn."""
+
+
+def thinning(records: Parted, most: int = MOST) -> int:
+    """Give of how many records `sample` draws one."""
+    return max(1, math.ceil(sum(part.weight for part in records.parts()) / most))
+
+
+def sample(records: Parted, most: int = MOST) -> Records:
+    """Give all of them together, or of too many a sample, in the order in which the requests ended.
+
+    Of every so many one is drawn at random: what recurs at equal steps, as batches do, has its share.
+    The greatest and least latency, service time and send lag are always in it.
+    """
+    np = load_numpy()
+    step = thinning(records, most)
+    if step == 1:
+        return _together([*records.parts()])
+    rng, ends = np.random.default_rng(step), _extremes(records)
+    drawn: list[Records] = []
+    for number, part in enumerate(records.parts()):
+        mask = np.zeros(len(part), bool)
+        places = np.arange(0, len(part), step)
+        places += rng.integers(step, size=places.size)
+        mask[places[places < len(part)]] = True
+        mask[[place for where, place in ends if where == number]] = True
+        drawn.append(part.chosen(mask))
+    return _together(drawn)
+
+
+def _together(parts: list[Records]) -> Records:
+    """Put parts one behind the other, which are in order; takes them out of the list, to free them."""
+    if len(parts) <= 1:
+        return parts.pop() if parts else none()
+    columns = [{name: getattr(part, name) for name in COLUMNS} for part in parts]
+    pieces = _in_step(parts)
+    parts.clear()
+    joined_ = {name: load_numpy().concatenate([each.pop(name) for each in columns]) for name in COLUMNS}
+    return Records(**joined_, pieces=pieces)
+
+
+def _in_step(parts: Sequence[Records]) -> tuple[tuple[int, ...], ...]:
+    """Give the pieces of all, where any has some."""
+    if not any(part.pieces for part in parts):
+        return ()
+    return tuple(piece for part in parts for piece in part.pieces or ((),) * len(part))
+
+
+def _extremes(records: Parted) -> set[tuple[int, int]]:
+    """Find where the greatest and least times are: the number of the part, and the place in it."""
+    found: dict[tuple[int, int], tuple[int, tuple[int, int]]] = {}
+    for number, part in enumerate(records.parts()):
+        times = (part.end - part.due, part.end - part.sent, part.sent - part.due)
+        for key in ((which, sign) for which in range(len(times)) for sign in (1, -1) if len(part)):
+            signed = key[1] * times[key[0]]
+            place = int(signed.argmax())
+            if key not in found or signed[place] > found[key][0]:
+                found[key] = int(signed[place]), (number, place)
+    return {where for _, where in found.values()}
 
 
 assert {each.name for each in fields(Records)} == {*COLUMNS, "pieces"}

@@ -69,9 +69,12 @@ class Artifact:
 
     name: str
     path: str
+    """Empty where the document itself has the text."""
     digest: str
     keep_until: str | None = None
     """Time of UTC after which it may be removed; None keeps it as long as the Result."""
+    text: str = ""
+    """Of a short file, such as the configuration that a server was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

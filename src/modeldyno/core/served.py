@@ -1,7 +1,8 @@
 """What a load showed: from the records of its requests to measurements, and to reasons to doubt them.
 
 The steady window is cut by one rule: a request belongs to it when it was due in it, and is followed to its
-end even where that comes later, so that slow ones are not left out; rates count what ended in it.
+end even where that comes later, so that slow ones are not left out; rates count what ended in it. What is
+counted is counted of all requests; times of more than a million are those of a sample of them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from modeldyno.core.doubt import Doubt
 from modeldyno.core.drift import find_drift
 from modeldyno.core.load import Load
 from modeldyno.core.measurement import Distribution, Interval, Measurement, observed
-from modeldyno.core.records import Outcome, Records
+from modeldyno.core.records import Chosen, Outcome, Parted, Records, sample, thinning
 from modeldyno.core.units import CORES, RATE, SECONDS, format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from modeldyno.core.records import Column
     from modeldyno.core.statistics import Samples
@@ -40,13 +41,15 @@ _IDLE = 0.1
 _LAG = 1e-3
 """Seconds of lag that are no reason to doubt, whatever the server takes."""
 _MEDIAN, _TAIL = 0.5, 0.99
+_GLANCE = 200_000
+"""Requests that are enough for a reason to doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
     """The steady part of a load."""
 
-    records: Records
+    records: Parted
     """Of the whole load, drain included."""
     begin: int
     """Nanoseconds of the monotonic clock."""
@@ -66,18 +69,24 @@ class Window:
         """Its length."""
         return max(self.end - self.begin, 1) * NANO
 
-    def due(self) -> Records:
+    def due(self) -> Chosen:
         """Give the requests that were due in it."""
-        return self.records.chosen((self.records.due >= self.begin) & (self.records.due < self.end))
+        return self._chosen(lambda part: self._holds(part.due))
 
-    def sent(self) -> Records:
+    def sent(self) -> Chosen:
         """Give those that were sent in it, whenever they were due and however they ended."""
-        return self.records.chosen((self.records.sent >= self.begin) & (self.records.sent < self.end))
+        return self._chosen(lambda part: self._holds(part.sent))
 
-    def done(self) -> Records:
+    def done(self) -> Chosen:
         """Give those that were answered well in it."""
-        ended = (self.records.end >= self.begin) & (self.records.end < self.end)
-        return self.records.chosen(ended & self.records.fine)
+        return self._chosen(lambda part: self._holds(part.end) & part.fine)
+
+    def _chosen(self, holds: Callable[[Records], Column]) -> Chosen:
+        return Chosen(records=self.records, holds=holds)
+
+    def _holds(self, times: Column) -> Column:
+        within: Column = (times >= self.begin) & (times < self.end)
+        return within
 
 
 def void(window: Window) -> str:
@@ -92,27 +101,47 @@ def void(window: Window) -> str:
 
 def measurements(window: Window) -> Iterator[Measurement]:
     """Give every number of a load; latencies are of the requests that were answered well."""
-    due, done = window.due(), window.done()
-    fine = due.chosen(due.fine)
     why = void(window)
-    # What had to be given up took at least as long as it was waited for, and more is not claimed of it.
-    waited = due.chosen(due.fine | (due.outcome == Outcome.CANCELLED)) if why == SATURATED else fine
-    if why and not len(waited):  # what was due in the window was held up beyond its end
-        waited = done
-    if len(waited):
-        yield from _times(window, waited, why)
-    yield from _rates(window, due, done, why)
-    settled = int((due.outcome != Outcome.CANCELLED).sum())
-    yield observed("error_rate", 1 - len(fine) / settled if settled else 0.0)
-    for outcome in Outcome:
-        count = int((due.outcome == outcome).sum())
+    yield from _times(window, _told(window, why), why)
+    yield from _rates(window, why)
+    ends, retried = _tally(window.due())
+    settled = sum(ends.values()) - ends[Outcome.CANCELLED]
+    yield observed("error_rate", 1 - ends[Outcome.OK] / settled if settled else 0.0)
+    for outcome, count in ends.items():
         if count:
             yield observed("requests", count, scope=outcome.word)
-    if retried := int(due.retries.sum()):
+    if retried:
         yield observed("requests", retried, scope="retried")
     yield observed("in_flight", _in_flight(window))
     for number, cores in enumerate(window.clients):
         yield observed("client_cpu", cores, scope=f"driver {number}")
+
+
+def _tally(records: Parted) -> tuple[dict[Outcome, int], int]:
+    """Count how requests ended, and how often any was sent again."""
+    ends, retried = dict.fromkeys(Outcome, 0), 0
+    for part in records.parts():
+        counts = statistics.load_numpy().bincount(part.outcome, minlength=len(Outcome)).tolist()
+        ends = {outcome: ends[outcome] + counts[outcome] for outcome in Outcome}
+        retried += int(part.retries.sum())
+    return ends, retried
+
+
+def _told(window: Window, why: str) -> Records:
+    """Give the requests whose times are told.
+
+    Of an overload also those that had to be given up: they took at least as long as was waited for them,
+    and more is not claimed of it. Where what was due in the window was held up beyond its end, those
+    that were done in it.
+    """
+    due = window.due()
+    waited = due.where(lambda part: part.fine | (part.outcome == Outcome.CANCELLED))
+    told = sample(waited if why == SATURATED else due.where(_fine))
+    return sample(window.done()) if why and not len(told) else told
+
+
+def _fine(part: Records) -> Column:
+    return part.fine
 
 
 def doubts(window: Window, said: str = "") -> Iterator[Doubt]:
@@ -127,31 +156,34 @@ def doubts(window: Window, said: str = "") -> Iterator[Doubt]:
         )
     if not limits:
         yield from _late(window)
-    due = window.due()
-    if lost := int((~due.fine & (due.outcome != Outcome.CANCELLED)).sum()):
-        wrong = (each for each in Outcome if each not in {Outcome.OK, Outcome.CANCELLED})
-        words = {each.word: int((due.outcome == each).sum()) for each in wrong}
-        named = ", ".join(f"{count:,} {word}" for word, count in words.items() if count)
+    ends, _ = _tally(window.due())
+    wrong = {each: n for each, n in ends.items() if n and each not in {Outcome.OK, Outcome.CANCELLED}}
+    if wrong:
+        named = ", ".join(f"{count:,} {each.word}" for each, count in wrong.items())
         yield Doubt(
             code="failed-requests",
-            seen=f"{lost:,} of {len(due):,} requests failed: {named}; they are in no latency"
-            f"{said and f' ({said})'}",
+            seen=f"{sum(wrong.values()):,} of {sum(ends.values()):,} requests failed: {named}; "
+            f"they are in no latency{said and f' ({said})'}",
             advice="read the rate of errors beside the latency",
+        )
+    if (each := thinning(window.due().where(_fine))) > 1:
+        yield Doubt(
+            code="thinned",
+            seen=f"there were too many requests to keep the times of all: one of every {each} was drawn at "
+            "random, and the slowest",
+            advice="what is counted is counted of all; have all times in a file with --records",
         )
 
 
-def _times(window: Window, fine: Records, why: str) -> Iterator[Measurement]:
-    order = statistics.load_numpy().argsort(fine.due, kind="stable")
-    ended, sent = fine.end[order], fine.sent[order]
-    columns = {
-        "latency": ended - fine.due[order],
-        "service_time": ended - sent,
-        "send_lag": sent - fine.due[order],
-    }
-    for metric, column in columns.items():
-        yield _spread(window, metric, column * NANO, why if metric == "latency" else "")
-    if fine.pieces:
-        yield from _streamed(window, fine, why)
+def _times(window: Window, told: Records, why: str) -> Iterator[Measurement]:
+    if not len(told):
+        return
+    order = statistics.load_numpy().argsort(told.due, kind="stable")
+    yield _spread(window, "latency", (told.end - told.due)[order] * NANO, why)
+    yield _spread(window, "service_time", (told.end - told.sent)[order] * NANO, "")
+    yield _spread(window, "send_lag", (told.sent - told.due)[order] * NANO, "")
+    if told.pieces:
+        yield from _streamed(window, told, why)
 
 
 def _streamed(window: Window, fine: Records, why: str) -> Iterator[Measurement]:
@@ -184,27 +216,31 @@ def _spread(window: Window, metric: str, seconds: Samples, why: str) -> Measurem
     return Measurement(metric=metric, value=Distribution.of(seconds, void=why, **window.how))
 
 
-def _rates(window: Window, due: Records, done: Records, why: str) -> Iterator[Measurement]:
+def _rates(window: Window, why: str) -> Iterator[Measurement]:
     np = statistics.load_numpy()
-    each = np.ones(len(done))
-    yield _rate(window, "throughput", done.end, window.samples * each)
-    yield _rate(window, "request_rate", done.end, each)
-    if (told := done.tokens > 0).any():
-        yield _rate(window, "token_rate", done.end[told], done.tokens[told])
+    done = window.done()
+    yield _rate(window, "throughput", done, lambda part: np.full(len(part), window.samples))
+    yield _rate(window, "request_rate", done, lambda part: np.ones(len(part)))
+    told = done.where(lambda part: part.tokens > 0)
+    if len(told):
+        yield _rate(window, "token_rate", told, lambda part: part.tokens)
     if not window.load.closed and why != CLIENT_LIMITED:  # or what was due has not been told
-        yield observed("offered_rate", (len(due) + window.backlog) / window.seconds)
-    if window.load.within is not None:
-        good = done.end - done.due <= window.load.within / NANO
-        yield _rate(window, "goodput", done.end[good], each[good])
+        yield observed("offered_rate", (len(window.due()) + window.backlog) / window.seconds)
+    if (within := window.load.within) is not None:
+        good = done.where(lambda part: part.end - part.due <= within / NANO)
+        yield _rate(window, "goodput", good, lambda part: np.ones(len(part)))
 
 
-def _rate(window: Window, metric: str, ends: Column, each: Column) -> Measurement:
-    """Count `each` per second, with an interval from how the counts of equal parts of the window vary."""
+def _rate(window: Window, metric: str, done: Parted, each: Callable[[Records], Column]) -> Measurement:
+    """Sum `each` up per second, with an interval from how the sums of equal parts of the window vary."""
     np = statistics.load_numpy()
-    counts, _ = np.histogram(ends, bins=_GRID, range=(window.begin, window.end), weights=each)
+    sums = np.zeros(_GRID)
+    for part in done.parts():
+        within = (window.begin, window.end)
+        sums += np.histogram(part.end, bins=_GRID, range=within, weights=each(part))[0]
     scale = _GRID / window.seconds
-    low, high = statistics.mean_interval(counts.astype(float))
-    value = float(each.sum()) / window.seconds
+    low, high = statistics.mean_interval(sums)
+    value = float(sums.sum()) / window.seconds
     interval = Interval(low=min(value, low * scale), high=max(value, high * scale))
     return observed(metric, value, interval=interval)
 
@@ -212,9 +248,11 @@ def _rate(window: Window, metric: str, ends: Column, each: Column) -> Measuremen
 def _in_flight(window: Window) -> float:
     """Give the mean number of requests on their way: their time within the window over its length."""
     np = statistics.load_numpy()
-    sent, end = window.records.sent, window.records.end
-    within = np.minimum(end, window.end) - np.maximum(sent, window.begin)
-    return float(within[(within > 0) & (sent > 0)].sum()) * NANO / window.seconds
+    total = 0
+    for part in window.records.parts():
+        within = np.minimum(part.end, window.end) - np.maximum(part.sent, window.begin)
+        total += int(within[(within > 0) & (part.sent > 0)].sum())
+    return total * NANO / window.seconds
 
 
 def _growth(window: Window) -> str:
@@ -224,27 +262,24 @@ def _growth(window: Window) -> str:
     """
     if window.load.closed:
         return ""
-    due = window.due()
     before = _outstanding(window, window.begin)
     growth = _outstanding(window, window.end) + window.backlog - before
-    arrived = len(due) + window.backlog
+    arrived = len(window.due()) + window.backlog
     if growth <= max(_FEW, _SLOW_GROWTH * arrived):
         return ""
-    if growth <= _GROWTH * arrived and not _rising(due):
+    if growth <= _GROWTH * arrived and not _rising(window):
         return ""
     return f"of {arrived:,} requests that were due, {growth:,} more were waiting at the end than before"
 
 
 def _outstanding(window: Window, when: int) -> int:
-    records = window.records
-    return int(((records.due < when) & (records.end >= when)).sum())
+    return len(Chosen(records=window.records, holds=lambda part: (part.due < when) & (part.end >= when)))
 
 
-def _rising(due: Records) -> bool:
+def _rising(window: Window) -> bool:
     """Say whether the latency rises from the beginning of the window to its end."""
-    np = statistics.load_numpy()
-    fine = due.chosen(due.fine)
-    order = np.argsort(fine.due, kind="stable")
+    fine = sample(window.due().where(_fine), _GLANCE)
+    order = statistics.load_numpy().argsort(fine.due, kind="stable")
     drift = find_drift((fine.end - fine.due)[order] * NANO)
     return drift is not None and drift.size > _RISE
 
@@ -264,10 +299,12 @@ def _lateness(window: Window) -> str:
 
     Waiting for a slot is no lateness of ours.
     """
-    sent = window.sent()
+    held = window.load.closed or window.load.concurrency is not None
+    if not held and window.backlog > max(_FEW, _SLOW_GROWTH * len(window.due())):
+        return f"{window.backlog:,} requests that were due had not been sent at the end"
+    sent, done = sample(window.sent(), _GLANCE), sample(window.done(), _GLANCE)
     if not len(sent):
         return ""
-    done = window.done()
     service = statistics.quantile((done.end - done.sent) * NANO, _MEDIAN) if len(done) else 0.0
     lag = statistics.quantile((sent.sent - sent.due) * NANO, _MEDIAN)
     if lag <= _IDLE * service:
@@ -281,13 +318,13 @@ def _lateness(window: Window) -> str:
         )
     if window.load.concurrency is not None or lag <= _LAG:
         return ""
-    rate = format_quantity(len(sent) / window.seconds, RATE, 3)
+    rate = format_quantity(len(window.sent()) / window.seconds, RATE, 3)
     return f"half of the requests were sent {format_quantity(lag, SECONDS, 2)} late or later, at {rate}"
 
 
 def _late(window: Window) -> Iterator[Doubt]:
     """Doubt the tail of a latency in which some requests were sent late."""
-    fine = _answered(window)
+    fine = sample(window.due().where(_fine), _GLANCE)
     if window.load.closed or window.load.concurrency is not None or not len(fine):
         return
     lag = statistics.quantile((fine.sent - fine.due) * NANO, _TAIL)
@@ -298,11 +335,6 @@ def _late(window: Window) -> Iterator[Doubt]:
             "which is in the latency",
             advice="give the client a core of its own, or read the service time beside it",
         )
-
-
-def _answered(window: Window) -> Records:
-    due = window.due()
-    return due.chosen(due.fine)
 
 
 def _limited(seen: str) -> Doubt:

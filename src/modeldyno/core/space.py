@@ -260,4 +260,7 @@ def _valued(value: KnobValue) -> KnobValue:
 
 
 def _shown(value: KnobValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """Write a value so that it is read as one."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"[{value}]" if isinstance(value, str) and "," in value and value[:1] != "[" else str(value)

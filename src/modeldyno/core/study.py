@@ -15,7 +15,9 @@ from modeldyno.core.excerpt import ALONE, answers, asked_for
 from modeldyno.core.goal import Answer, Judgement
 from modeldyno.core.job import Job
 from modeldyno.core.knob import KnobValue
+from modeldyno.core.model import ModelIdentity
 from modeldyno.core.objective import Goal
+from modeldyno.core.result import Environment
 from modeldyno.core.space import Key, Point, Space, key
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metric import Query
     from modeldyno.core.result import Result
 
+SCHEMA = 1
 LOADS = ("concurrency", "rate")
 """Axes that change the load alone: the server stays open."""
 
@@ -85,7 +88,9 @@ class Trial:
     def of(cls, result: Result, goal: Goal, ask: Ask, *, number: int, seconds: float) -> Trial:
         """Take from a Result what a study needs."""
         failed = result.failures[0] if result.failures else None
-        found = (*answers(result.measurements, ALONE), *asked_for(result.measurements, goal.queries))
+        plain = (replace(query, part="raw") for query in goal.queries if query.statistic and not query.part)
+        asked = (*goal.queries, *plain)  # a percentile that is no claim yet is a hint
+        found = (*answers(result.measurements, ALONE), *asked_for(result.measurements, asked))
         return cls(
             number=number,
             point=ask.point,
@@ -167,6 +172,11 @@ class Study:
     budget: Budget = field(default_factory=Budget)
     trials: tuple[Trial, ...] = ()
     name: str = ""
+    model: ModelIdentity | None = None
+    """That of the first trial that told; whoever goes on must measure the same."""
+    environment: Environment | None = None
+    """Where that trial was made; unlike hardware is not comparable."""
+    schema: int = SCHEMA
 
     def add(self, *trials: Trial) -> Study:
         """Give the study with trials more."""

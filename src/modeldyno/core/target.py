@@ -82,6 +82,8 @@ class Target:
     tls: Tls | None = None
     stream: bool = False
     """Whether replies come in pieces whose times matter."""
+    counted: bool = False
+    """Whether the client can tell of each reply how many tokens it has; those of a stream it always can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

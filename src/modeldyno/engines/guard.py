@@ -1,7 +1,8 @@
 """A process that supervises a server, and leaves nothing of it behind.
 
 ``python -m modeldyno.engines.guard FOLDER``: standard input is a socket whose other end the starter holds.
-The starter may write files for the server into FOLDER, which is removed at the end in any case. Then it
+The starter may write files for the server into FOLDER, which is removed at the end in any case, and with it
+the shared memory whose names begin with its name. Then it
 sends a line of JSON (an `Order`), and gets a line when the server has started (``started PID``), could
 not be (``failed WHY``), or ended by itself (``ended CODE``). The server and everything that descends from
 it is ended when the starter says anything more, or dies, by whatever signal; when the server's own
@@ -25,14 +26,18 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from modeldyno.processes import end_with_parent, tree
 
+_NAME = b"modeldyno.engines.guard"
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL = 0.02
 """Seconds between two looks at what is ending."""
 _PATIENCE = 10.0
 """Seconds after SIGKILL after which a process that will not die is left to the system."""
+_SHARED = Path("/dev/shm")  # noqa: S108 - the very place
+"""Where shared memory has names (Linux); what is killed leaves it behind."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -112,6 +117,14 @@ class _Guard:
         return tree(os.getpid())[1:]
 
 
+def is_guard(pid: int) -> bool:
+    """Say whether a living process is one of these."""
+    try:
+        return _NAME in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
 def main(folder: str) -> None:
     """Wait for the order, start the server, wait until it is time to end it, and end it."""
     with suppress(OSError, AttributeError):
@@ -125,6 +138,9 @@ def main(folder: str) -> None:
             _supervise(starter, Order(**json.loads(line)), folder, wake, asked)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        for left in _SHARED.glob(f"{Path(folder).name}*"):
+            with suppress(OSError):
+                left.unlink()
 
 
 def _supervise(starter: socket.socket, order: Order, folder: str, wake: int, asked: list[int]) -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno.engines.cause import cause, excerpt
 from modeldyno.engines.places import log_file
 from modeldyno.engines.ports import LOOPBACK, free_ports, taken
 from modeldyno.processes import tree
@@ -38,29 +39,25 @@ _PAUSE = 0.05
 """Seconds between two questions whether it is ready."""
 _ATTEMPTS = 4
 """Times that free ports are looked for, as another may take one before the server does."""
-_TAIL = 6000
-"""Bytes of the end of a log that an error shows."""
-_WHOLE = 1 << 20
+_LOOK = 0.5
+"""Seconds between two looks at the log for what makes waiting hopeless."""
+_TAIL = 1 << 20
 """Bytes of the end of a log in which the cause is looked for."""
-_LINE = 300
 _TAKEN = re.compile(r"address (is )?already in use|failed to bind|port .{0,20}(in use|taken)", re.IGNORECASE)
-_TELLING = (
-    re.compile(r"error parsing|unrecognized option|load failed for model", re.IGNORECASE),
-    re.compile(r"^[\w.]*(Error|Exception)\b|^fatal|address already in use", re.IGNORECASE),
-    re.compile(r"error|exception|fail|cannot|refus|invalid|not found|denied", re.IGNORECASE),
-)
-"""Marks of a line that tells the cause, the surest first."""
-_ENVELOPE = re.compile(
-    r"^(\d{4}-\d\d-\d\d[ T])?\S*\d{2}:\d{2}:\d{2}\S*\s+|^[EWI]\d{4} \S+ \d+ \S+\] |\x1b\[[0-9;]*m"
-)
-"""Time and colour of a line, which say nothing of the cause."""
 
 
 class ServerFailed(Exception):
-    """A server did not start, or ended: an outcome, no wrong request.
+    """A server did not start, or ended: an outcome, no wrong request. Its text is one sentence."""
 
-    The first line of its text is the sentence, the rest is the end of the server's log.
-    """
+    def __init__(self, sentence: str, log: str = "") -> None:
+        """Say what happened.
+
+        Args:
+            sentence: how it ended, the cause, and where the whole log is.
+            log: the lines of it that speak of a failure.
+        """
+        super().__init__(sentence)
+        self.log = log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +68,8 @@ class Launch:
     command: Callable[[Path, Ports], list[str]]
     """Gives the command for its ports, after it has written what the server reads into its own directory.
 
-    That is the server's working directory, and is removed with it, also where we do not live to see it.
+    That is the server's working directory, and is removed with it, also where we do not live to see it;
+    so is shared memory whose name begins with the directory's.
     """
     ports: Mapping[str, int]
     """0 stands for a free one."""
@@ -79,9 +77,12 @@ class Launch:
     """Whether it can be sent requests; asked again and again, and not to raise."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Set beside what we have ourselves; ``""`` takes a variable away."""
+    hopeless: re.Pattern[str] | None = None
+    """A line of the log after which it will never be ready, whatever it tries."""
     patience: float = 120.0
     """Seconds until it must be ready."""
     grace: float = _GRACE
+    """Seconds that it has to end by itself; at 0 it is killed, which suits one that has nothing to save."""
 
 
 @dataclass(slots=True)
@@ -117,9 +118,8 @@ class Server:
     def failed(self, how: str) -> ServerFailed:
         """Make an error of it, with what the log tells of the cause."""
         log = tail(self.log)
-        cause = telling(tail(self.log, _WHOLE))
-        told = f"; its log says: {cause}" if cause else ""
-        return ServerFailed(f"{self.name} {how}{told} (log: {self.log})\n{log}".rstrip())
+        why = cause(log)
+        return ServerFailed(f"{self.name} {how}{why and f': {why}'}; its log is {self.log}", excerpt(log))
 
     def stop(self) -> None:
         """End it and wait until nothing of it is left."""
@@ -172,7 +172,7 @@ def running(launch: Launch) -> Iterator[Server]:
         finally:
             server.stop()
         again = attempt + 1 < _ATTEMPTS and len(fixed) < len(launch.ports)
-        if not (again and _TAKEN.search(str(error))):
+        if not (again and _TAKEN.search(f"{error}\n{error.log}")):
             raise error
 
 
@@ -213,18 +213,6 @@ def tail(path: Path, size: int = _TAIL) -> str:
     return (text.partition("\n")[2] if begin else text).strip()
 
 
-def telling(log: str) -> str:
-    """Pick the line of a log that is likeliest to tell the cause: the last with a mark of failure."""
-    lines = [line for line in map(_bare, log.splitlines()) if line]
-    telling = (line for mark in _TELLING for line in reversed(lines) if mark.search(line))
-    chosen = next(telling, lines[-1] if lines else "")
-    return chosen if len(chosen) <= _LINE else f"{chosen[: _LINE - 1]}…"
-
-
-def _bare(line: str) -> str:
-    return _ENVELOPE.sub("", line).strip().strip("|+-").strip()
-
-
 def _start(launch: Launch) -> Server:
     free = [name for name, port in launch.ports.items() if not port]
     ports = {**launch.ports, **dict(zip(free, free_ports(len(free)), strict=True))}
@@ -262,10 +250,15 @@ def _environment(launch: Launch) -> dict[str, str]:
 def _awaited(server: Server, launch: Launch) -> str:
     """Wait until it is ready; say what happened instead, or nothing."""
     deadline = time.monotonic() + launch.patience
-    while time.monotonic() < deadline:
+    look = time.monotonic() + _LOOK
+    while (now := time.monotonic()) < deadline:
         if how := server.ended():
             return how
         if launch.ready(server.ports):
             return server.ended()
+        if launch.hopeless and now > look:
+            look = now + _LOOK
+            if launch.hopeless.search(tail(server.log)):
+                return "will not be ready"
         time.sleep(_PAUSE)
     return f"was not ready after {launch.patience:g} s"

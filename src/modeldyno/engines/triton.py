@@ -79,11 +79,15 @@ def elsewhere() -> str | None:
 def command(
     found: Program, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
 ) -> list[str]:
-    """Give the command line of a server that has one model of a repository, and ends if it cannot load it."""
+    """Give the command line of a server that has one model of a repository, and ends if it cannot load it.
+
+    What it shares with the processes that run the model is named after the directory of the repository.
+    """
     return [
         found.path,
         f"--model-repository={repository}",
         f"--backend-directory={found.backends}",
+        f"--backend-config=python,shm-region-prefix-name={repository.parent.name}",
         *_flags(name),
         *(f"--{part}-address={LOOPBACK}" for part in ("http", "grpc", "metrics")),
         *(f"--{part}-port={ports[part]}" for part in ("http", "grpc", "metrics")),

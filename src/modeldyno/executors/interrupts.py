@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,3 +36,16 @@ def counted_interrupts(patience: int | None = None) -> Iterator[list[int]]:
         yield seen
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@dataclass(frozen=True, slots=True)
+class Insisted:
+    """The interruptions as one of several measurements sees them: the first lets it come to its own end."""
+
+    interrupted: Callable[[], int]
+    """How often the user has interrupted so far."""
+
+    def __len__(self) -> int:
+        """Give none, or from the second on all."""
+        count = int(self.interrupted())
+        return count if count > 1 else 0

@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sized
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from modeldyno.core.result import (
     fold,
 )
 from modeldyno.core.units import BYTES, format_quantity
+from modeldyno.engines.guard import is_guard
 from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
 from modeldyno.executors.interrupts import counted_interrupts
 from modeldyno.processes import birth, proportional_size, resident_size, tree
@@ -53,26 +54,29 @@ _MEMORY_SHARE = 0.9
 """Share of the machine's memory that a child may take when the Plan does not say."""
 _CLOSING = 60.0
 """Seconds that a warm child may take to close what it kept open, such as a server that drains."""
+_TIDYING = 15.0
+"""Seconds that the guard of a server may take to end it and to remove its files, once the child is gone."""
 _LOADING_TIME = 600.0
 """Seconds for loading and first calls, beyond what measuring may take, when the Plan does not say."""
 
 
 @contextmanager
-def isolated() -> Iterator[Executor]:
+def isolated(interrupts: Sized | None = None) -> Iterator[Executor]:
     """Run each Job in a child process of its own.
 
     While it is open, the first Ctrl-C lets the child finish its current measurement, and the second
-    ends it; either way the Result has all that was measured, and the doubt ``interrupted``.
+    ends it; either way the Result has all that was measured, and the doubt ``interrupted``. Whoever
+    counts them already gives what has grown by each.
     """
-    with counted_interrupts() as interrupts:
+    with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counted:
 
         def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-            return _execute(job, watch, interrupts)
+            return _execute(job, watch, counted)
 
         yield execute
 
 
-def _execute(job: Job, watch: Callable[[Event], None], interrupts: list[int]) -> Result:
+def _execute(job: Job, watch: Callable[[Event], None], interrupts: Sized) -> Result:
     child = Child.start()
     try:
         child.carry_out(job, watch, interrupts)
@@ -134,7 +138,7 @@ class Child:
         os.close(log_write)
         return cls(process=process, pipe=read_end, log=log_read, warm=warm)
 
-    def carry_out(self, job: Job, watch: Callable[[Event], None], interrupts: list[int]) -> None:
+    def carry_out(self, job: Job, watch: Callable[[Event], None], interrupts: Sized) -> None:
         """Hand it a Job, and take in what it says until it has ended it, or is ended itself."""
         self.watch, self.events, self.stage = watch, [], ""
         self.tail.clear()
@@ -142,9 +146,13 @@ class Child:
         with suppress(BrokenPipeError):
             self.process.stdin.write(wire.encode_job(job) + b"\n")
             self.process.stdin.flush() if self.warm else self.process.stdin.close()
-        self.follow(_limits(job), interrupts)
+        try:
+            self.follow(_limits(job), interrupts)
+        except BaseException:
+            self.stopped = True  # nobody waits for it any more
+            raise
 
-    def result(self, job: Job, interrupts: list[int]) -> Result:
+    def result(self, job: Job, interrupts: Sized) -> Result:
         """Give what came of the Job; raise the wrong request that the child found in it."""
         self.refuse()
         failure = self.failure()
@@ -153,7 +161,7 @@ class Child:
             events.append(Doubted(doubt=INTERRUPTED))
         return fold(empty(job), events)
 
-    def follow(self, limits: _Limits, interrupts: list[int]) -> None:
+    def follow(self, limits: _Limits, interrupts: Sized) -> None:
         """Take in what the child says until it ends, breaks a limit, or is interrupted twice."""
         deadline = time.monotonic() + limits.seconds
         poll = select.poll()
@@ -198,6 +206,7 @@ class Child:
             self._kill_group()
         self.process.wait()
         self._kill_group()
+        self._await_guards()
         for pid, born in self.family.items():  # also those that left the group
             if born and birth(pid) == born:
                 with suppress(ProcessLookupError, PermissionError):
@@ -227,6 +236,14 @@ class Child:
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _await_guards(self) -> None:
+        """Let those who end a server of the child's, and remove its files, do so: they know that it is gone."""
+        deadline = time.monotonic() + _TIDYING
+        while time.monotonic() < deadline and any(
+            born and birth(pid) == born and is_guard(pid) for pid, born in self.family.items()
+        ):
+            time.sleep(_PAUSE / 4)
 
     def _meet_family(self) -> list[int]:
         found = tree(self.process.pid)

@@ -7,7 +7,8 @@ does the one after a failure: what went wrong once is not used again.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sized
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def warm() -> Iterator[Executor]:
+def warm(interrupts: Sized | None = None) -> Iterator[Executor]:
     """Run Jobs in one child process for as long as they differ only in load and Plan.
 
     A seed or processors to stay on are no such difference: they are set before the model is opened. While
-    it is open, Ctrl-C does what it does for the isolated executor.
+    it is open, Ctrl-C does what it does for the isolated executor, and so does `interrupts`.
     """
-    with counted_interrupts() as interrupts:
-        house = _House(interrupts=interrupts)
+    with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counted:
+        house = _House(interrupts=counted)
         try:
             yield house.execute
         finally:
@@ -42,7 +43,7 @@ def warm() -> Iterator[Executor]:
 class _House:
     """The one child, if there is one, and what it keeps open."""
 
-    interrupts: list[int]
+    interrupts: Sized
     child: Child | None = None
     holds: Job | None = None
 

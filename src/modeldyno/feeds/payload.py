@@ -70,6 +70,7 @@ def build(
     *,
     batch_size: int | None,
     seed: int,
+    sizes: Mapping[str, int] | None = None,
     base: Path | None = None,
 ) -> Payload:
     """Make the payloads.
@@ -79,12 +80,14 @@ def build(
         requested: shapes, ranges and files that the user gave.
         batch_size: the knob; None leaves it to shapes and data, and is 1 in the end.
         seed: of random values.
+        sizes: of symbolic dimensions, by name.
         base: the directory that files are relative to.
 
     Raises:
         RequestError: what was asked for contradicts the model, the data, or itself.
+        UnknownName: `sizes` names a dimension that no input has.
     """
-    asked = _asked(model, requested, batch_size, base)
+    asked = _asked(model, requested, batch_size, base, sizes)
     specs, data, batch, bound, rows = asked.specs, asked.data, asked.batch, asked.bound, _rows(asked.data)
     made = (_feed(specs, data, batch, (seed, i)) for i in range(_how_many(specs, data, batch)))
     marked = {tuple(map(_digest, feed.values())): feed for feed in made}
@@ -118,10 +121,6 @@ def shapes(
         UnknownName: `sizes` names a dimension that no input has.
     """
     asked = _asked(model, requested, batch_size, base, sizes)
-    free = dict.fromkeys(d for spec in asked.known for d in spec.shape or () if isinstance(d, str))
-    for name in sizes:
-        if name not in free:
-            raise UnknownName.among("dimension", name, free)
     return asked.known, asked.bound
 
 
@@ -153,10 +152,12 @@ def _asked(
         batch, data = _example(model.example, batch_size)
     else:
         batch = _batch(declared, requested, batch_size)
-        data = _read(model, declared, requested, batch, base or Path())
+        sized = [_sized(spec, sizes or {}) for spec in declared]
+        data = _read(model, sized, requested, batch, base or Path())
     _rows(data)
     given = (*(r for r in requested if r.source is None), *_shapes(data, batch))
     known = tuple(_shaped(spec, given) for spec in declared)
+    _check_sizes(known, sizes or {})
     bound = dimensions(known, given, batch_size, sizes or {}, model.limits)
     return _Asked(
         known=known,
@@ -185,6 +186,20 @@ def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:
             raise UnknownName.among("input", request.name, names)
         if request.shape is not None and 0 in request.shape:
             raise RequestError(f"--input {request.name or 'shape'}: a dimension of 0 leaves nothing to run.")
+
+
+def _check_sizes(known: Iterable[InputSpec], sizes: Iterable[str]) -> None:
+    """Refuse the size of a dimension that no input has."""
+    free = dict.fromkeys(d for spec in known for d in spec.shape or () if isinstance(d, str))
+    for name in sizes:
+        if name not in free:
+            raise UnknownName.among("dimension", name, free)
+
+
+def _sized(spec: InputSpec, sizes: Mapping[str, int]) -> InputSpec:
+    """Bind the dimensions that a size is given for; how many rows there are is said elsewhere."""
+    shape = spec.shape and tuple(d if d == BATCH else sizes.get(str(d), d) for d in spec.shape)
+    return replace(spec, shape=shape)
 
 
 def _of(spec: InputSpec, requested: Iterable[InputSpec]) -> Iterable[InputSpec]:

@@ -24,7 +24,7 @@ class Taken:
     in_flight: int
     """Sent and not ended, over all drivers."""
     backlog: int
-    """Due and not sent, as the limit of requests in flight was reached."""
+    """Due and not sent, as the limit of requests in flight was reached, or as we were late."""
     ended: bool
     """Whether all that was asked for (requests, the trace) has been sent and has ended."""
 
@@ -54,6 +54,10 @@ class Ending:
     """Of each driver."""
     faults: tuple[Reply, ...] = ()
     """Some answers that are failures, for what the server says in them."""
+    unsent: int = 0
+    """Requests that were due before it was told to send no more, and had not been sent."""
+    failure: str = ""
+    """What the first call raised that failed, where requests are calls of the user's code."""
 
 
 class Driving(Protocol):

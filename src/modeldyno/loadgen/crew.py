@@ -139,6 +139,7 @@ class Crew:
             replies=_outer(each for hand in self._hands for each in hand.answers),
             usages=tuple(self.usage()),
             faults=_outer(each for hand in self._hands for each in hand.faults),
+            unsent=sum(hand.latest.backlog for hand in self._hands if hand.latest is not None),
         )
 
     def kill(self) -> None:

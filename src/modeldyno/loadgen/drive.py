@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from itertools import cycle
+from itertools import cycle, tee
 from time import monotonic_ns, process_time_ns
 from typing import TYPE_CHECKING
 
@@ -65,8 +65,13 @@ class Drive:
         self._retries = load.retries
         self._timeout = int(load.timeout * 1e9)
         self._limit = _NEVER if load.slots is None else max(1, share.amount(load.slots))
-        self._left = _NEVER if load.requests is None else share.amount(load.requests)
-        self._times: Iterator[int] = due_times(load, share, seed=seed)
+        self._left = self._requests = _NEVER if load.requests is None else share.amount(load.requests)
+        self._times, schedule = tee(due_times(load, share, seed=seed))
+        self._schedule = iter(()) if load.closed else schedule
+        """The same times, to know which have passed, however late the timer is."""
+        self._passing = next(self._schedule, None)
+        self._passed = self._rung = 0
+        """Due times that have passed, and those of them for which the timer has rung."""
         self._message = cycle([(share.index + i * share.of) % messages for i in range(messages)])
         self._flying: dict[Call, int] = {}
         """On their way, in the order in which they began to be, and when that was."""
@@ -78,6 +83,8 @@ class Drive:
         """Those on their way that are about to be sent again."""
         self._stopping: int | None = None
         """When to give up what is still on its way."""
+        self._unsent = 0
+        """What was due and not sent when it was told to stop."""
         self._rows = bytearray()
         self._pieces = array("q")
         self._first: dict[int, Kept] = {}
@@ -97,6 +104,7 @@ class Drive:
     def stop(self, grace: float) -> None:
         """Send no more; give up after so many seconds what is on its way."""
         if self._stopping is None:
+            self._unsent = self._backlog()
             self._times = iter(())
             self._due = _NEVER
             self._left = 0
@@ -117,6 +125,7 @@ class Drive:
             due = self._due
             if due > now:
                 break
+            self._rung += 1
             if self._closed:
                 self._renew(Call(0, 0), due)
             elif self._left:
@@ -243,13 +252,23 @@ class Drive:
     def _busy(self) -> bool:
         return bool(self._flying or (self._resting and self._left))
 
+    def _backlog(self) -> int:
+        """Count what is due and was not sent: as the limit holds it back, or as the timer is late."""
+        if self._stopping is not None or not self._began:
+            return self._unsent
+        now = monotonic_ns() - self._began
+        while self._passing is not None and self._passing <= now:
+            self._passed += 1
+            self._passing = next(self._schedule, None)
+        return len(self._late) + max(0, min(self._passed, self._requests) - self._rung)
+
     def block(self) -> Block:
         """Give what happened since the last block."""
         rows, self._rows = bytes(self._rows), bytearray()
         times, self._pieces = self._pieces.tobytes(), array("q")
         return Block(
             in_flight=len(self._flying),
-            backlog=len(self._late),
+            backlog=self._backlog(),
             ended=self._began > 0 and self._due == _NEVER and not self._busy and not self._late,
             cpu=process_time_ns() - self._cpu,
             wall=max(0, monotonic_ns() - self._began),

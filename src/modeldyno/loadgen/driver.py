@@ -143,10 +143,10 @@ def carrier(told: Order, drive: Drive, loop: asyncio.AbstractEventLoop) -> Carri
 
 
 def _reader(target: Target) -> Client | None:
-    """Give the client that reads streamed answers; None where there are none, or it is no plugin."""
-    if not target.stream:
+    """Give the client that reads streams and counts tokens; None where there are none, or it is no plugin."""
+    if not (target.stream or target.counted):
         return None
-    from modeldyno import plugins  # noqa: PLC0415 - only streams need it
+    from modeldyno import plugins  # noqa: PLC0415 - only they need it
 
     with suppress(ModelDynoError):
         return plugins.client(target.protocol)

@@ -28,6 +28,7 @@ class Block(NamedTuple):
 
     in_flight: int
     backlog: int
+    """Due and not sent; after it was told to stop, as many as there were then."""
     ended: bool
     cpu: int
     """Nanoseconds of processor time since it began to drive."""

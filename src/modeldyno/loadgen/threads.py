@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
-from modeldyno.core.records import Outcome
+from modeldyno.core.records import Outcome, joined
 from modeldyno.loadgen import Ending, Taken, Usage
 from modeldyno.loadgen.arrivals import due_times
 from modeldyno.loadgen.rows import ROW, records
@@ -50,9 +50,6 @@ def threads(calls: Sequence[Callable[[], object]], load: Load, *, seed: int = 0)
 class Threads:
     """Callables under a load, see `loadgen.Driving`."""
 
-    failure: Exception | None = None
-    """What the first call raised that failed."""
-
     def __init__(self, calls: Sequence[Callable[[], object]], load: Load, *, seed: int = 0) -> None:
         self._calls = calls
         self._closed = load.closed
@@ -73,6 +70,7 @@ class Threads:
         self._start = 0
         self._working = load.slots or MOST
         self._requests = self._left
+        self._failure = ""
 
     def start(self) -> None:
         """Begin."""
@@ -104,6 +102,8 @@ class Threads:
 
     def stop(self, grace: float) -> Ending:
         """Call no more, wait for what is on its way, and leave the rest to itself."""
+        with self._change:
+            unsent = self._backlog()
         self.leave()
         with self._change:
             self._change.wait_for(lambda: not self._flying, grace)
@@ -112,7 +112,9 @@ class Threads:
                 self._record(due, sent, now, message, Outcome.CANCELLED)
             self._flying.clear()
             found = self._taken()
-        return Ending(records=found, replies=(), usages=tuple(self.usage()))
+        return Ending(
+            records=found, replies=(), usages=tuple(self.usage()), unsent=unsent, failure=self._failure
+        )
 
     def leave(self) -> None:
         """Call no more."""
@@ -168,7 +170,7 @@ class Threads:
         try:
             call()
         except Exception as error:  # noqa: BLE001 - whatever a user's callable raises
-            self.failure = self.failure or error
+            self._failure = self._failure or f"{type(error).__name__}: {error}".rstrip(": ")
             fits = (outcome for kind, outcome in _WORDS if isinstance(error, kind))
             return next(fits, Outcome.CLIENT_ERROR)
         return Outcome.OK
@@ -188,4 +190,4 @@ class Threads:
 
     def _taken(self) -> Records:
         taken, self._rows = bytes(self._rows), bytearray()
-        return records(taken, b"", 0)
+        return joined([records(taken, b"", 0)])

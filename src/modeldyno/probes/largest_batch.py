@@ -199,7 +199,9 @@ def is_spent(error: Exception) -> bool:
 def _run(subject: Subject, plan: Plan, batch: int) -> Recorded:
     """Watch one call, or one training step, of a batch."""
     session: object = subject.session  # which has capabilities that its type does not tell
-    payload = feeds.build(subject.model, subject.inputs, batch_size=batch, seed=plan.seed)
+    payload = feeds.build(
+        subject.model, subject.inputs, batch_size=batch, seed=plan.seed, sizes=subject.sizes
+    )
     if subject.inspection.mode is Mode.TRAIN:
         if not isinstance(session, CanTrain):
             raise RequestError("The backend cannot train; ask for the largest batch with --mode inference.")

@@ -79,7 +79,7 @@ def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Map
         subject.model,
         subject.inputs,
         batch_size=first.get(BATCH, subject.batch_size),
-        sizes=first,
+        sizes={**subject.sizes, **first},
     )
 
     def trace(sizes: Mapping[str, int]) -> Graph:

@@ -1,46 +1,46 @@
 """Results in a relational database: SQLite in a file, or PostgreSQL by URL.
 
 A Result is one row with its JSON document, compressed where that pays, and the checksum of it; what a
-list shows stands beside it, so that listing opens no document and survives a damaged one.
+list shows stands beside it, so that listing opens no document and survives a damaged one. So is a Study, and
+each of its trials, which comes into its table in the transaction that its Result does.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from sqlalchemy import delete, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import delete, exists, select
 
 from modeldyno import wire
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.ports import Entry
-from modeldyno.stores import database
+from modeldyno.stores import database, studies
 from modeldyno.stores.artifacts import erase, expired
-from modeldyno.stores.tables import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS
+from modeldyno.stores.rows import by_beginning, clean, document, insert, intact, replace
+from modeldyno.stores.tables import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS, TRIALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from typing import Self
 
-    from sqlalchemy import Connection, Row, Select, Table
+    from sqlalchemy import Connection, Row, Select
 
     from modeldyno.core.result import Result
+    from modeldyno.core.study import Study
+    from modeldyno.ports import StudyEntry
     from modeldyno.stores.database import Database
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100
 _LISTED = [c for c in RESULTS.c if c.name in Entry.__dataclass_fields__]
 _NEWEST_FIRST = (RESULTS.c.created.desc(), RESULTS.c.id.desc())
-_SHOWN = 5
-_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+_ADVICE = "The other results stay readable; remove this one with modeldyno rm."
 
 
 def open(url: str) -> SqlStore:  # noqa: A001 - a plugin's function, called as store.open(url)
@@ -73,7 +73,7 @@ def _data_directory() -> Path:
 
 
 class SqlStore:
-    """Keeps Results; a context manager, or to be closed."""
+    """Keeps Results and Studies; a context manager, or to be closed."""
 
     def __init__(self, opened: Database, artifacts: Path) -> None:
         self._database = opened
@@ -97,15 +97,9 @@ class SqlStore:
             StoreError: the database cannot be written; it holds what it held before.
         """
         row = _row(result, headline)
-        files = [_artifact_row(result, n) for n in range(len(result.artifacts))]
         with self._database.writing() as connection:
-            before = _own_files(connection, row["id"])
-            upsert = _insert(connection, RESULTS).values(row)
-            connection.execute(upsert.on_conflict_do_update(index_elements=["id"], set_=row))
-            connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.result_id == row["id"]))
-            if files:
-                connection.execute(ARTIFACTS.insert(), files)
-        for path in before - {file["path"] for file in files}:
+            gone = _put(connection, result, row)
+        for path in gone:
             erase(self.artifacts, path)
 
     def get(self, prefix: str) -> Result:
@@ -118,23 +112,27 @@ class SqlStore:
         with self._database.reading() as connection:
             found = _resolve(connection, prefix)
             query = select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == found)
-            document, checksum = connection.execute(query).one()
+            found_document, checksum = connection.execute(query).one()
         origin = f"Result {found} in the store {self._database.place}"
-        return wire.decode(_intact(document, checksum, origin), origin=origin)
+        return wire.decode(intact(found_document, checksum, origin, _ADVICE), origin=origin)
 
     def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
         """List, newest first: all, those of a model's name, or those with a tag.
+
+        The Results of trials are left out, unless they have the tag: their Study stands for them.
 
         Raises:
             StoreError: the database cannot be read.
         """
         query = select(*_LISTED).order_by(*_NEWEST_FIRST).limit(max(0, limit))
         if name is not None:
-            text = _clean(name)
+            text = clean(name)
             query = query.where(RESULTS.c.name_key == text[:KEY_LENGTH], RESULTS.c.name == text)
         if tag is not None:
-            tagged = select(TAGS.c.result_id).where(TAGS.c.tag == _clean(tag))
+            tagged = select(TAGS.c.result_id).where(TAGS.c.tag == clean(tag))
             query = query.where(RESULTS.c.id.in_(tagged))
+        else:
+            query = query.where(~exists().where(TRIALS.c.result_id == RESULTS.c.id))
         with self._database.reading() as connection:
             return _entries(connection, query)
 
@@ -148,11 +146,11 @@ class SqlStore:
         added = [_checked_tag(tag) for tag in add]
         with self._database.writing() as connection:
             found = _resolve(connection, prefix)
-            gone = TAGS.c.tag.in_([_clean(tag) for tag in remove])
+            gone = TAGS.c.tag.in_([clean(tag) for tag in remove])
             connection.execute(delete(TAGS).where(TAGS.c.result_id == found, gone))
             if added:
                 rows = [{"result_id": found, "tag": tag} for tag in added]
-                connection.execute(_insert(connection, TAGS).on_conflict_do_nothing(), rows)
+                connection.execute(insert(connection, TAGS).on_conflict_do_nothing(), rows)
             return _entries(connection, select(*_LISTED).where(RESULTS.c.id == found))[0]
 
     def remove(self, prefix: str) -> str:
@@ -164,12 +162,15 @@ class SqlStore:
         """
         with self._database.writing() as connection:
             found = _resolve(connection, prefix)
-            files = _own_files(connection, found)
-            connection.execute(delete(RESULTS).where(RESULTS.c.id == found))
-            # Before the commit: should the program die in between, removing again finds what is left.
-            for path in files:
-                erase(self.artifacts, path)
+            self._delete(connection, found)
         return found
+
+    def _delete(self, connection: Connection, found: str) -> None:
+        files = _own_files(connection, found)
+        connection.execute(delete(RESULTS).where(RESULTS.c.id == found))
+        # Before the commit: should the program die in between, removing again finds what is left.
+        for path in files:
+            erase(self.artifacts, path)
 
     def expire(self, now: datetime) -> list[str]:
         """Delete the artifacts whose time is over, and give their paths; the Results stay.
@@ -184,36 +185,100 @@ class SqlStore:
             kept = set(connection.scalars(select(ARTIFACTS.c.path)))
             return [row.path for row in over if row.path not in kept and erase(self.artifacts, row.path)]
 
+    def put_study(self, study: Study, *, headline: str) -> None:
+        """Keep a Study; of its trials those that are not kept yet, and of the rest of it all.
 
-def _insert(connection: Connection, table: Table) -> Any:
-    return _INSERT[connection.dialect.name](table)
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            studies.put(connection, study, headline)
+
+    def add_trial(self, study: Study, result: Result | None, *, headline: str, brief: str = "") -> None:
+        """Keep the last trial of a Study, with its Result if it has one, in one transaction.
+
+        Raises:
+            StoreError: the database cannot be written; or another process has gone on with the Study, whose
+                trial of this number is kept.
+        """
+        gone: set[str] = set()
+        with self._database.writing() as connection:
+            studies.check_last(connection, study, self._database.place)
+            if result is not None:
+                gone = _put(connection, result, _row(result, brief))
+            studies.put(connection, study, headline)
+        for path in gone:
+            erase(self.artifacts, path)
+
+    def study(self, prefix: str) -> Study:
+        """Give the Study whose id begins with `prefix`, or the newest of that name.
+
+        Raises:
+            RequestError: there is none, or there are several.
+            StoreError: the database cannot be read, or a document is damaged.
+        """
+        with self._database.reading() as connection:
+            found = studies.resolve(connection, prefix)
+            return studies.get(connection, found, self._database.place)
+
+    def studies(self, *, name: str | None = None, limit: int = 50) -> Sequence[StudyEntry]:
+        """List, newest first: all, or those of a name.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        with self._database.reading() as connection:
+            return studies.find(connection, name, limit)
+
+    def remove_study(self, prefix: str) -> str:
+        """Delete a Study, its trials, and those of their Results that have no tag; give its id.
+
+        Raises:
+            RequestError: there is no such Study, or there are several.
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            found = studies.resolve(connection, prefix)
+            for result in studies.untagged_results(connection, found):
+                self._delete(connection, result)
+            studies.remove(connection, found)
+        return found
+
+
+def _put(connection: Connection, result: Result, row: dict[str, Any]) -> set[str]:
+    """Put the row of a Result, and those of its files; give the files that it no longer has."""
+    files = [_artifact_row(result, n) for n in range(len(result.artifacts))]
+    before = _own_files(connection, row["id"])
+    replace(connection, RESULTS, row)
+    connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.result_id == row["id"]))
+    if files:
+        connection.execute(ARTIFACTS.insert(), files)
+    return before - {str(file["path"]) for file in files}
 
 
 def _row(result: Result, headline: str) -> dict[str, Any]:
-    document = _pack(wire.encode(result))
-    name = _clean(result.name)
+    name = clean(result.name)
     return {
-        "id": _clean(result.id),
-        "created": _clean(result.created),
+        "id": clean(result.id),
+        "created": clean(result.created),
         "name": name,
         "name_key": name[:KEY_LENGTH],
         "digest": result.model.digest if result.model else "",
         "backend": result.job.backend,
         "config": json.dumps(result.job.config),
-        "headline": _clean(headline),
+        "headline": clean(headline),
         "failed": bool(result.failures),
         "schema": result.schema,
-        "checksum": _checksum(document),
-        "document": document,
+        **document(wire.encode(result)),
     }
 
 
 def _artifact_row(result: Result, position: int) -> dict[str, str | None]:
     artifact = result.artifacts[position]
     return {
-        "result_id": _clean(result.id),
-        "name": _clean(artifact.name),
-        "path": _clean(artifact.path),
+        "result_id": clean(result.id),
+        "name": clean(artifact.name),
+        "path": clean(artifact.path),
         "digest": artifact.digest,
         "keep_until": artifact.keep_until,
     }
@@ -228,15 +293,12 @@ def _own_files(connection: Connection, found: str) -> set[str]:
 
 def _resolve(connection: Connection, prefix: str) -> str:
     """Find the one id that is meant: an id, the beginning of one, or a tag."""
-    text = _clean(prefix)
+    text = clean(prefix)
     if not text:
         raise RequestError("Name a result by the beginning of its id, one character or more, or by a tag.")
-    ids = _beginning_with(connection, text)
-    if len(ids) == 1 or text in ids:
-        return text if text in ids else ids[0]
-    if ids:
-        shown = ", ".join(ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
-        raise RequestError(f"'{text}' begins several ids: {shown}; give more characters of the one you mean.")
+    found = by_beginning(connection, RESULTS, text)
+    if found is not None:
+        return found
     query = select(RESULTS.c.id).join(TAGS).where(TAGS.c.tag == text).order_by(*_NEWEST_FIRST).limit(1)
     tagged = connection.scalar(query)
     if tagged is None:
@@ -245,12 +307,6 @@ def _resolve(connection: Connection, prefix: str) -> str:
             "modeldyno list shows what it has."
         )
     return str(tagged)
-
-
-def _beginning_with(connection: Connection, text: str) -> list[str]:
-    within = (RESULTS.c.id >= text, RESULTS.c.id <= text + chr(sys.maxunicode))
-    query = select(RESULTS.c.id).where(*within).order_by(RESULTS.c.id).limit(_SHOWN + 1)
-    return list(connection.scalars(query))
 
 
 def _entries(connection: Connection, query: Select[Any]) -> list[Entry]:
@@ -274,31 +330,3 @@ def _checked_tag(tag: str) -> str:
     if not tag.strip() or len(tag) > LONGEST_TAG or not tag.isprintable():
         raise RequestError(f"A tag is one line of 1 to {LONGEST_TAG} characters, not {tag[:LONGEST_TAG]!r}.")
     return tag
-
-
-def _clean(text: str) -> str:
-    """Replace what no database takes as text: the null character and halves of surrogate pairs."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-
-
-def _checksum(document: bytes) -> str:
-    return hashlib.sha256(document).hexdigest()
-
-
-def _pack(document: bytes) -> bytes:
-    """Compress where that pays; JSON begins with a brace, and a compressed document never does."""
-    packed = zlib.compress(document, level=1)
-    return packed if len(packed) < len(document) else document
-
-
-def _intact(document: bytes, checksum: str, origin: str) -> bytes:
-    """Unpack a document that is as it was put."""
-    try:
-        if checksum == _checksum(document):
-            return document if document.startswith(b"{") else zlib.decompress(document)
-    except (TypeError, zlib.error):  # the cell no longer holds bytes, or bytes of another making
-        pass
-    raise StoreError(
-        f"{origin} is damaged: its document is not what was put. The other results stay readable; "
-        "remove this one with modeldyno rm."
-    )

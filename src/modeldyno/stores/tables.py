@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest revision; a later one compares greater."""
 VERSION_TABLE = "modeldyno_revision"
 KEY_LENGTH = 200
@@ -65,4 +65,32 @@ ARTIFACTS = Table(
     Column("digest", String, nullable=False),
     Column("keep_until", String),
     Index("artifacts_result_id", "result_id"),
+)
+
+STUDIES = Table(
+    "studies",
+    METADATA,
+    Column("id", BYTEWISE, primary_key=True),
+    Column("created", BYTEWISE, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("name_key", String(KEY_LENGTH), nullable=False),
+    Column("digest", String, nullable=False),
+    Column("headline", Text, nullable=False),
+    Column("schema", Integer, nullable=False),
+    Column("checksum", String(64), nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Index("studies_created", "created", "id"),
+    Index("studies_name_key", "name_key", "created"),
+)
+
+TRIALS = Table(
+    "trials",
+    METADATA,
+    Column("study_id", BYTEWISE, ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("skipped", Boolean, nullable=False),
+    Column("result_id", BYTEWISE, ForeignKey("results.id", ondelete="SET NULL")),
+    Column("checksum", String(64), nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Index("trials_result_id", "result_id"),
 )

@@ -79,10 +79,9 @@ class ClientSuite:
         assert imported_frameworks("client", self.name) == []
 
     def test_says_what_it_is(self, client: ports.Client) -> None:
-        """A client names its modules, its transport, and a path or method that tells health, or none."""
+        """A client names its modules and its transport, and tells both of what counts work, or neither."""
         assert all(isinstance(name, str) for name in client.requires)
         assert client.transport in set(Transport)
-        assert client.health == "" or client.health.startswith("/")
         assert isinstance(client, ports.CountsWork) == hasattr(client, "account")
 
     def test_each_payload_is_a_request(self, client: ports.Client, endpoint: Endpoint) -> None:

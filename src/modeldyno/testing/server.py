@@ -1,10 +1,11 @@
 """A server whose every microsecond is known, to compare with what a load generator says of it.
 
 ``python -m modeldyno.testing.server --service exponential:0.002 --workers 4`` prints its port and serves
-until it is ended: plain HTTP, KServe v2, TorchServe, TensorFlow Serving and OpenAI's completions, all from
-one queue. Bad behaviour is asked for by a path (``/fault/truncated/v2/...``), a header (``X-Fault: 503``)
-or as a share of all requests (``--fault hang=0.01``). ``GET /truth`` tells what happened to each request,
-in the order in which they ended; ``DELETE /truth`` forgets it, and lets stalls count anew.
+until a signal ends it (Ctrl-C, ``kill``), or ``--seconds 60`` are over: plain HTTP, KServe v2, TorchServe,
+TensorFlow Serving and OpenAI's completions, all from one queue. Bad behaviour is asked for by a path
+(``/fault/truncated/v2/...``), a header (``X-Fault: 503``) or as a share of all (``--fault hang=0.01``).
+``GET /truth`` tells what happened to each request, in the order in which they ended; ``DELETE /truth``
+forgets it, and lets stalls count anew.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import asyncio
 import gc
 import http.client
 import json
+import os
 import random
 import ssl
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -112,7 +114,7 @@ class Running:
 @contextmanager
 def serving(*arguments: str) -> Iterator[Running]:
     """Run a server with the arguments of the command line; it ends on leaving, or with this process."""
-    command = [sys.executable, "-m", "modeldyno.testing.server", *arguments]
+    command = [sys.executable, "-m", "modeldyno.testing.server", "--parent", str(os.getpid()), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
@@ -187,6 +189,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--certificate", help="file; makes it HTTPS")
     add("--key", help="file")
     add("--seed", type=int, default=0)
+    add("--seconds", type=float, help="how long to serve; without it, until a signal")
+    add("--parent", type=int, help="the process that starts this one, and with which it ends")
     return parser
 
 
@@ -224,6 +228,8 @@ async def _serve(given: argparse.Namespace) -> None:
     listening = await loop.create_server(
         lambda: Connection(server), given.host, given.port, backlog=4096, ssl=secure
     )
+    if given.seconds is not None:
+        loop.call_later(given.seconds, os._exit, 0)
     gc.freeze()
     gc.disable()  # no pause of ours in what is measured
     sys.stdout.write(f"{listening.sockets[0].getsockname()[1]}\n")
@@ -232,12 +238,16 @@ async def _serve(given: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until this process, or the one that started it, ends."""
-    end_with_parent()
+    """Serve until a signal ends this process, or the time is over."""
     given = _arguments().parse_args(arguments)
+    if given.parent is not None:
+        end_with_parent()
+        if os.getppid() != given.parent:  # it has ended already
+            return
     import uvloop  # noqa: PLC0415 - only the server's process needs it
 
-    uvloop.run(_serve(given))
+    with suppress(KeyboardInterrupt):
+        uvloop.run(_serve(given))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,7 @@ class Site:
             "outputs": [{"name": "y"} | tensor],
         }
         known: dict[str, Any] = {
+            "/v2/repository/index": [{"name": self.model, "version": "1", "state": "READY"}],
             "/v2": {"name": "modeldyno.testing.server", "version": "1", "extensions": ["binary_tensor_data"]},
             f"/v2/models/{self.model}": model,
             "/v1/models": {"object": "list", "data": [{"id": self.model, "object": "model"}]},

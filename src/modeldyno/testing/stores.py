@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import random
 import string
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from modeldyno.core.measurement import Distribution
-from modeldyno.errors import RequestError
+from modeldyno.core.study import Ask, Stage, State, Trial
+from modeldyno.errors import RequestError, StoreError
 from modeldyno.testing.results import a_failed_result, a_result, a_small_result
+from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.result import Result
+    from modeldyno.core.study import Study
     from modeldyno.ports import Entry, Store
 
 _ALPHABET = string.ascii_letters + string.digits
@@ -331,3 +335,176 @@ class StoreSuite:
 
         assert result == store.get("0123")
         assert store.find()[0].tags == ()
+
+    # --- studies -----------------------------------------------------------------------------------
+
+    def test_study_round_trip(self, store: Store) -> None:
+        """A study comes back equal, with its trials in their order: done, failed and skipped."""
+        study = sweep_into(store, a_study())
+
+        assert study == store.study(study.id)
+        assert [trial.number for trial in study.trials] == [1, 2, 3, 4]
+
+    def test_study_before_its_first_trial(self, store: Store) -> None:
+        """A study is kept before anything was measured."""
+        study = a_study()
+        store.put_study(study, headline="")
+
+        assert study == store.study(study.id)
+
+    def test_trial_comes_with_its_result(self, store: Store) -> None:
+        """The Result of a trial is there as soon as the trial is, and found by its id."""
+        study = sweep_into(store, a_study())
+
+        for trial in study.measured:
+            assert store.get(trial.result).id == trial.result
+
+    def test_trials_are_listed_by_their_study(self, store: Store) -> None:
+        """Results of trials do not crowd a list of Results, unless they have the tag that is asked for."""
+        plain = a_small_result(id="a" * 12)
+        store.put(plain, headline="")
+        study = sweep_into(store, a_study())
+        store.tag(study.trials[0].result, add=["kept"])
+
+        assert ids(store.find()) == [plain.id]
+        assert ids(store.find(tag="kept")) == [study.trials[0].result]
+
+    def test_study_entry(self, store: Store) -> None:
+        """An entry tells what a study is, without opening it."""
+        study = sweep_into(store, a_study(name="nightly"))
+        store.put_study(study, headline="2.1 times the default.")
+
+        (entry,) = store.studies()
+
+        assert (entry.id, entry.created, entry.name) == (study.id, study.created, "nightly")
+        assert study.model is not None
+        assert entry.digest == study.model.digest
+        assert entry.headline == "2.1 times the default."
+        assert (entry.trials, entry.skipped) == (3, 1)
+
+    def test_study_by_name(self, store: Store) -> None:
+        """A name means the newest study of that name; an id, or the beginning of one, comes first."""
+        for number, moment in enumerate(("2026-01-01", "2026-03-01", "2026-02-01")):
+            store.put_study(a_study(id=f"{number}" * 12, created=moment, name="n"), headline="")
+        store.put_study(a_study(id="abc", created="2025-01-01", name="000"), headline="")
+
+        assert store.study("n").id == "111111111111"
+        assert store.study("000").id == "000000000000"
+        assert [entry.id[0] for entry in store.studies(name="n")] == ["1", "2", "0"]
+        assert [entry.id[0] for entry in store.studies(limit=2)] == ["1", "2"]
+
+    @pytest.mark.parametrize("prefix", ["beef", "", "%", "0' OR 1=1", "x" * 10_000, "\0", "\udcff", "a\nb"])
+    def test_unknown_study(self, store: Store, prefix: str) -> None:
+        """What names no study is refused in one short line that says what to do."""
+        store.put_study(a_study(), headline="")
+
+        for refused in (store.study, store.remove_study):
+            with pytest.raises(RequestError) as caught:
+                refused(prefix)
+
+            assert "\n" not in str(caught.value)
+            assert 40 < len(str(caught.value)) < 400
+        assert len(store.studies()) == 1
+
+    def test_ambiguous_study(self, store: Store) -> None:
+        """A beginning that several studies share is refused."""
+        for number in "12":
+            store.put_study(a_study(id=f"0{number}" * 6), headline="")
+
+        with pytest.raises(RequestError, match="begins several ids: 010101010101, 020202020202"):
+            store.study("0")
+
+    def test_put_study_again(self, store: Store) -> None:
+        """Putting a study again changes its headline and its definition, and never a trial that is kept."""
+        study = sweep_into(store, a_study())
+        other = replace(study, seed=7, trials=(replace(study.trials[0], failure="never"), *study.trials[1:]))
+        store.put_study(other, headline="later")
+
+        assert store.study(study.id) == replace(study, seed=7)
+        assert [entry.headline for entry in store.studies()] == ["later"]
+
+    def test_study_from_elsewhere(self, store: Store) -> None:
+        """A study is put whole where the Results of its trials are not."""
+        study = a_study()
+        for result, ask in TRIALS:
+            study, _ = tried(study, result, ask)
+        store.put_study(study, headline="")
+
+        assert study == store.study(study.id)
+        with pytest.raises(RequestError):
+            store.get(study.trials[0].result)
+
+    def test_two_go_on_with_a_study(self, store: Store) -> None:
+        """A trial whose number another process has taken is refused, and so is its Result."""
+        study = a_study()
+        store.put_study(study, headline="")
+        first, result = tried(study, *TRIALS[0])
+        store.add_trial(first, result, headline="")
+        second, late = tried(study, a_result(id="e" * 12), TRIALS[0][1])
+
+        with pytest.raises(StoreError, match="Another process has gone on with the study"):
+            store.add_trial(second, late, headline="")
+
+        assert store.study(study.id) == first
+        with pytest.raises(RequestError):
+            store.get("eeee")
+
+    def test_remove_study(self, store: Store) -> None:
+        """With a study go its trials and their Results, but for those that were tagged."""
+        store.put(a_small_result(id="a" * 12), headline="")
+        study = sweep_into(store, a_study())
+        other = sweep_into(store, a_study(id="f" * 12), renamed=True)
+        store.tag(study.trials[0].result, add=["kept"])
+
+        assert store.remove_study(study.id[:4]) == study.id
+        assert [entry.id for entry in store.studies()] == [other.id]
+        assert store.study(other.id) == other
+        assert sorted(ids(store.find())) == sorted([study.trials[0].result, "a" * 12])
+        with pytest.raises(RequestError):
+            store.get(study.trials[1].result)
+
+    def test_remove_result_of_a_trial(self, store: Store) -> None:
+        """A study stays whole when the Result of a trial is removed."""
+        study = sweep_into(store, a_study())
+        store.remove(study.trials[0].result)
+
+        assert store.study(study.id) == study
+
+    @pytest.mark.parametrize("kind", ODD_NAMES)
+    def test_odd_study_names(self, store: Store, kind: str) -> None:
+        """A study may have any name, and is found by it."""
+        study = a_study(name=ODD_NAMES[kind])
+        store.put_study(study, headline=ODD_NAMES[kind])
+
+        assert store.study(study.id) == study
+        assert [entry.id for entry in store.studies(name=ODD_NAMES[kind])] == [study.id]
+        assert store.study(ODD_NAMES[kind]).id == study.id
+
+
+TRIALS: tuple[tuple[Result | None, Ask], ...] = (
+    (a_result(id="1" * 12), Ask(point={}, stage=Stage.DEFAULT)),
+    (a_failed_result(id="2" * 12), Ask(point={"batch_size": 2, "graph_optimization": "all"})),
+    (None, Ask(point={"batch_size": 1, "io_binding": True})),
+    (a_result(id="3" * 12), Ask(point={"batch_size": 1, "io_binding": False}, stage=Stage.VERIFY, care=2.0)),
+)
+"""What was measured in a study: a Result, or nothing where the point cannot be."""
+
+
+def tried(study: Study, result: Result | None, ask: Ask) -> tuple[Study, Result | None]:
+    """Add a trial to a study."""
+    number = len(study.trials) + 1
+    if result is None:
+        trial = Trial(number=number, point=ask.point, state=State.SKIPPED, failure="It cannot be.")
+        return study.add(trial), None
+    study = replace(study, model=study.model or result.model, environment=result.environment)
+    return study.add(Trial.of(result, study.goal, ask, number=number, seconds=1.5)), result
+
+
+def sweep_into(store: Store, study: Study, *, renamed: bool = False) -> Study:
+    """Keep a study with its trials, one by one."""
+    store.put_study(study, headline="new")
+    for result, ask in TRIALS:
+        own = result and replace(result, id=f"{result.id[:-1]}{'f' if renamed else 'e'}")
+        study, kept = tried(study, own, ask)
+        store.add_trial(study, kept, headline=f"{len(study.trials)} trials", brief="")
+    return study

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from modeldyno.core.approach import End
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.boundary import known, limits
-from modeldyno.core.capacity import RATE, Capacity, Search, beyond
+from modeldyno.core.capacity import Capacity, beyond
 from modeldyno.core.goal import Answer, Verdict
 from modeldyno.core.ladder import CLIENT_LIMITED, Ladder, Rung
 from modeldyno.core.measurement import SATURATED
+from modeldyno.core.search import RATE, Search
 from modeldyno.core.units import format_quantity
 from modeldyno.views.words import TEXT_LIMIT, count, estimate, joined
 

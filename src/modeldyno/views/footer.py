@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Column, Table, clean, shorten
+from modeldyno.core.inputs import show
 from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.units import BYTES, format_quantity
@@ -88,7 +89,7 @@ def _disturbance(result: Result) -> str:
 
 
 def _input(spec: InputSpec) -> str:
-    shape = "x".join(map(str, spec.shape)) if spec.shape else ("" if spec.shape is None else "scalar")
+    shape = "" if spec.shape is None else show(spec.shape)
     values = f"from {spec.source}" if spec.source else _drawn(spec)
     distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
     return joined(

@@ -41,7 +41,7 @@ def spoken(result: Result) -> str:
     value, interval = number(rate)
     speed = estimate(value, interval, RATE)[0].replace("/s", " requests/s")
     does = f"answers {speed} {at} on {backend}"
-    if streamed(result) and (tokens := result.find("token_rate")):
+    if tokens := result.find("token_rate"):
         does = f"generates {plain(tokens).replace('/s', ' tokens/s')} ({speed}) {at} on {backend}"
     if latency is None or not isinstance(latency.value, Distribution):
         return does

@@ -12,7 +12,7 @@ from modeldyno.views.devices import APART
 from modeldyno.views.generation import GENERATED
 from modeldyno.views.layers import TOLD
 from modeldyno.views.memory import APART as MEMORY
-from modeldyno.views.served import SERVED, redundant, streamed
+from modeldyno.views.served import SERVED, redundant
 from modeldyno.views.totals import SHOWN_BESIDE_SPEED, STATIC, exact, said, scopes
 from modeldyno.views.words import NAME_LIMIT, NOISE, count, estimate, joined, number, plain, unit_of_work
 
@@ -69,7 +69,7 @@ def _ordered(result: Result, asked: set[str]) -> list[Measurement]:
     """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
     names, modules = (*_ROWS, *METRICS), scopes(result)
     told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | MEMORY | SERVED
-    told |= set() if streamed(result) else GENERATED
+    told |= GENERATED if result.find("request_rate") is None else set()
     hidden = {*NOISE, *APART, *((told | redundant(result)) - asked)}
     shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
     return sorted(shown, key=lambda m: (names.index(m.metric), m.scope))

@@ -1,0 +1,120 @@
+"""Options that say what to measure, and how carefully; shared by the commands that measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import request
+from modeldyno.cli import quantity
+from modeldyno.core.metric import canonical_statistic
+from modeldyno.core.plan import Plan
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PLAN = {field.name: field.default for field in fields(Plan)}
+
+KNOBS = click.option(
+    "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob, such as batch_size=8."
+)
+INPUTS = click.option(
+    "--input", "inputs", multiple=True, metavar="INPUT",
+    help="name=8x128:int64:0..30521, or a file: .npz .jsonl .txt",
+)  # fmt: skip
+PERCENTILES = click.option(
+    "--percentile", "percentiles", multiple=True, help="Measure until it is certified, such as p99."
+)
+NAME = click.option("--name", help="What to call the model.")
+TRUST = click.option(
+    "--trust", is_flag=True, allow_from_autoenv=False,
+    help="Load files that run code when loaded (in the child).",
+)  # fmt: skip
+
+
+Command = Callable[..., Any]
+Option = Callable[[Command], Command]
+
+
+def bounds(sentence: str = "Such as 'latency.p99 <= 50ms'; exit 1 when broken, 5 when undecided.") -> Option:
+    """Give the option of bounds, in all its spellings."""
+    return click.option(
+        "--require", "--sla", "--threshold", "--subject-to", "require", multiple=True, metavar="BOUND",
+        help=sentence,
+    )  # fmt: skip
+
+
+def _cores(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    return request.cores(value or "")
+
+
+def _statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    return canonical_statistic(value)
+
+
+def _option(flag: str, default: Any, sentence: str, **more: Any) -> Option:
+    return click.option(flag, default=default, show_default=default is not None, help=sentence, **more)
+
+
+def plan_options(command: Command) -> Command:
+    """Add the options that say how carefully to measure."""
+    return together(
+        _option("--max-time", "20s", "Longest measuring per probe and process.", callback=quantity("s")),
+        care_options(min_time="1s", precision="2%"),
+        _option("--processes", 1, "Fresh processes: 1 for a look, 5 for a claim."),
+        place_options,
+    )(command)
+
+
+def care_options(*, min_time: str, precision: str) -> Option:
+    """Give the options of a Plan but for its time and its processes, with these defaults."""
+    return together(
+        _option("--min-time", min_time, "Shortest steady measuring.", callback=quantity("s")),
+        _option("--min-runs", _PLAN["min_runs"], "Fewest steady samples."),
+        _option("--max-runs", _PLAN["max_runs"], "Most steady samples."),
+        _option("--min-warmup", _PLAN["min_warmup"], "Fewest samples left out as warm-up."),
+        _option(
+            "--target", _PLAN["target"], "Statistic whose interval is to be narrow.", callback=_statistic
+        ),
+        _option("--precision", precision, "Half-width of that interval.", callback=quantity("1")),
+    )
+
+
+def place_options(command: Command) -> Command:
+    """Add the options of what is random, and of the cores to stay on."""
+    return together(
+        _option("--seed", 0, "Seed of random inputs and weights."),
+        _option("--pin", None, "Cores to stay on, such as 0,1 or 0-3.", callback=_cores),
+    )(command)
+
+
+def together(*options: Option) -> Option:
+    """Make one decorator of several, in the order of the help."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def plan_of(options: Mapping[str, Any]) -> Plan:
+    """Read the options of a Plan.
+
+    Raises:
+        RequestError: it cannot be carried out.
+    """
+    try:
+        return Plan(**{name: options[name] for name in _PLAN if options.get(name) is not None})
+    except ValueError as error:
+        raise RequestError(f"{error}.") from None
+
+
+def probes(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Read names of probes, separated by commas."""
+    return tuple(dict.fromkeys(name.strip() for each in given for name in each.split(",")))

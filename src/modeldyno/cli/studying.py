@@ -1,0 +1,191 @@
+"""What ``modeldyno sweep`` does with a study: begins it, goes on with it, ranks it anew, and tells of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import plugins, sweep, sweepwords, wire
+from modeldyno.cli import exporting, planning
+from modeldyno.cli.keeping import Places
+from modeldyno.cli.output import find_study, listened, print_blocks, write_study, writes_studies
+from modeldyno.cli.progress import Progress
+from modeldyno.core import onward
+from modeldyno.core.block import Notice, Severity
+from modeldyno.core.goal import Verdict
+from modeldyno.core.ranking import Ranking, ranking
+from modeldyno.core.rerank import reranked
+from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.executors.interrupts import counted_interrupts
+from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
+from modeldyno.views import study as laid_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.result import Result
+    from modeldyno.core.space import Axis
+    from modeldyno.core.study import Study
+    from modeldyno.sweepfile import Words
+
+_GOALS = {"maximize", "minimize", "require", "mode", "latency_budget", "min_throughput", "rank"}
+
+
+def begin(words: Words, options: dict[str, Any]) -> int:
+    """Make a study of words, and carry it out; give the exit code."""
+    study, chosen = sweepwords.study(words, trust=options["trust"])
+    if options["dry_run"]:
+        return planning.plan(study, chosen)
+    places = _places(options)
+    if not places.silent and not options["quiet"]:
+        with listened():
+            print_blocks(Notice(severity=Severity.NOTE, text=_begun(study, chosen, stored=places.store)))
+    return _carried_out(study, places, options)
+
+
+def resume(words: Words, options: dict[str, Any]) -> int:
+    """Go on with a study where it was left, perhaps with another budget; give the exit code."""
+    places = _places(options)
+    if not places.store:
+        raise RequestError("--resume goes on with a study in the store; leave --no-store away.")
+    further = words.tree.keys() - {"budget"}
+    if further:
+        raise RequestError(
+            f"A study goes on as it was begun, so that {', '.join(sorted(further))} cannot change; only "
+            "--max-time, --max-trials and --until can. For another goal, give --rerank."
+        )
+    study = find_study(options["resume"])
+    budget = sweepwords.budget(words, study.budget)
+    return _carried_out(replace(study, budget=budget), places, options)
+
+
+def rerank(words: Words, options: dict[str, Any]) -> int:
+    """Rank a stored study under other goals, without measuring anything; give the exit code."""
+    places = _places(options)
+    further = words.tree.keys() - _GOALS
+    if further:
+        raise RequestError(
+            f"--rerank measures nothing, so that {', '.join(sorted(further))} would have no effect; "
+            "it takes goals: --maximize, --minimize, --require, --rank."
+        )
+    found = find_study(options["rerank"])
+    goal = sweepwords.goal_of(words) if words.tree else found.goal
+    with plugins.store() as store:
+
+        def kept(identifier: str) -> Result | None:
+            try:
+                return store.get(identifier)
+            except ModelDynoError:
+                return None
+
+        study, unknown = reranked(found, goal, kept)
+    code = _told(study, places, options)
+    if unknown and not places.silent:
+        click.echo(
+            f"{unknown} of {len(study.measured)} trials do not tell all that is asked for: their results are "
+            "not in the store, or it was not measured.",
+        )
+    return code
+
+
+# --- carrying out ----------------------------------------------------------------------------------
+
+
+def _carried_out(study: Study, places: Places, options: dict[str, Any]) -> int:
+    """Measure until the end, each trial in the store before the next; then tell what came out."""
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(counted_interrupts())
+        progress = stack.enter_context(Progress(quiet=options["quiet"]))
+        steps: Iterator[sweep.Step] = sweep.sweep(
+            study, watch=progress.watch, interrupted=lambda: len(interrupts), force=options["force"]
+        )
+        if places.store:
+            store = stack.enter_context(plugins.store())
+            store.put_study(study, headline=onward.headline(study))
+            steps = sweep.saved(steps, store)
+        last = deque(steps, maxlen=1)
+    study = last[0][0] if last else study
+    code = _told(study, places, options)
+    if interrupts and places.store and not places.silent:
+        click.echo(f"Interrupted; to go on: modeldyno sweep --resume {study.id[:6]}")
+    return INTERRUPTED if interrupts else code
+
+
+def _told(study: Study, places: Places, options: dict[str, Any]) -> int:
+    """Save a study where that was asked for, print what it found, and give the exit code."""
+    ranked = ranking(study)
+    if places.store and options["rerank"] is None:
+        with plugins.store() as store:
+            store.put_study(study, headline=laid_out.brief(study, ranked))
+    places.write(wire.encode_study(study, ranking=ranked))
+    if places.report:
+        write_study(study, Path(places.report))
+    written = (
+        exporting.export(study, ranked, Path(options["export_configs"]), options["top"])
+        if options["export_configs"]
+        else ()
+    )
+    if not places.silent:
+        with listened():
+            blocks = list(laid_out.study(study, ranked, top=options["top"]))
+            print_blocks(*(blocks[:1] if options["quiet"] else blocks))
+            for line in (*written, *(() if options["quiet"] else _further(study, places))):
+                click.echo(line)
+            places.told()
+    return exit_code(ranked)
+
+
+def exit_code(ranked: Ranking) -> int:
+    """Give what a script is told: whether something holds the bounds, as far as the samples tell."""
+    if ranked.best is not None:
+        return UNDECIDED if ranked.best.verdict is Verdict.UNDECIDED else OK
+    able = [row for row in ranked.rows if not row.failure]
+    if not able:
+        return FAILED
+    return UNDECIDED if any(row.verdict is Verdict.UNDECIDED for row in able) else BROKEN
+
+
+# --- where it is kept ------------------------------------------------------------------------------
+
+
+def _places(options: dict[str, Any]) -> Places:
+    """Find before measuring, not after, what cannot be kept or written."""
+    places = Places.of(options)
+    if places.tags:
+        raise RequestError("A study has no tags; give it a name with --name, and leave --tag away.")
+    if places.report:
+        writes_studies(Path(places.report))
+    if options["export_configs"] and not places.store:
+        raise RequestError(
+            "--export-configs takes the configurations from the results of the trials; leave --no-store away."
+        )
+    return places
+
+
+# --- what is said ----------------------------------------------------------------------------------
+
+
+def _begun(study: Study, chosen: tuple[Axis, ...], *, stored: bool) -> str:
+    """Say what is going to be varied, and by whose choice."""
+    axes = "; ".join(map(str, study.space.axes))
+    whose = "What usually matters is varied" if len(chosen) == len(study.space.axes) else "Varied"
+    also = ", ".join(axis.name for axis in chosen)
+    added = f" ({also} by our choice)" if chosen and len(chosen) < len(study.space.axes) else ""
+    goal = ", ".join((*map(str, study.goal.objectives), *map(str, study.goal.constraints)))
+    kept = f" as study {study.id}" if stored else ""
+    return f"{whose}{added}{kept}: {axes}. Goal: {goal}."
+
+
+def _further(study: Study, places: Places) -> Iterator[str]:
+    """Say how to go on."""
+    if not places.store:
+        return
+    name = study.id[:6]
+    yield f"Study {study.id}; to see it again: modeldyno show {name}"
+    yield f"Under another goal: modeldyno sweep --rerank {name} --require 'latency.p99 <= 5ms'"
+    yield from exporting.hint(study, name)

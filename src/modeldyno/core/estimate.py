@@ -1,0 +1,285 @@
+"""What the trials of a candidate say together: a value with its interval, and the chance that bounds hold.
+
+Trials are joined on the logarithmic scale. A trial errs in two ways: within itself, by its own interval,
+and from run to run, which no trial sees; the latter is learnt from everything that was measured twice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from modeldyno.core.goal import Answer, Judgement, Verdict
+from modeldyno.core.ladder import CLIENT_LIMITED
+from modeldyno.core.measurement import SATURATED
+from modeldyno.core.statistics import NORMAL
+from modeldyno.core.study import Stage, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.goal import Constraint
+    from modeldyno.core.metric import Query
+    from modeldyno.core.objective import Goal
+    from modeldyno.core.study import Candidate, Study, Trial
+
+_Z = NORMAL.inv_cdf(0.975)
+_PRIOR, _PRIOR_DEGREES = 0.03, 2.0
+"""Spread from run to run that is assumed where nothing was repeated, and what this is worth."""
+UNCERTIFIED = 0.5
+"""Most chance of a bound on a percentile that is no claim yet, or was not measured."""
+DOUBTED = 0.75
+"""Most chance of bounds where the server was saturated, or the client was the limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A number in base units and its 95 % interval, variation from run to run included."""
+
+    value: float
+    low: float
+    high: float
+    error: float
+    """Standard error of the logarithm of the value; of the value itself where that is not positive."""
+    between: float = 0.0
+    """The part of it that is due to variation from run to run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How much a query differs from run to run."""
+
+    relative: float
+    """Standard deviation of the logarithm."""
+    degrees: float
+    """Degrees of freedom that this was learnt from, those of the assumption included."""
+
+
+def spread(study: Study, query: Query) -> float:
+    """Give the relative standard deviation from run to run, pooled over all that was repeated."""
+    return learnt(study, query).relative
+
+
+def learnt(study: Study, query: Query) -> Spread:
+    """Learn it: what repeats differ by, less what they would differ by their own errors.
+
+    It is joined with an assumption that is worth a few degrees of freedom, as one that is conjugate
+    to a variance: (n0 s0^2 + SS) / (n0 + n). Repeats are counted within a stage, because what was
+    chosen for its luck is not expected again; and of a server only what began with a start of it.
+    """
+    squares, degrees = 0.0, 0
+    for group in _repeats(study):
+        parts = [part for trial in group if (part := _part(trial.ask(query))) is not None]
+        if len(parts) < 2 or any(value <= 0 or exact for value, _, exact in parts):  # noqa: PLR2004 - a pair
+            continue
+        logs = [math.log(value) for value, _, _ in parts]
+        mean = sum(logs) / len(logs)
+        own = sum(error**2 for _, error, _ in parts) * (len(parts) - 1) / len(parts)
+        squares += sum((each - mean) ** 2 for each in logs) - own
+        degrees += len(parts) - 1
+    whole = _PRIOR_DEGREES + degrees
+    variance = (_PRIOR_DEGREES * _PRIOR**2 + max(0.0, squares)) / whole
+    return Spread(relative=math.sqrt(variance), degrees=whole)
+
+
+def _repeats(study: Study) -> Iterator[Sequence[Trial]]:
+    """Give the trials of a point that differ by nothing but the run."""
+    served = study.job.load is not None
+    for candidate in study.candidates.values():
+        if len(candidate.trials) > 1:
+            done = [trial for trial in candidate.trials if trial.state is State.DONE]
+            searched = [trial for trial in done if not _verified(trial)]
+            yield [*searched[-1 if served else 0 :], *filter(_verified, done)]
+
+
+def _verified(trial: Trial) -> bool:
+    return trial.stage is Stage.VERIFY
+
+
+def _part(answer: Answer | None) -> tuple[float, float, bool] | None:
+    """Give the value of an answer, its own standard error, and whether it is a count; None: no value.
+
+    The error is that of the logarithm, or of the value where that is not positive. Where an end of the
+    interval is open, the other one tells it; of what was seen once the error is that from run to run.
+    """
+    if answer is None or answer.value is None:
+        return None
+    value, ends = answer.value, answer.bounds()
+    if value > 0:
+        sides = (
+            abs(math.log(end / value)) if end > 0 else (value - end) / value
+            for end in (ends.low, ends.high)
+            if math.isfinite(end)
+        )
+    else:
+        sides = (abs(end - value) for end in (ends.low, ends.high) if math.isfinite(end))
+    known = list(sides)
+    return value, sum(known) / len(known) / _Z if known else 0.0, answer.exact
+
+
+# --- a value ---------------------------------------------------------------------------------------
+
+
+def estimate(study: Study, candidate: Candidate, query: Query) -> Estimate | None:
+    """Give what the telling trials of a candidate say together; None where none has a value."""
+    return joined((trial.ask(query) for trial in candidate.telling), learnt(study, query))
+
+
+def joined(answers: Iterable[Answer | None], between: Spread) -> Estimate | None:
+    """Join answers of several runs, each weighted by 1 / (its own error^2 + that from run to run^2)."""
+    parts = [part for answer in answers if (part := _part(answer)) is not None]
+    if not parts:
+        return None
+    values = [value for value, _, _ in parts]
+    if all(exact for _, _, exact in parts) and len(set(values)) == 1:
+        return Estimate(value=values[0], low=values[0], high=values[0], error=0.0)
+    if min(values) <= 0:
+        return _plainly(parts)
+    weights = [1 / (error**2 + between.relative**2) for _, error, _ in parts]
+    whole = sum(weights)
+    centre = sum(w * math.log(value) for w, value in zip(weights, values, strict=True)) / whole
+    error = 1 / math.sqrt(whole)
+    runs = between.relative * math.sqrt(sum(w**2 for w in weights)) / whole
+    half = _student(_Z, _degrees(error, runs, between)) * error
+    return Estimate(
+        value=math.exp(centre),
+        low=math.exp(centre - half),
+        high=math.exp(centre + half),
+        error=error,
+        between=runs,
+    )
+
+
+def _plainly(parts: Sequence[tuple[float, float, bool]]) -> Estimate:
+    """Join what has no logarithm: the mean, with the error that the runs themselves show."""
+    n = len(parts)
+    mean = sum(value for value, _, _ in parts) / n
+    own = sum((error * value if value > 0 else error) ** 2 for value, error, _ in parts) / n**2
+    seen = sum((value - mean) ** 2 for value, _, _ in parts) / max(1, n - 1) / n
+    error = math.sqrt(max(own, seen))
+    least = 0.0 if min(value for value, _, _ in parts) >= 0 else -math.inf
+    low, high = max(least, mean - _Z * error), mean + _Z * error
+    return Estimate(value=mean, low=low, high=high, error=error / mean if mean > 0 else error)
+
+
+def _degrees(error: float, runs: float, between: Spread) -> float:
+    """Give the degrees of freedom of a sum of variances of which one is estimated (Satterthwaite 1946)."""
+    return between.degrees * (error / runs) ** 4
+
+
+def _student(z: float, degrees: float) -> float:
+    """Give the point of Student's distribution that leaves out as much as z does of the normal one.
+
+    Wallace's transformation (1959, "Bounds on normal approximations to Student's and the chi-square
+    distributions"): 4 % too large with 2 degrees of freedom, 0.5 % with 4.
+    """
+    scaled = z * (8 * degrees + 3) / (8 * degrees + 1)
+    return math.copysign(math.sqrt(degrees * math.expm1(scaled**2 / degrees)), z)
+
+
+def _normal(t: float, degrees: float) -> float:
+    """Give the z of a point of Student's distribution: the same transformation, the other way."""
+    scaled = math.sqrt(degrees * math.log1p(t**2 / degrees))
+    return math.copysign(scaled * (8 * degrees + 1) / (8 * degrees + 3), t)
+
+
+def hint(candidate: Candidate, query: Query) -> float | None:
+    """Give a value to be searched by: that of the estimate, or else a percentile that is no claim yet."""
+    telling = candidate.telling
+    for asked in (query, replace(query, part="raw")):
+        found = [part[0] for trial in telling if (part := _part(trial.ask(asked))) is not None]
+        if found and min(found) > 0:
+            return math.exp(sum(map(math.log, found)) / len(found))
+        if found:
+            return sum(found) / len(found)
+    return None
+
+
+# --- bounds ----------------------------------------------------------------------------------------
+
+
+def feasibility(study: Study, candidate: Candidate) -> float:
+    """Give the probability that a candidate works and that all constraints hold."""
+    spreads = [learnt(study, bound.query) for bound in study.goal.constraints]
+    return chance(candidate, study.goal, spreads)
+
+
+def chance(candidate: Candidate, goal: Goal, spreads: Sequence[Spread]) -> float:
+    """Give the same, where the spreads of the constraints are known already."""
+    telling = candidate.telling
+    if not telling:
+        return 0.0
+    # What failed when it was tried again may fail in use.
+    tried = [trial for trial in candidate.trials if _verified(trial) or not _verified(telling[0])]
+    whole = len(telling) / len(tried)
+    for bound, between in zip(goal.constraints, spreads, strict=True):
+        whole *= _holds(candidate, bound, between)
+    doubted = any(not {SATURATED, CLIENT_LIMITED}.isdisjoint(trial.doubts) for trial in telling)
+    return min(whole, DOUBTED) if doubted and goal.constraints else whole
+
+
+def _holds(candidate: Candidate, bound: Constraint, between: Spread) -> float:
+    """Give the probability that a bound holds: that of the estimate, less the runs that broke it anyhow."""
+    judged = [judgement(trial, bound) for trial in candidate.telling]
+    certified = [j.answer for j in judged if j.answer.value is not None]
+    void = sum(j.answer.value is None and j.verdict is Verdict.BROKEN for j in judged)
+    found = joined(certified, between)
+    if found is not None:
+        return _within(found, bound, between) * len(certified) / (len(certified) + void)
+    if void:
+        return 0.0
+    raw = (trial.ask(replace(bound.query, part="raw")) for trial in candidate.telling)
+    hinted = joined(raw, between)
+    return UNCERTIFIED if hinted is None else min(UNCERTIFIED, _within(hinted, bound, between))
+
+
+def _within(found: Estimate, bound: Constraint, between: Spread) -> float:
+    """Give the probability that a value lies within a bound."""
+    if not found.error:
+        exact = Answer(query=bound.query, value=found.value, exact=True)
+        return float(bound.on(exact).verdict is Verdict.HELD)
+    room = (bound.bound - found.value) * (1 if bound.at_most else -1)
+    if found.value > 0 and bound.bound > 0:
+        room = math.log(bound.bound / found.value) * (1 if bound.at_most else -1)
+        return NORMAL.cdf(_scaled(room / found.error, found, between))
+    absolute = found.error * found.value if found.value > 0 else found.error
+    return NORMAL.cdf(_scaled(room / absolute, found, between))
+
+
+def _scaled(errors: float, found: Estimate, between: Spread) -> float:
+    """Give how many standard errors of a normal distribution so many estimated ones are worth."""
+    return _normal(errors, _degrees(found.error, found.between, between)) if found.between else errors
+
+
+def judgement(trial: Trial, bound: Constraint) -> Judgement:
+    """Judge a trial by what is known of it, under any goal."""
+    found = trial.ask(bound.query)
+    if found is not None:
+        return bound.on(found)
+    made = (j for j in trial.judgements if j.constraint == bound)
+    return next(made, bound.on(Answer(query=bound.query, value=None, why="it was not measured")))
+
+
+def miss(candidate: Candidate, goal: Goal) -> float:
+    """Give by which share of the bounds, all together, they are missed; infinite where nothing was measured.
+
+    A bound of 0 is missed by the whole.
+    """
+    if candidate.failed:
+        return math.inf
+    return sum(missed(candidate, bound) for bound in goal.constraints)
+
+
+def missed(candidate: Candidate, bound: Constraint) -> float:
+    """Give by which share a bound is missed; 0 where it holds, or nothing is known."""
+    value = hint(candidate, bound.query)
+    ends = [judgement(trial, bound).answer.bounds() for trial in candidate.telling]
+    known = [end for e in ends if math.isfinite(end := e.low if bound.at_most else e.high)]
+    if value is None and known:  # void: it is at least as bad as this
+        value = sum(known) / len(known)
+    if value is None:
+        return 0.0
+    beyond = (value - bound.bound) * (1 if bound.at_most else -1)
+    return max(0.0, beyond / abs(bound.bound)) if bound.bound else float(beyond > 0)

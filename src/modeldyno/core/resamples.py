@@ -1,0 +1,147 @@
+"""What a study's estimates leave open, as draws: how good each candidate may be, and whether its bounds hold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modeldyno.core.estimate import Estimate, Spread, chance, joined, learnt, miss
+from modeldyno.core.statistics import load_numpy
+from modeldyno.core.study import LOADS, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from modeldyno.core.metric import Query
+    from modeldyno.core.objective import Goal
+    from modeldyno.core.space import Point
+    from modeldyno.core.study import Candidate, Study
+
+FEASIBLE = 0.5
+"""A candidate counts as one that holds its bounds where this is more likely than not."""
+_NOTHING = 1e-300
+"""In place of a value that has no logarithm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A candidate with all that it is judged by."""
+
+    candidate: Candidate
+    configuration: Point
+    load: Point
+    objectives: tuple[Estimate | None, ...]
+    chance: float
+    """Probability that it works and holds all bounds."""
+    miss: float
+    default: bool = False
+
+    @property
+    def verified(self) -> int:
+        """Count the trials that verified it."""
+        return sum(trial.stage is Stage.VERIFY for trial in self.candidate.telling)
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it has a value of every objective."""
+        return None not in self.objectives
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it rather holds all bounds than not."""
+        return self.ranked and self.chance > FEASIBLE
+
+
+def contenders(study: Study) -> list[Contender]:
+    """Give every point that was measured, in the order of the first trials."""
+    goal, default = study.goal, study.configuration(study.default)
+    spreads = {query: learnt(study, query) for query in goal.queries}
+    bounds = [spreads[bound.query] for bound in goal.constraints]
+    return [
+        Contender(
+            candidate=candidate,
+            configuration=(configuration := study.configuration(candidate.point)),
+            load={name: candidate.point[name] for name in LOADS if name in candidate.point},
+            objectives=tuple(_estimated(candidate, o.query, spreads[o.query]) for o in goal.objectives),
+            chance=chance(candidate, goal, bounds),
+            miss=miss(candidate, goal),
+            default=configuration == default,
+        )
+        for candidate in study.candidates.values()
+    ]
+
+
+def _estimated(candidate: Candidate, query: Query, between: Spread) -> Estimate | None:
+    return joined((trial.ask(query) for trial in candidate.telling), between)
+
+
+def score(objectives: Iterable[Estimate | None], goal: Goal) -> float:
+    """Give the weighted mean of the logarithms, each such that more is better."""
+    whole = sum(objective.weight for objective in goal.objectives)
+    return sum(
+        objective.weight / whole * _sign(objective.maximize) * math.log(max(found.value, _NOTHING))
+        for objective, found in zip(goal.objectives, objectives, strict=True)
+        if found is not None
+    )
+
+
+def _sign(maximize: bool) -> int:
+    return 1 if maximize else -1
+
+
+def drawn(found: Sequence[Estimate], between: Spread, resamples: int, source: Any) -> Any:
+    """Draw the logarithm of each value: an array of resamples x values.
+
+    The spread from run to run is itself an estimate: in each resample it is another one, the same for
+    all, drawn from the scaled inverse chi-square distribution that its degrees of freedom leave open.
+    """
+    np = load_numpy()
+    centres = np.array([math.log(max(e.value, _NOTHING)) for e in found])
+    errors = np.array([e.error if e.value > 0 else 0.0 for e in found])
+    runs = np.array([e.between for e in found])
+    factor = between.degrees / source.chisquare(between.degrees, (resamples, 1))
+    own = np.maximum(0.0, errors**2 - runs**2)
+    return centres + np.sqrt(own + factor * runs**2) * source.standard_normal((resamples, len(found)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resamples:
+    """Draws of contenders that have a value of every objective: arrays of resamples x contenders."""
+
+    scores: Any
+    holds: Any
+    """Whether the bounds hold."""
+
+    @classmethod
+    def of(cls, study: Study, found: Sequence[Contender], resamples: int) -> Resamples:
+        """Draw; the same study gives the same draws."""
+        np, goal = load_numpy(), study.goal
+        source = np.random.default_rng(study.seed)
+        whole = sum(objective.weight for objective in goal.objectives)
+        scores = np.zeros((resamples, len(found)))
+        for place, objective in enumerate(goal.objectives):
+            estimates = [e for c in found if (e := c.objectives[place]) is not None]
+            logs = drawn(estimates, learnt(study, objective.query), resamples, source)
+            scores += objective.weight / whole * _sign(objective.maximize) * logs
+        chances = np.array([contender.chance for contender in found])
+        return cls(scores=scores, holds=source.random(scores.shape) < chances)
+
+    def winners(self) -> Any:
+        """Give the place of the best one that holds its bounds, for each resample in which there is one."""
+        np = load_numpy()
+        if not self.scores.size:
+            return np.full(len(self.scores), -1)
+        some = self.holds.any(axis=1)
+        allowed = np.where(self.holds, self.scores, -np.inf)
+        return np.where(some, allowed.argmax(axis=1), -1)
+
+    def above(self, place: int, other: int) -> float:
+        """Give the share of resamples in which one scores higher than another, whatever the bounds."""
+        return float((self.scores[:, place] > self.scores[:, other]).mean())
+
+    def beats(self, place: int, other: int) -> float:
+        """Give the share of resamples in which one is the better choice of two, the bounds included."""
+        better = ~self.holds[:, other] | (self.scores[:, place] > self.scores[:, other])
+        return float((self.holds[:, place] & better).mean())

@@ -1,0 +1,119 @@
+"""What is measured again before a ranking is told: the best candidates and the default, in turns.
+
+Whoever is chosen for the highest of many figures is chosen for luck as well, and a machine changes while
+a search goes on. So the last word is had by measurements that were not chosen: round after round, each
+of a few rivals once, on a fresh process or a freshly started server, the first of a round the last of
+the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.ranking import ranking
+from modeldyno.core.space import key
+from modeldyno.core.statistics import NORMAL
+from modeldyno.core.study import Ask, Stage, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.ranking import Ranking, Standing
+    from modeldyno.core.space import Key, Point
+    from modeldyno.core.study import Study
+
+ROUNDS = 4
+"""Rounds after which what cannot be told apart is said to be so."""
+RIVALS = 3
+"""Candidates of a round, the default apart."""
+CHANCE = 0.03
+"""Share of resamples below which a candidate is not worth a measurement."""
+TWICE = 2
+"""Measurements that show how much a candidate differs from itself."""
+POWER = 0.2
+"""Chance of becoming certain below which rounds more are not worth their time."""
+_LEAST = 1e-6
+
+
+def next_ask(study: Study) -> Ask | None:
+    """Say what to measure again next; None where the answer is as certain as it will get.
+
+    It is a function of the log: each round is settled by what was known when it began.
+    """
+    budget = study.budget.max_trials
+    if budget is not None and len(study.measured) >= budget:
+        return None
+    last = max(
+        (place for place, trial in enumerate(study.trials, 1) if trial.stage is not Stage.VERIFY), default=0
+    )
+    searched = [t for t in study.trials if t.stage is not Stage.VERIFY and t.state is State.DONE]
+    care = max((trial.care for trial in searched), default=1.0)
+    for number in range(ROUNDS):
+        team = _team(ranking(replace(study, trials=study.trials[:last])), study.budget.certain)
+        missing = {key(point): point for point in _turned(team, number)}
+        while missing and last < len(study.trials):
+            missing.pop(key(study.trials[last].point), None)
+            last += 1
+        if missing:
+            return Ask(point=next(iter(missing.values())), stage=Stage.VERIFY, care=care)
+        if not team:
+            return None
+    return None
+
+
+def _turned(team: Sequence[Point], number: int) -> Sequence[Point]:
+    """Begin each round with the next one, so that none is always measured first."""
+    place = number % len(team) if team else 0
+    return (*team[place:], *team[:place])
+
+
+def _team(found: Ranking, certain: float) -> list[Point]:
+    """Choose who is measured in a round; empty where nothing is left to be settled."""
+    parts = found.each or (found,)
+    teams: dict[Key, Point] = {}
+    for part in parts:
+        if not _settled(part, certain):
+            teams |= {key(row.point): row.point for row in _rivals(part)}
+    return list(teams.values())
+
+
+def _settled(found: Ranking, certain: float) -> bool:
+    """Say whether the best was verified, against a default that was, and is certain or will never be."""
+    best, default = found.best, found.default
+    compared = default is None or bool(default.failure) or default.verified >= TWICE
+    if best is None or best.verified < TWICE or not compared:
+        return False
+    return found.certainty >= certain or _hopeless(found, certain)
+
+
+def _hopeless(found: Ranking, certain: float) -> bool:
+    """Say whether the rounds that are left would hardly make the best certain.
+
+    The score z of a comparison of n measurements, n growing to N, is expected to become normal, with
+    mean z sqrt(N / n) and variance N / n - 1 (conditional power; Lan, Simon and Halperin 1982).
+    """
+    done = min(row.verified for row in found.rows if row.share >= CHANCE or row == found.best)
+    if not TWICE <= done < ROUNDS:
+        return False
+    now, wanted = (NORMAL.inv_cdf(min(max(p, _LEAST), 1 - _LEAST)) for p in (found.certainty, certain))
+    grown = ROUNDS / done
+    return NORMAL.cdf((now * grown**0.5 - wanted) / (grown - 1) ** 0.5) < POWER
+
+
+def _rivals(found: Ranking) -> list[Standing]:
+    """Give those that may be best, and the default until it was verified."""
+    hopeful = [row for row in found.rows if row.share >= CHANCE or row == found.best]
+    hopeful.sort(key=lambda row: (row != found.best, -row.share))
+    if not hopeful:
+        return []
+    if hopeful[0].default:  # one other, so that there is something to compare it with
+        others = [row for row in found.rows[1:] if row.feasible]
+        return hopeful[:2] if len(hopeful) > 1 else [hopeful[0], *others[:1]] if others else []
+    default = found.default
+    if default is not None and (default.failure or default.verified >= TWICE):
+        default = None
+    chosen = hopeful[:RIVALS]
+    if default is not None and default not in chosen:
+        chosen.append(default)
+    return chosen if len(found.rows) > 1 else []

@@ -1,0 +1,266 @@
+"""A load on its way: drawn from by the rule that decides when enough is known, and looked at meanwhile."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, field, replace
+from time import monotonic_ns, perf_counter
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.account import Account
+from modeldyno.core.load import Load
+from modeldyno.core.pacing import Stop, pace
+from modeldyno.core.records import MOST, Chosen
+from modeldyno.core.served import NANO, Window
+from modeldyno.core.units import SECONDS, format_quantity
+from modeldyno.loadgen import Driving, Usage
+from modeldyno.loadgen.tape import Tape
+from modeldyno.ports import CanDrive, CanSend, HasServerStats
+from modeldyno.probes import timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.pacing import Paced, Progress
+    from modeldyno.core.plan import Plan
+    from modeldyno.core.statistics import Samples
+    from modeldyno.loadgen import Ending
+    from modeldyno.ports import Subject
+
+_WAIT = 0.1
+"""Seconds between two looks at what has ended."""
+_LOOK, _YOUNG = 0.25, 0.1
+"""Seconds between two looks at the server's counters; less, as a share of its age, while a load is young."""
+_LOST = 0.5
+"""Share of the steady window that may be given up for looks at the counters at both of its ends."""
+_DRAIN = 1.0
+"""Seconds of the server's work that may be waiting at the end, to be waited for."""
+_STEADY = "steady"
+"""The phase of pacing that is measured."""
+SILENCE, _TRACE_END, _DURATION = "no answers", "end of the trace", "duration"
+"""Reasons to stop that a call within a process does not have."""
+_GRACE = 2.0
+"""Seconds beyond the timeout of a request after which a server that answers nothing is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What stood at one moment."""
+
+    when: int
+    account: Account | None
+    usages: tuple[Usage, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """A load on its way, and what has been seen of it."""
+
+    driven: Driving
+    session: CanSend | CanDrive
+    load: Load
+    tape: Tape
+    every: int = 1
+    """Of so many answers, one is drawn: the rule that decides looks at a million at most."""
+    looks: list[_Look] = field(default_factory=list)
+    ends: list[Any] = field(default_factory=list)
+    """When the requests ended whose latency was drawn, in blocks."""
+    answered: int = 0
+    """Of those from which is drawn."""
+    waiting: int = 0
+    """Requests on their way, and those that are due and not sent."""
+    ending: str = ""
+    """Why there is nothing more to come."""
+    steady: float | None = None
+    """When the steady phase began."""
+    begin: float = field(init=False)
+    heard: float = field(init=False)
+    """When an answer last came."""
+
+    def __post_init__(self) -> None:
+        """Begin now."""
+        self.begin = self.heard = perf_counter()
+
+    def paced(self, subject: Subject, plan: Plan) -> Paced | None:
+        """Draw until there is enough; None where too little was answered to say anything."""
+        if self.load.requests is not None:
+            self.every = math.ceil(self.load.requests / MOST)
+        try:
+            return pace(
+                self.draw,
+                plan=_within(plan, self.load, self.every),
+                clock=perf_counter,
+                interrupted=lambda: bool(self.ending) or subject.interrupted(),
+                watch=self.watching(timer.reporting(subject, "latency")),
+            )
+        except _Over:
+            return None
+
+    def watching(self, tell: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        """Look at the counters when the steady phase begins."""
+
+        def watch(progress: Progress) -> None:
+            if progress.phase == _STEADY and self.steady is None:
+                self.steady = perf_counter()
+                self.look()
+                if self.load.requests is None and self.load.duration is not None:
+                    self.every = max(1, math.ceil(self.rate * self.load.duration / MOST))
+            tell(progress)
+
+        return watch
+
+    def draw(self, n: int) -> Samples:
+        """Wait until so many more requests were answered; give their latencies in seconds."""
+        import numpy as np  # noqa: PLC0415 - dear at start-up
+
+        found: list[Samples] = []
+        while sum(map(len, found)) < n and not self.ending:
+            taken = self.driven.take(_WAIT)
+            now = perf_counter()
+            self.waiting = taken.backlog + taken.in_flight
+            self.tape.add(taken.records)
+            fine = taken.records.chosen(taken.records.fine)
+            if len(fine):
+                self.heard = now
+            if len(fine) and now - self.begin > self.load.ramp:
+                drawn = slice(-self.answered % self.every, None, self.every)
+                found.append((fine.end - fine.due)[drawn] * NANO)
+                self.ends.append(fine.end[drawn].copy())  # or the others would stay, too
+                self.answered += len(fine)
+            self.look_again(now)
+            self.ending = self.over(now, ended=taken.ended, drawn=any(map(len, found)))
+        if not any(map(len, found)):
+            raise _Over
+        return np.concatenate(found)
+
+    def over(self, now: float, *, ended: bool, drawn: bool) -> str:
+        """Say why nothing more is to come, or nothing."""
+        if ended:
+            return _TRACE_END
+        if now - self.heard > self.load.timeout + _GRACE:
+            return SILENCE
+        if drawn and self.load.duration is not None and self.steady is not None:
+            return _DURATION if now - self.steady >= self.load.duration else ""
+        return ""
+
+    def look_again(self, now: float) -> None:
+        """Look at the counters, if the last look was long ago."""
+        wait = min(_LOOK, _YOUNG * (now - self.begin)) / NANO
+        if not self.looks or monotonic_ns() - self.looks[-1].when > wait:
+            self.look()
+
+    def look(self) -> None:
+        """Look at the server's counters and the drivers'."""
+        when = monotonic_ns()
+        usages = tuple(self.driven.usage())
+        self.looks.append(_Look(when=when, account=_account(self.session), usages=usages))
+
+    @property
+    def rate(self) -> float:
+        """Answers in a second, so far."""
+        return self.answered / max(perf_counter() - self.begin, _WAIT)
+
+    def silence(self) -> str:
+        """Say that the server has stopped to answer."""
+        told, waited = self.heard - self.begin, perf_counter() - self.heard
+        return (
+            f"the server answered for {format_quantity(told, SECONDS, 2)}, and then nothing well for "
+            f"{format_quantity(waited, SECONDS, 2)}, when the load was ended"
+        )
+
+    def stop(self) -> Ending:
+        """End it; what is on its way is waited for, but not a queue that has grown long."""
+        ending = self.driven.stop(_DRAIN if self.waiting > _DRAIN * self.rate else self.load.timeout)
+        self.tape.add(ending.records)
+        return ending
+
+    def window(self, paced: Paced | None, *, samples: int, unsent: int) -> tuple[Window, Account | None]:
+        """Cut the steady window, between two looks at the counters if that costs little of it."""
+        begun = self.begun(paced)
+        first, last = self.between(begun)
+        begin = max(first.when, begun)
+        window = Window(
+            records=self.tape,
+            begin=begin,
+            end=last.when,
+            load=self.load,
+            samples=samples,
+            clients=_busy(first, last),
+            backlog=unsent,
+            how=self.how(paced, begin),
+        )
+        told = first.account is not None and last.account is not None and begin == first.when
+        return window, last.account.since(first.account) if told else None  # type: ignore[union-attr, arg-type]
+
+    def begun(self, paced: Paced | None) -> int:
+        """Say when the steady phase began."""
+        import numpy as np  # noqa: PLC0415 - dear at start-up
+
+        if paced is None:
+            return self.looks[0].when
+        ends = np.concatenate(self.ends)
+        return int(ends[min(paced.warmup_runs, len(ends) - 1)])
+
+    def between(self, begun: int) -> tuple[_Look, _Look]:
+        """Choose the looks at the two ends of the window: such as told something, if there are any near."""
+        last = self.looks[-1]
+        near = _LOST * (last.when - begun)
+        after = [look for look in self.looks[:-1] if 0 <= look.when - begun <= near] or self.looks[:1]
+        first = next((look for look in after if look.account is not None), after[0])
+        before = [look for look in self.looks if last.when - look.when <= near / 2 and look.when > first.when]
+        return first, next((look for look in reversed(before) if look.account is not None), last)
+
+    def how(self, paced: Paced | None, begin: int) -> dict[str, Any]:
+        """Tell how the window was found, as a Distribution tells it."""
+        unmet: tuple[str, ...]
+        stop, unmet = str(Stop.TIME_LIMIT), ("too few requests were answered",)
+        if paced is not None:
+            stop, unmet = str(paced.stop), paced.unmet
+            if self.load.requests is not None and paced.stop in {Stop.CONVERGED, Stop.SAMPLE_LIMIT}:
+                stop, unmet = "requests", ()
+        if self.ending:
+            stop, unmet = self.ending, ()
+        first = min((int(part.due.min()) for part in self.tape.parts()), default=begin)
+        return {
+            "stop": stop,
+            "unmet": unmet,
+            "warmup_dropped": len(Chosen(records=self.tape, holds=lambda part: part.due < begin)),
+            "warmup_time": max(0.0, (begin - first) * NANO),
+            "clock": "monotonic_ns",
+            **timer.clock_facts(),
+        }
+
+
+class _Over(Exception):
+    """Nothing more is to come."""
+
+
+def _within(plan: Plan, load: Load, every: int) -> Plan:
+    """Ask for what the load says: so many requests, or so long a window, whatever the precision."""
+    if load.requests is not None:
+        runs = math.ceil(load.requests / every)
+        plan = replace(plan, min_runs=runs, max_runs=runs)
+    if load.duration is None:
+        return replace(plan, max_time=plan.max_time + load.ramp)
+    # The warm-up may take a third of it; when to stop is for the load to say, not for the plan.
+    longest = load.ramp + 1.5 * load.duration + 1.0
+    most = plan.max_runs if load.requests is not None else sys.maxsize
+    return replace(plan, min_time=longest, max_time=longest, max_runs=most, percentiles=())
+
+
+def _account(session: object) -> Account | None:
+    if not isinstance(session, HasServerStats):
+        return None
+    try:
+        return session.account()
+    except (OSError, ValueError):  # the server may be too busy to tell, or may not know
+        return None
+
+
+def _busy(first: _Look, last: _Look) -> tuple[float, ...]:
+    """Give the cores that each driver kept busy between two looks."""
+    return tuple(
+        (after.cpu - before.cpu) / wall if (wall := after.wall - before.wall) > 0 else 0.0
+        for before, after in zip(first.usages, last.usages, strict=False)
+    )

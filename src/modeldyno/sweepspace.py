@@ -1,0 +1,176 @@
+"""The space of a sweep: axes from words, in the names and types of the backend's knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import plugins
+from modeldyno.core.inputs import parse_input
+from modeldyno.core.knob import BATCH_SIZE, Knob, KnobValue
+from modeldyno.core.space import Axis, Point, Space, axis, parse_axis
+from modeldyno.core.study import LOADS
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.placing import BACKEND, knob_of
+from modeldyno.ports import HasSpace
+from modeldyno.request import SERVER
+from modeldyno.sweepkeys import AXIS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.sweepfile import Words
+
+
+def axes(words: Words, backend: str) -> tuple[Axis, ...]:
+    """Read the axes that were named.
+
+    Raises:
+        RequestError: one is written wrongly, or its knob does not take a value.
+    """
+    found: list[Axis] = []
+    for name, given in words.tree.get("space", {}).items():
+        with words.at("space", name):
+            found.append(read(name, given))
+    several = next((each.values for each in found if each.name == BACKEND), (backend,))
+    knobs = [knob for name in several for knob in plugins.backend(str(name)).knobs]
+    for place, each in enumerate(found):
+        with words.at("space", each.name):
+            found[place] = _fitted(each, knobs)
+    return tuple(found)
+
+
+def usual(
+    backend: str, settings: Mapping[str, KnobValue], cores: int, inputs: Iterable[str]
+) -> tuple[Axis, ...]:
+    """Give the axes that are worth a look on a backend, but for what is set already."""
+    plugin = plugins.backend(backend)
+    texts = plugin.space if isinstance(plugin, HasSpace) else ()
+    found = [_fitted(parse_axis(text.replace("{cores}", str(cores))), plugin.knobs) for text in texts]
+    fixed = {*settings, *([BATCH_SIZE.name] if any(map(_sized, inputs)) else [])}
+    kept = [each for each in found if len(each.values) > 1 and each.name not in fixed]
+    names = {each.name for each in kept}
+    return tuple(each for each in kept if each.where is None or each.where in names)
+
+
+def _sized(given: str) -> bool:
+    """Say whether an input has a size of the batch by its shape."""
+    shape = parse_input(given).shape or ()
+    return bool(shape) and isinstance(shape[0], int)
+
+
+def default(space: Space, knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> Point:
+    """Give the point that others are compared with: what is set, or else what the backend does by itself.
+
+    Where nobody can say what that is, the axis is left out; and loads are no part of it.
+    """
+    table = {knob.name: knob for knob in knobs}
+    told: Point = {}
+    for each in space.axes:
+        knob = table.get(each.name)
+        usual_value = None if knob is None else knob.default if knob.default is not None else knob.usual
+        value = settings.get(each.name, usual_value)
+        if value is not None:
+            told[each.name] = value
+    return space.named(told)
+
+
+def canonical(name: str, knobs: Iterable[Knob]) -> str:
+    """Give the one name of a knob."""
+    knob = knob_of(name, knobs)
+    if knob is None:
+        return name
+    return f"{knob.name}.{name.partition('.')[2]}" if knob.family else knob.name
+
+
+def read(name: str, given: Any) -> Axis:
+    """Read one axis: a list, text as `core.space.parse_axis` has it, or a table with a range or a condition.
+
+    Raises:
+        RequestError: it is none of these.
+    """
+    if isinstance(given, str):
+        return parse_axis(f"{name}={given}")
+    if isinstance(given, Mapping):
+        return _table(name, given)
+    values = list(given) if isinstance(given, Iterable) else [given]
+    return axis(name, [_listed(value) for value in values])
+
+
+def _listed(value: Any) -> KnobValue:
+    """Give a list within the list as the one value that it is, such as ``4,8``."""
+    if isinstance(value, Mapping):
+        raise RequestError("A value of an axis is a word or a number, and has no names of its own.")
+    return f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else value
+
+
+def _table(name: str, given: Mapping[str, Any]) -> Axis:
+    for part in given:
+        if part not in AXIS:
+            raise UnknownName.among(f"part of the axis {name}:", part, AXIS)
+    ends = [_one(given, *names) for names in (("from", "start"), ("to", "stop"))]
+    if "values" in given and any(end is not None for end in ends):
+        raise RequestError(f"The axis {name} has both values and a range; give one of them.")
+    if "values" in given:
+        found = read(name, given["values"])
+    elif None in ends:
+        raise RequestError(f"The axis {name} needs values: [1, 2], or from: 1 and to: 8.")
+    else:
+        by = _one(given, "times", "step")
+        sign = "*" if "times" in given else ":"
+        found = read(name, f"{ends[0]}..{ends[1]}" + ("" if by is None else f"{sign}{by}"))
+    return found if "if" not in given else replace(found, **_condition(name, given["if"]))
+
+
+def _one(given: Mapping[str, Any], *names: str) -> Any:
+    there = [name for name in names if name in given]
+    if len(there) > 1:
+        raise RequestError(f"{' and '.join(there)} mean the same; give one of them.")
+    return given[there[0]] if there else None
+
+
+def _condition(name: str, given: Any) -> dict[str, Any]:
+    """Read ``{dynamic_batching: true}`` or ``dynamic_batching=true``."""
+    if isinstance(given, Mapping) and len(given) == 1:
+        other, values = next(iter(given.items()))
+        return {"where": other, "equals": read(other, values).values}
+    if isinstance(given, str):
+        found = parse_axis(given)
+        return {"where": found.name, "equals": found.values}
+    raise RequestError(f"The axis {name} depends on one other axis: if: {{other: value}}.")
+
+
+# --- the names and types of a backend --------------------------------------------------------------
+
+
+def _fitted(found: Axis, knobs: Sequence[Knob]) -> Axis:
+    """Give an axis the name and the types of its knob; loads and dimensions stay as they are.
+
+    Raises:
+        RequestError: the knob does not take a value, or only a server has it.
+    """
+    name, where = (n and _name(n, knobs) for n in (found.name, found.where))
+    return Axis(
+        name=str(name),
+        values=tuple(dict.fromkeys(_valued(str(name), value, knobs) for value in found.values)),
+        where=where,
+        equals=tuple(_valued(str(where), value, knobs) for value in found.equals),
+    )
+
+
+def _name(name: str, knobs: Sequence[Knob]) -> str:
+    if name in (BACKEND, *LOADS) or knob_of(name, knobs) is not None:
+        return canonical(name, knobs)
+    if knob_of(name, plugins.backend(SERVER).knobs) is not None:
+        raise RequestError(f"There is no knob '{name}' here, but a server has it; add --backend {SERVER}.")
+    return name
+
+
+def _valued(name: str, value: KnobValue, knobs: Sequence[Knob]) -> KnobValue:
+    knob = knob_of(name, knobs)
+    if knob is None:
+        return value
+    if isinstance(value, bool):
+        return knob.parse(str(value).lower())
+    return knob.parse(value.strip("[]") if isinstance(value, str) else value)

@@ -1,0 +1,374 @@
+"""From the words of a sweep to a Study: those of a file, of options or of Python are read alike.
+
+Everything that can be checked before anything runs is checked here; a mistake tells its line where the
+words came from a file.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import machine, plugins, request, sweepspace
+from modeldyno.core.excerpt import ALONE
+from modeldyno.core.goal import Constraint
+from modeldyno.core.knob import KnobValue, configure
+from modeldyno.core.load import Arrivals, Load, parse_rate
+from modeldyno.core.objective import Goal, Objective, Rank
+from modeldyno.core.plan import Plan
+from modeldyno.core.space import Axis, Space
+from modeldyno.core.study import LOADS, Budget, Study
+from modeldyno.core.units import BYTES, FRACTION, RATE, SECONDS, parse_quantity
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.placing import check_axes
+from modeldyno.run import serves
+from modeldyno.sweepkeys import FOREIGN, KEYS, STRATEGY
+
+if TYPE_CHECKING:
+    from modeldyno.core.knob import Knob
+    from modeldyno.core.model import ModelRef
+    from modeldyno.sweepfile import Tree, Words
+
+PLAN = Plan(max_time=10.0)
+"""What verifies is measured so; the search looks more shortly, as `modeldyno.sweep` says."""
+THROUGHPUT = "throughput"
+_SEARCHED = {"concurrency": "1..64*2"}
+"""The loads that a server is put under where nobody names any."""
+
+
+def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]]:
+    """Resolve every name and check every value; give the Study, and the axes that nobody named.
+
+    Raises:
+        RequestError: something is wrong with it; nothing was measured.
+        MissingExtra: an optional package is not installed.
+    """
+    _check_names(words)
+    tree = words.tree
+    if not tree.get("model"):
+        raise RequestError(f"{words.origin or 'A sweep'} names no model; write model: model.onnx.")
+    goal = goal_of(words)
+    with words.at("model"):
+        model = str(tree["model"])
+        backend = str(tree.get("backend") or _backend(model, tree))
+    with words.at("backend"):
+        knobs = plugins.backend(backend).knobs
+    named = sweepspace.axes(words, backend)
+    settings = _settings(words, knobs)
+    cores = len(machine.allowed_cores())
+    chosen = () if named else sweepspace.usual(backend, settings, cores, _inputs(words))
+    chosen = (*chosen, *_loads(words, backend, (*named, *chosen)))
+    space = Space(axes=(*named, *chosen))
+    if not space.axes:
+        raise RequestError(
+            f"There is nothing to vary; give --space, with a knob of: modeldyno plugins {backend}"
+        )
+    plan = _plan(words)
+    asked = request.Request(
+        model=model,
+        backend=backend,
+        settings=settings,
+        inputs=_inputs(words),
+        probes=_probes(words, goal, served=serves(backend)),
+        load=_load(words, space) if serves(backend) else None,
+        require=tuple(map(str, _bounds(words))),
+        percentiles=tuple(
+            o.percentile for o in goal.objectives if o.percentile and o.query.metric == "latency"
+        ),
+        plan=plan,
+        name=_text(tree.get("name")),
+        trust=trust,
+    )
+    job = asked.job()
+    made = Study(
+        id=secrets.token_hex(6),
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        job=job,
+        space=space,
+        goal=goal,
+        settings=settings,
+        default=sweepspace.default(space, knobs, settings),
+        strategy=_strategy(words),
+        seed=plan.seed,
+        budget=budget(words, Budget()),
+        name=_text(tree.get("name")) or _name(job.model),
+    )
+    with words.at("space"):
+        check_axes(made)
+    return made, chosen
+
+
+def _name(model: ModelRef) -> str:
+    """Name a study for its model: for the file, the function, or the model of a URL."""
+    last = re.split(r"[/#:]", model.locator.rstrip("/"))[-1]
+    return Path(last).stem or last
+
+
+# --- names -----------------------------------------------------------------------------------------
+
+
+def _check_names(words: Words) -> None:
+    """Refuse a name that means nothing, with the one that was meant."""
+    for name, value in words.tree.items():
+        with words.at(name):
+            if name not in KEYS:
+                raise _unknown(name, KEYS)
+            parts: dict[str, Any] = KEYS[name].get("properties", {})
+            if KEYS[name].get("type") == "object" and not isinstance(value, dict):
+                raise RequestError(f"'{name}' holds names with values, such as {_LIKE[name]}.")
+        for part in value if parts else ():
+            with words.at(name, part):
+                if part not in parts:
+                    raise _unknown(part, parts, within=name)
+
+
+_LIKE = {
+    "set": "instances: 2", "space": "batch_size: [1, 2, 4]", "budget": "max_time: 10m",
+    "plan": "max_time: 5s", "load": "concurrency: 8",
+}  # fmt: skip
+
+
+def _unknown(name: str, known: Iterable[str], within: str = "") -> RequestError:
+    if not within and name in FOREIGN:
+        return RequestError(f"There is no '{name}' in a sweep; {FOREIGN[name]}.")
+    return UnknownName.among(f"'{within}' part" if within else "part of a sweep", name, known)
+
+
+# --- goal ------------------------------------------------------------------------------------------
+
+
+def goal_of(words: Words) -> Goal:
+    """Read objectives, bounds and the rule of ranking; without any objective, it is the throughput.
+
+    Raises:
+        RequestError: one of them is wrong.
+    """
+    aims = [
+        *_objectives(words, "maximize", maximize=True),
+        *_objectives(words, "minimize", maximize=False),
+    ] or [Objective.parse(THROUGHPUT)]
+    with words.at("rank"):
+        rank = _chosen("rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank])
+    return Goal(objectives=tuple(aims), constraints=tuple(_bounds(words)), rank=Rank(rank))
+
+
+def _objectives(words: Words, name: str, *, maximize: bool) -> Iterator[Objective]:
+    given = words.tree.get(name)
+    if isinstance(given, Mapping):
+        for metric, weight in given.items():
+            with words.at(name, metric):
+                yield replace(Objective.parse(metric, maximize=maximize), weight=_number(weight))
+        return
+    for number, text in enumerate(_several(given)):
+        with words.at(name, str(number)):
+            yield Objective.parse(str(text), maximize=maximize)
+
+
+def _bounds(words: Words) -> Iterator[Constraint]:
+    for number, text in enumerate(_several(words.tree.get("require"))):
+        with words.at("require", str(number)):
+            yield Constraint.parse(str(text))
+    with words.at("mode"):
+        if "mode" in words.tree:
+            _chosen("mode", words.tree["mode"], KEYS["mode"]["enum"])
+    for name, (query, sign, unit) in _SHORTHANDS.items():
+        if name in words.tree:
+            with words.at(name):
+                bound = _quantity(words.tree[name], unit)
+                yield Constraint.parse(f"{query} {sign} {bound!r}")
+
+
+_SHORTHANDS = {"latency_budget": ("latency.p99", "<=", SECONDS), "min_throughput": (THROUGHPUT, ">=", RATE)}
+
+
+# --- what is run -----------------------------------------------------------------------------------
+
+
+def _backend(model: str, tree: Tree) -> str:
+    """Take a server where loads are spoken of, and else what runs the model in a process."""
+    loads = "mode" in tree or "load" in tree or any(name in LOADS for name in tree.get("space", ()))
+    own = plugins.loader(request.reference(model).scheme).backend
+    return (request.server_for(model) if loads else None) or own
+
+
+def _settings(words: Words, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
+    """Check the knobs that stay as they are, one by one, and give them the names of the backend."""
+    known = tuple(knobs)
+    defaults = configure(known, {})
+    found: dict[str, KnobValue] = {}
+    for name, value in words.tree.get("set", {}).items():
+        with words.at("set", name):
+            if isinstance(value, dict | list):
+                raise RequestError(f"The knob {name} takes one value; to vary it, write it below space:.")
+            given = configure(known, {name: value})
+            canonical = sweepspace.canonical(name, known)
+            if canonical in found:
+                raise RequestError(f"The knob {canonical} is set twice; {name} is another name of it.")
+            found[canonical] = given.get(canonical, defaults.get(canonical, value))
+    return found
+
+
+def _inputs(words: Words) -> tuple[str, ...]:
+    return tuple(map(str, _several(words.tree.get("input"))))
+
+
+def _probes(words: Words, goal: Goal, *, served: bool) -> tuple[str, ...]:
+    """Measure what is asked for; else what a run gives, and an analysis only for what it alone tells."""
+    asked = [name.strip() for text in _several(words.tree.get("probe")) for name in str(text).split(",")]
+    if asked:
+        return tuple(dict.fromkeys(asked))
+    static = any(query.metric not in _RUNNING for query in goal.queries)
+    return (*(("static",) if static else ()), *(("load",) if served else ("latency", "throughput")))
+
+
+_RUNNING = ALONE.keys() - {"weight_bytes"}
+"""Metrics that need no look at the model itself."""
+
+
+def _strategy(words: Words) -> str:
+    with words.at("strategy"):
+        name = str(words.tree.get("strategy") or STRATEGY)
+        plugins.require(getattr(plugins.resolve("strategy", name), "requires", ()), f"strategy '{name}'")
+        return name
+
+
+# --- how carefully, and how long -------------------------------------------------------------------
+
+
+def _plan(words: Words) -> Plan:
+    found: dict[str, Any] = {}
+    for name, value in words.tree.get("plan", {}).items():
+        with words.at("plan", name):
+            found[name] = _PLANNED[name](value)
+    with words.at("plan"):
+        try:
+            return replace(PLAN, **found)
+        except ValueError as error:
+            raise RequestError(f"{error}.") from None
+
+
+def budget(words: Words, before: Budget) -> Budget:
+    """Read when a sweep ends; what is not told stays as it was."""
+    found: dict[str, Any] = {}
+    for name, value in words.tree.get("budget", {}).items():
+        with words.at("budget", name):
+            found[name] = _BUDGETED[name](value)
+            if not found[name] > 0 or (name == "certain" and found[name] >= 1):
+                raise RequestError(f"{name} is {value}, but must be {_WITHIN[name]}.")
+    return replace(before, **found)
+
+
+_WITHIN = {
+    "max_time": "longer than nothing", "max_trials": "1 or more",
+    "certain": "a share between 0 and 100%, such as 95%",
+}  # fmt: skip
+
+
+def certainty(text: str) -> float:
+    """Read ``certain >= 95%``, or the share alone."""
+    match = re.fullmatch(r"\s*(?:certain\s*(?:>=?)\s*)?(?P<share>[\d.]+\s*%?)\s*", text)
+    if match is None:
+        raise RequestError(f"--until '{text}' says no certainty; write --until 'certain >= 95%'.")
+    return parse_quantity(match["share"], FRACTION)
+
+
+def _loads(words: Words, backend: str, axes: Iterable[Axis]) -> tuple[Axis, ...]:
+    """Vary the concurrency of a server where nobody speaks of its load."""
+    told = any(axis.name in LOADS for axis in axes) or words.tree.get("load", {}).keys() & {
+        "concurrency",
+        "rate",
+    }
+    if told or not serves(backend):
+        return ()
+    return tuple(sweepspace.read(name, values) for name, values in _SEARCHED.items())
+
+
+def _load(words: Words, space: Space) -> Load:
+    found: dict[str, Any] = {}
+    given = words.tree.get("load", {})
+    for name, value in given.items():
+        if name not in {"rate", "arrivals"}:
+            with words.at("load", name):
+                found[name] = _LOADED[name](value)
+    rates = next((axis.values for axis in space.axes if axis.name == "rate"), ())
+    with words.at("load", "rate"):
+        if "rate" in given:
+            found["rate"], found["arrivals"], found["burst"] = parse_rate(str(given["rate"]))
+        elif rates:
+            found |= {"rate": float(rates[0]), "arrivals": Arrivals.CONSTANT}
+    with words.at("load", "arrivals"):
+        if "arrivals" in given:
+            found["arrivals"] = Arrivals(_chosen("arrivals", given["arrivals"], _OPEN))
+        return Load(**found)
+
+
+_OPEN = [str(kind) for kind in (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST)]
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+def _several(given: Any) -> list[Any]:
+    """Give the items of a list, or the one that there is."""
+    if given is None or given == "":
+        return []
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _text(given: Any) -> str | None:
+    return None if given is None or given == "" else str(given)
+
+
+def _chosen(name: str, given: Any, known: Iterable[str]) -> str:
+    if str(given) not in known:
+        raise UnknownName.among(f"value of {name}:", str(given), known)
+    return str(given)
+
+
+def _quantity(given: Any, unit: str) -> float:
+    """Read text with a unit; a number is in base units."""
+    if isinstance(given, bool | list | dict):
+        raise RequestError(f"{given} is no quantity; write a number and a unit.")
+    return float(given) if isinstance(given, int | float) else parse_quantity(str(given), unit)
+
+
+def _whole(given: Any) -> int:
+    try:
+        return int(str(given))
+    except ValueError:
+        raise RequestError(f"'{given}' is no whole number.") from None
+
+
+def _number(given: Any) -> float:
+    try:
+        return float(str(given))
+    except ValueError:
+        raise RequestError(f"'{given}' is no number.") from None
+
+
+def _of(unit: str) -> Callable[[Any], float]:
+    return lambda given: _quantity(given, unit)
+
+
+_PLANNED: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("min_time", "max_time", "timeout"), _of(SECONDS)),
+    **dict.fromkeys(("min_runs", "max_runs", "min_warmup", "seed"), _whole),
+    "precision": _of(FRACTION),
+    "memory_limit": lambda given: int(_quantity(given, BYTES)),
+    "target": str,
+    "pin": lambda given: tuple(given) if isinstance(given, tuple) else request.cores(str(given)),
+}
+_LOADED: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("duration", "ramp", "timeout"), _of(SECONDS)),
+    **dict.fromkeys(("concurrency", "requests", "retries", "drivers"), _whole),
+}
+_BUDGETED: dict[str, Callable[[Any], Any]] = {
+    "max_time": _of(SECONDS),
+    "max_trials": _whole,
+    "certain": lambda given: certainty(given) if isinstance(given, str) else float(given),
+}

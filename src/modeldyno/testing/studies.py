@@ -1,0 +1,132 @@
+"""Sample studies, and trials that cost nothing: for tests of whatever makes, keeps or reads a study."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.goal import Constraint
+from modeldyno.core.inputs import InputSpec
+from modeldyno.core.job import Job
+from modeldyno.core.knob import KnobValue
+from modeldyno.core.load import Load
+from modeldyno.core.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.model import ModelIdentity, ModelRef
+from modeldyno.core.objective import Goal, Objective
+from modeldyno.core.result import (
+    Environment,
+    Event,
+    Failed,
+    Failure,
+    FailureKind,
+    Found,
+    Loaded,
+    Located,
+    Progressed,
+    Result,
+    fold,
+)
+from modeldyno.core.space import Space, parse_axis
+from modeldyno.core.study import Stage, Study
+from modeldyno.run import empty
+from modeldyno.testing.results import a_job
+
+if TYPE_CHECKING:
+    from modeldyno.ports import Executor
+
+DIGEST = "sha256:" + "5a" * 32
+HARDWARE = {"processor": "a test processor", "cores": 2}
+SOFTWARE = {"python": "3.11.7", "onnxruntime": "1.18.0"}
+
+
+def a_study(*axes: str, **changes: Any) -> Study:
+    """Make a study without trials, of a classifier in ONNX Runtime."""
+    given = axes or (
+        "batch_size=1,2",
+        "graph_optimization=all,basic if batch_size=2",
+        "io_binding=true,false",
+    )
+    made = Study(
+        id="0123456789ab",
+        created="2026-01-02T03:04:05.678+00:00",
+        job=replace(a_job(), config={"device": "cpu"}, inputs=(), probes=("latency", "throughput")),
+        space=Space(axes=tuple(map(parse_axis, given))),
+        goal=Goal(
+            objectives=(Objective.parse("throughput"),),
+            constraints=(Constraint.parse("latency.p99 <= 10ms"),),
+        ),
+        strategy="grid",
+        name="digits",
+    )
+    return replace(made, **changes)
+
+
+def a_served_study(*axes: str, **changes: Any) -> Study:
+    """Make a study of a model behind a server whose throughput is to be raised."""
+    job = Job(
+        model=ModelRef(scheme="onnx", locator="digits.onnx"), backend="triton", probes=("load",), load=Load()
+    )
+    goal = Goal(objectives=(Objective.parse("throughput"),))
+    return a_study(*axes, **({"job": job, "goal": goal} | changes))
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """Runs Jobs without running anything: what a Job gives is a function of its configuration and load.
+
+    It is a `Rooms` of a sweep.
+    """
+
+    rate: Callable[[dict[str, KnobValue]], float]
+    """Samples per second, by the knobs that are set, sizes of dimensions, and the load."""
+    fails: Callable[[dict[str, KnobValue]], FailureKind | None] = lambda _point: None
+    noise: float = 0.0
+    """Relative standard deviation; a Job has the same luck at the same stage, as often as it is run."""
+    inputs: tuple[InputSpec, ...] = (InputSpec(name="ids", shape=("batch", "seq"), dtype="int64"),)
+    digest: str = DIGEST
+    hardware: dict[str, Any] = field(default_factory=lambda: dict(HARDWARE))
+    software: dict[str, Any] = field(default_factory=lambda: dict(SOFTWARE))
+    jobs: list[tuple[Stage, Job]] = field(default_factory=list)
+    """What was run, in its order."""
+
+    def __call__(self, job: Job, stage: Stage) -> Executor:
+        """Give what runs a Job."""
+        del job
+
+        def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
+            self.jobs.append((stage, job))
+            return fold(empty(job), _told(self._events(job, stage), watch))
+
+        return execute
+
+    def _events(self, job: Job, stage: Stage) -> list[Event]:
+        load = {} if job.load is None else {"concurrency": job.load.slots or 0, "rate": job.load.rate or 0.0}
+        point: dict[str, KnobValue] = {**job.config, **job.sizes, **load, "backend": job.backend}
+        luck = random.Random(f"{sorted(point.items())} {stage}").gauss(1.0, self.noise)
+        environment = Environment(hardware=dict(self.hardware), software=dict(self.software))
+        told: list[Event] = [
+            Located(environment=environment),
+            Loaded(
+                model=ModelIdentity(name="digits", digest=self.digest, framework="onnx"), inputs=self.inputs
+            ),
+            Progressed(stage="latency: steady", runs=10, left=1.0),
+        ]
+        kind = self.fails(point)
+        if kind is not None:
+            failure = Failure(
+                where="load", kind=kind, message="it took too much", log="one\nthe last word\n\n"
+            )
+            return [*told, Failed(failure=failure)]
+        rate = self.rate(point) * luck
+        interval = Interval(low=rate * 0.99, high=rate * 1.01)
+        times = Distribution.of([(1 + n / 100) / rate for n in range(20)])
+        found = (observed("throughput", rate, interval=interval), Measurement(metric="latency", value=times))
+        return [*told, *(Found(measurement=measurement) for measurement in found)]
+
+
+def _told(events: list[Event], watch: Callable[[Event], None]) -> list[Event]:
+    for event in events:
+        watch(event)
+    return events

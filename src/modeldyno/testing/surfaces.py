@@ -1,0 +1,211 @@
+"""Spaces that were measured in full, to be searched again as often as one likes without measuring anything.
+
+A surface knows what each point of its space gives in the mean, and how much repeated measurements of a
+point differ. A search of it takes a blink, and its answer can be judged by the truth.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from modeldyno.core.goal import Answer, Constraint
+from modeldyno.core.measurement import Interval
+from modeldyno.core.metric import Query
+from modeldyno.core.objective import Goal, Objective
+from modeldyno.core.result import FailureKind
+from modeldyno.core.space import Axis, Key, Point, Space, key
+from modeldyno.core.study import LOADS, Ask, Budget, Stage, State, Study, Trial
+from modeldyno.testing.results import a_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+Values = dict[Query, float]
+START, LOOK = 4.0, 2.0
+"""Seconds that a start of a server, and a measurement, take in virtual time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surface:
+    """What a space gives."""
+
+    name: str
+    space: Space
+    default: Point
+    goals: tuple[Goal, ...]
+    queries: tuple[Query, ...]
+    means: Mapping[Key, NDArray[np.float64]]
+    """Point to the logarithms of the means, in the order of `queries`."""
+    failures: Mapping[Key, str]
+    """Point to what went wrong there; whatever is in neither cannot be."""
+    noise: NDArray[np.float64]
+    """Root of the covariance of the logarithms between measurements of a point."""
+
+    @classmethod
+    def read(cls, path: Path) -> Surface:
+        """Read a surface that was recorded."""
+        return cls.of(json.loads(path.read_text()))
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Surface:
+        """Take the means and the noise from what each repetition gave."""
+        rows = [row for row in document["points"] if row["runs"]]
+        names = sorted({name for row in rows for run in row["runs"] for name in run})
+        every = {
+            key(row["point"]): np.array([[run.get(name) or np.nan for name in names] for run in row["runs"]])
+            for row in rows
+        }
+        means = {k: np.log(runs.mean(axis=0)) for k, runs in every.items()}
+        strayed = [
+            (np.log(runs) - np.log(runs).mean(axis=0)) * math.sqrt(len(runs) / (len(runs) - 1))
+            for runs in every.values()
+            if len(runs) > 1
+        ]
+        spread = np.nan_to_num(np.cov(np.concatenate(strayed).T)) if strayed else np.zeros(2 * (len(names),))
+        return cls(
+            name=document["name"],
+            space=Space(axes=tuple(Axis(**_axis(axis)) for axis in document["axes"])),
+            default=document["default"],
+            goals=tuple(goal_of(**words) for words in document["goals"]),
+            queries=tuple(map(Query.parse, names)),
+            means=means,
+            failures={key(row["point"]): row["failure"] for row in document["points"] if row.get("failure")},
+            noise=_root(np.atleast_2d(spread)),
+        )
+
+    def values(self, point: Point) -> Values:
+        """Give what a point gives in the mean; nothing for one that fails or cannot be."""
+        row = self.means.get(key(point))
+        return {} if row is None else dict(zip(self.queries, np.exp(row).tolist(), strict=True))
+
+    def drawn(self, point: Point, source: np.random.Generator) -> Values:
+        """Measure a point once."""
+        row = self.means.get(key(point))
+        if row is None:
+            return {}
+        noisy = np.exp(row + self.noise @ source.standard_normal(len(row)))
+        return dict(zip(self.queries, noisy.tolist(), strict=True))
+
+    def score(self, goal: Goal, point: Point) -> float:
+        """Give the logarithm of how good a point is in truth; minus infinity where a bound is broken."""
+        values = self.values(point)
+        if not values or any(violation(bound, values) > 0 for bound in goal.constraints):
+            return -math.inf
+        return goal.gain(values, dict.fromkeys(values, 1.0))
+
+    @cached_property
+    def bests(self) -> tuple[float, ...]:
+        """The score of the best point, for each goal."""
+        return tuple(max(self.score(goal, dict(k)) for k in self.means) for goal in self.goals)
+
+
+def _axis(words: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in words.items()}
+
+
+def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give a root of a matrix that may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.clip(values, 0, None)))
+
+
+def goal_of(
+    *, maximize: str | Sequence[str] = (), minimize: str | Sequence[str] = (), require: Sequence[str] = ()
+) -> Goal:
+    """Make a goal of words."""
+    up, down = ([text] if isinstance(text, str) else list(text) for text in (maximize, minimize))
+    return Goal(
+        objectives=(
+            *(Objective.parse(text, maximize=True) for text in up),
+            *(Objective.parse(text, maximize=False) for text in down),
+        ),
+        constraints=tuple(map(Constraint.parse, require)),
+    )
+
+
+def violation(bound: Constraint, values: Mapping[Query, float]) -> float:
+    """Give the logarithm of how many times a bound is exceeded; 0 where it holds."""
+    ratio = math.log(max(values[bound.query], 1e-300) / max(bound.bound, 1e-300))
+    return max(0.0, ratio if bound.at_most else -ratio)
+
+
+# --- searching ---------------------------------------------------------------------------------------
+
+
+def study_of(surface: Surface, goal: Goal, *, seed: int = 0, strategy: str = "quick") -> Study:
+    """Begin a study of a surface."""
+    return Study(
+        id="0123456789ab",
+        created="2026-01-02T03:04:05.678901+00:00",
+        job=a_job(),
+        space=surface.space,
+        goal=goal,
+        default=surface.default,
+        strategy=strategy,
+        seed=seed,
+        budget=Budget(),
+    )
+
+
+def measured(surface: Surface, study: Study, ask: Ask, source: np.random.Generator) -> Trial:
+    """Make a trial in virtual time."""
+    number = len(study.trials) + 1
+    base = Trial(number=number, point=ask.point, state=State.DONE, stage=ask.stage, care=ask.care)
+    values = surface.drawn(ask.point, source)
+    seconds = LOOK + (START if _opened(study, ask.point) else 0)
+    if not values and (why := surface.failures.get(key(ask.point))):
+        kind = FailureKind.OOM if "memory" in why else FailureKind.ERROR
+        return replace(base, state=State.FAILED, failure=why, kind=str(kind), seconds=seconds)
+    if not values:
+        return replace(base, state=State.SKIPPED, failure="it cannot be")
+    answers = tuple(_answer(query, value) for query, value in values.items())
+    found = {answer.query: answer for answer in answers}
+    judgements = tuple(bound.on(found[bound.query]) for bound in study.goal.constraints)
+    return replace(base, answers=answers, judgements=judgements, seconds=seconds)
+
+
+def _answer(query: Query, value: float) -> Answer:
+    """Give what a measurement would say; its interval knows nothing of the next measurement."""
+    width = 0.08 if query.statistic == "p99" else 0.01
+    return Answer(query=query, value=value, interval=Interval(low=value / (1 + width), high=value * (1 + width)))
+
+
+def _opened(study: Study, point: Point) -> bool:
+    """Say whether another server, or another process, has to be started for a point."""
+    if not study.measured or not any(axis.name in LOADS for axis in study.space.axes):
+        return True
+    return study.configuration(study.measured[-1].point) != study.configuration(point)
+
+
+def starts(trials: Sequence[Trial]) -> int:
+    """Count the servers or processes that were started for trials."""
+    return sum(trial.seconds > LOOK for trial in trials)
+
+
+def searched(
+    surface: Surface,
+    goal: Goal,
+    propose: Callable[[Study], Ask | None],
+    *,
+    seed: int = 0,
+    most: int | None = None,
+) -> Iterator[Study]:
+    """Search: the default first, then what is proposed, until there is nothing more or the limit is met."""
+    source = np.random.default_rng([seed, 20])
+    study = study_of(surface, goal, seed=seed)
+    ask: Ask | None = Ask(point=surface.space.completed(surface.default), stage=Stage.DEFAULT)
+    while ask is not None:
+        study = study.add(measured(surface, study, ask, source))
+        yield study
+        if most is not None and len(study.measured) >= most:
+            return
+        ask = propose(study)

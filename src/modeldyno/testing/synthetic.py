@@ -1,0 +1,175 @@
+"""Surfaces that nobody measured: a server on two cores, and a model within a process, at random.
+
+They are what a search is tuned on, so that those that were recorded remain to judge it.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from modeldyno.core.metric import Query
+from modeldyno.core.space import Axis, Point, Space, key
+from modeldyno.testing.surfaces import Surface, goal_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from modeldyno.core.objective import Goal
+
+NAMES = ("throughput", "latency.mean", "latency.p50", "latency.p99", "process_memory.max")
+CORES = 2
+
+
+def served(seed: int) -> Surface:
+    """Give a server with instances, batching and a queue delay, in a closed loop."""
+    source = np.random.default_rng([seed, 1])
+    axes = (
+        Axis(name="instances", values=tuple(range(1, int(source.integers(3, 6))))),
+        Axis(name="max_batch", values=tuple(2**n for n in range(int(source.integers(3, 6))))),
+        Axis(name="queue_delay", values=(0.0, 0.0005, 0.002, 0.005)[: int(source.integers(2, 5))]),
+        Axis(name="concurrency", values=tuple(2**n for n in range(int(source.integers(5, 8))))),
+    )
+    default: Point = {"instances": 1, "max_batch": 1, "queue_delay": 0.0, "concurrency": axes[3].values[2]}
+    return _surface(f"served {seed}", Space(axes=axes), default, _server(source), source)
+
+
+def _server(source: np.random.Generator) -> Callable[[Point], list[float]]:
+    """Give throughput, latencies and memory of a server as a function of its configuration."""
+    call, sample = 10 ** source.uniform(-3.5, -2), 10 ** source.uniform(-3.7, -2)
+    handling, wire = 10 ** source.uniform(-4.5, -3.3), 10 ** source.uniform(-4, -3.2)
+    threads, crowding = int(source.integers(1, 3)), source.uniform(0, 0.15)
+    tail, weight, each = source.uniform(0.15, 0.6), source.uniform(5e7, 4e8), source.uniform(1e6, 2e7)
+
+    def found(point: Point) -> list[float]:
+        instances, batch = float(point["instances"]), float(point["max_batch"])
+        delay, slots = float(point["queue_delay"]), float(point["concurrency"])
+        rate = 1.0
+        for _ in range(80):
+            queued = min(batch, max(1.0, slots / (instances + 0.5)))
+            gathered = min(batch, 1 + rate * delay / instances, max(1.0, slots / instances))
+            formed = max(queued, gathered) if batch > 1 else 1.0
+            waits = min(delay, (batch - formed) / max(rate, 1e-9) + 0.5 * delay) if 1 < batch > formed else 0.0
+            active = min(instances, slots / formed)
+            load = (active * threads + rate * handling) / CORES
+            slow = max(1.0, load) * (1 + crowding * max(0.0, instances * threads / CORES - 1))
+            service = (call + sample * formed) * slow / (1 if threads == 1 else 1.7)
+            alone, most = slots / (service + waits + wire), active * formed / service
+            rate = 0.5 * rate + 0.5 * (alone**-6 + most**-6) ** (-1 / 6)
+        mean = slots / rate
+        busy = min(1.0, rate * service / (instances * formed))
+        stretch = 1.08 + tail * busy + 0.1 * max(0.0, instances * threads / CORES - 1) + min(0.5, waits / mean)
+        memory = weight * (0.3 + instances) + each * batch * instances
+        return [rate, mean, mean * (1 - 0.1 * tail), mean * stretch, memory]
+
+    return found
+
+
+def threaded(seed: int) -> Surface:
+    """Give a runtime within the process: threads, batch, and how far it rewrites the model."""
+    source = np.random.default_rng([seed, 2])
+    axes = (
+        Axis(name="intra_threads", values=tuple(range(1, int(source.integers(3, 6))))),
+        Axis(name="batch_size", values=tuple(2**n for n in range(int(source.integers(5, 9))))),
+        Axis(name="graph_optimization", values=("none", "basic", "extended", "all")),
+    )
+    default: Point = {"intra_threads": 1, "batch_size": 1, "graph_optimization": "all"}
+    return _surface(f"threaded {seed}", Space(axes=axes), default, _runtime(source, axes), source)
+
+
+def compiled(seed: int) -> Surface:
+    """Give a framework within the process: batch, threads, compilation and precision."""
+    source = np.random.default_rng([seed, 3])
+    axes = (
+        Axis(name="batch_size", values=tuple(2**n for n in range(int(source.integers(5, 8))))),
+        Axis(name="threads", values=(1, 2)),
+        Axis(name="compile", values=(False, True)),
+        Axis(name="precision", values=("float32", "bfloat16", "int8")),
+    )
+    default: Point = {"batch_size": 1, "threads": 2, "compile": False, "precision": "float32"}
+    return _surface(f"compiled {seed}", Space(axes=axes), default, _runtime(source, axes), source)
+
+
+def _runtime(source: np.random.Generator, axes: Sequence[Axis]) -> Callable[[Point], list[float]]:
+    """Give what a runtime does: each of its words has an effect on the call, the sample, and both together."""
+    call, sample = 10 ** source.uniform(-4, -2), 10 ** source.uniform(-4.5, -2)
+    words = [(axis.name, value) for axis in axes if not axis.ordered or axis.name == "compile" for value in axis.values]
+    sizes = 0.15 if any(axis.name == "graph_optimization" for axis in axes) else 0.5
+    on_call = {word: source.normal(0, sizes) for word in words}
+    on_sample = {word: source.normal(0, sizes) for word in words}
+    pairs = {pair: source.normal(0, sizes / 4) for pair in product(words, words)}
+    serial, crowding = source.uniform(0.02, 0.4), source.uniform(0, 0.3)
+    cache, spill = source.uniform(1, 7), source.uniform(0, 0.6)
+    weight, each = source.uniform(3e7, 3e8), source.uniform(1e5, 1e7)
+
+    def found(point: Point) -> list[float]:
+        batch = float(point["batch_size"])
+        threads = float(point.get("threads", point.get("intra_threads", 1)))
+        chosen = [(name, value) for name, value in point.items() if (name, value) in on_call]
+        both = sum(pairs[a, b] for a in chosen for b in chosen if a[0] < b[0])
+        used = min(threads, CORES)
+        speed = used / (1 + serial * (used - 1)) / (1 + crowding * max(0.0, threads - CORES))
+        spilt = 1 + spill / (1 + math.exp(2 * (cache - math.log2(batch))))
+        fixed = call * math.exp(sum(on_call[word] for word in chosen) + both) * (1 + 0.1 * crowding * (threads - 1))
+        moving = sample * batch * math.exp(sum(on_sample[word] for word in chosen) + both) / speed * spilt
+        mean = fixed + moving
+        memory = weight + each * batch * math.exp(0.2 * sum(on_sample[word] for word in chosen))
+        return [batch / mean, mean, mean * 0.99, mean * (1.05 + 0.15 * crowding * threads), memory]
+
+    return found
+
+
+FAMILIES: dict[str, Callable[[int], Surface]] = {"served": served, "threaded": threaded, "compiled": compiled}
+
+
+def _surface(
+    name: str, space: Space, default: Point, found: Callable[[Point], list[float]], source: np.random.Generator
+) -> Surface:
+    """Make a surface of a function: no two starts are alike, and neither are two measurements."""
+    rough = source.uniform(0.005, 0.03)
+    means = {}
+    for point in space.points():
+        stray, tail = source.normal(0, rough), source.normal(0, 2 * rough)
+        means[key(point)] = np.log(found(point)) + np.array([stray, -stray, -stray, tail - stray, 0.0])
+    rate, late = source.uniform(0.02, 0.06), source.uniform(0.05, 0.15)
+    noise = np.zeros((5, 5))
+    noise[:4, 0] = (rate, -rate, -rate, -rate)
+    noise[1, 1], noise[2, 2], noise[3, 3], noise[4, 4] = 0.002, 0.005, late, 0.01
+    return Surface(
+        name=name,
+        space=space,
+        default=default,
+        goals=_goals(np.array(list(means.values())), source),
+        queries=tuple(map(Query.parse, NAMES)),
+        means=means,
+        failures={},
+        noise=noise,
+    )
+
+
+def _goals(rows: np.ndarray, source: np.random.Generator) -> tuple[Goal, ...]:
+    """Ask for throughput alone, under a bound of latency, under two bounds, and for latency under a rate."""
+    late = _clear(rows, rows[:, 0], 3, 1, source)
+    memory = _clear(rows, rows[:, 0], 4, 1, source)
+    rate = _clear(rows, -rows[:, 3], 0, -1, source)
+    return (
+        goal_of(maximize="throughput"),
+        goal_of(maximize="throughput", require=[f"latency.p99 <= {late}"]),
+        goal_of(maximize="throughput", require=[f"latency.p99 <= {late}", f"process_memory.max <= {memory}"]),
+        goal_of(minimize="latency.p99", require=[f"throughput >= {rate}"]),
+    )
+
+
+def _clear(rows: np.ndarray, score: np.ndarray, metric: int, sign: int, source: np.random.Generator) -> float:
+    """Give a bound that is far from what any point gives that it decides upon: noise has no say in it."""
+    found, widest = 0.0, -1.0
+    for bound in np.quantile(rows[:, metric], source.uniform(0.15, 0.85, 12)):
+        far = sign * (rows[:, metric] - bound)
+        best = score[far <= 0].max(initial=-math.inf)
+        room = float(np.abs(far[score >= best - 0.1]).min(initial=math.inf))
+        if room > widest and math.isfinite(best):
+            found, widest = float(np.exp(bound)), room
+    return found

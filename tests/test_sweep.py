@@ -1,0 +1,404 @@
+"""The loop of a sweep: what is measured in which order, what ends it, and how it goes on after a stop."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import islice
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core import verification
+from modeldyno.core.objective import Goal, Objective
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import Doubted, FailureKind, Progressed
+from modeldyno.core.study import Ask, Budget, Stage, State
+from modeldyno.errors import RequestError, RunFailed, StaleStudy, UnknownName
+from modeldyno.stores import sql
+from modeldyno.sweep import check, next_ask, saved, sweep
+from modeldyno.testing.studies import Bench, a_served_study, a_study
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from modeldyno.core.result import Event
+    from modeldyno.core.space import Point
+    from modeldyno.core.study import Study
+    from modeldyno.executors.rooms import Rooms
+
+
+def by_batch(point: dict[str, Any]) -> float:
+    """More in a batch is faster; graph optimisation doubles it."""
+    return 100.0 * float(point.get("batch_size", 1)) * (2 if point.get("graph_optimization") == "all" else 1)
+
+
+def follow(points: list[Point]) -> Any:
+    """Make a strategy that asks for these points, one after the other."""
+
+    def propose(study: Study) -> Ask | None:
+        asked = sum(trial.stage is Stage.SEARCH for trial in study.trials)
+        return Ask(point=points[asked]) if asked < len(points) else None
+
+    return SimpleNamespace(requires=(), propose=propose)
+
+
+@pytest.fixture
+def strategy(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Point]], None]:
+    """Give what has every study follow these points."""
+    return lambda points: monkeypatch.setattr(plugins, "strategy", lambda _name: follow(points))
+
+
+@pytest.fixture
+def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the verification out."""
+    monkeypatch.setattr(verification, "next_ask", lambda _study: None)
+
+
+def swept(study: Study, rooms: Rooms, **options: Any) -> Study:
+    """Carry a study out to its end."""
+    for found, _, _ in sweep(study, rooms=rooms, **options):
+        study = found
+    return study
+
+
+def stages(study: Study) -> list[Stage]:
+    return [trial.stage for trial in study.trials]
+
+
+# --- the order -------------------------------------------------------------------------------------
+
+
+def test_the_default_comes_first_and_verification_last() -> None:
+    """The default is measured, then every point that is asked for, then the best again beside the default."""
+    bench = Bench(rate=by_batch)
+    study = swept(a_study("batch_size=1,2,4"), bench)
+
+    assert stages(study)[:4] == [Stage.DEFAULT, *[Stage.SEARCH] * 3]
+    assert set(stages(study)[4:]) == {Stage.VERIFY}
+    assert study.trials[0].point == {}
+    assert {"batch_size": 4} in [trial.point for trial in study.trials[4:]]
+    assert [stage for stage, _ in bench.jobs] == stages(study)
+
+
+@pytest.mark.usefixtures("unverified")
+def test_each_step_has_its_trial_and_its_result() -> None:
+    """A step is the study with one trial more, and that trial names the Result which comes with it."""
+    before = a_study("batch_size=1,2")
+    for study, trial, result in sweep(before, rooms=Bench(rate=by_batch)):
+        assert study == replace(before.add(trial), model=study.model, environment=study.environment)
+        assert result is not None
+        assert trial.result == result.id
+        assert trial.number == len(study.trials)
+        before = study
+
+    assert before.model is not None
+    assert before.environment is not None
+
+
+@pytest.mark.usefixtures("unverified")
+def test_the_default_of_a_server_is_measured_at_its_best_load(
+    strategy: Callable[[list[Point]], None],
+) -> None:
+    """Beside a ladder of loads the default is measured at few, and at the best of them."""
+    strategy([])
+    bench = Bench(rate=lambda point: min(float(point["concurrency"]), 8.0))
+    study = swept(a_served_study("concurrency=1..64*2", "instances=1,2"), bench)
+    loads = [trial.point["concurrency"] for trial in study.trials if trial.stage is Stage.DEFAULT]
+
+    assert len(loads) <= 4
+    assert 8 in loads
+
+
+@pytest.mark.usefixtures("unverified")
+def test_looks_of_the_search_are_short() -> None:
+    """A search looks for 3 s at most, whatever the Plan says of what verifies."""
+    bench = Bench(rate=by_batch)
+    study = a_study("batch_size=1,2")
+    plan = Plan(max_time=20.0, precision=0.01)
+    swept(replace(study, job=replace(study.job, plan=plan)), bench)
+
+    assert {job.plan.max_time for _, job in bench.jobs} == {3.0}
+    assert {job.plan.precision for _, job in bench.jobs} == {0.05}
+    assert {job.plan.percentiles for _, job in bench.jobs} == {("p99",)}
+
+
+# --- what goes wrong -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("unverified")
+def test_a_failed_trial_is_a_row() -> None:
+    """What runs out of memory is a trial with its cause, and the sweep goes on."""
+    bench = Bench(
+        rate=by_batch, fails=lambda point: FailureKind.OOM if point.get("intra_threads") == 2 else None
+    )
+    study = swept(a_study("intra_threads=1,2,4"), bench)
+    failed = [trial for trial in study.trials if trial.state is State.FAILED]
+
+    assert [trial.point for trial in failed] == [{"intra_threads": 2}]
+    assert (failed[0].kind, failed[0].failure) == ("oom", "load: it took too much")
+    assert study.trials[-1].point == {"intra_threads": 4}
+
+
+@pytest.mark.usefixtures("unverified")
+def test_a_point_that_cannot_be_is_a_row(strategy: Callable[[list[Point]], None]) -> None:
+    """What the backend refuses is skipped, with the reason, and nothing is run for it."""
+    points: list[Point] = [{"max_batch": 0, "queue_delay": 5}, {"max_batch": 4, "queue_delay": 5}]
+    strategy(points)
+    bench = Bench(rate=lambda _point: 1.0)
+    study = swept(a_served_study("max_batch=0,4", "queue_delay=5"), bench)
+
+    assert [trial.state for trial in study.trials] == [State.DONE, State.SKIPPED, State.DONE]
+    assert "turns batches off" in study.trials[1].failure
+    assert len(bench.jobs) == 2
+
+
+def test_a_sweep_that_cannot_succeed_ends() -> None:
+    """Where the first two trials fail, the cause is told, with the end of the log and where the whole is."""
+    bench = Bench(rate=by_batch, fails=lambda _point: FailureKind.CRASH)
+    with pytest.raises(RunFailed) as caught:
+        swept(a_study("batch_size=1,2,4"), bench)
+
+    assert len(bench.jobs) == 2
+    for part in ("first 2 trials failed", "it took too much", "the last word", "modeldyno show"):
+        assert part in str(caught.value)
+
+
+def test_a_goal_that_is_not_measured_ends_the_sweep() -> None:
+    """What no probe gives cannot be improved, and that is known after the first trial."""
+    goal = Goal(objectives=(Objective.parse("energy"),))
+    bench = Bench(rate=by_batch)
+    with pytest.raises(RequestError, match="goal asks for energy"):
+        swept(a_study("batch_size=1,2", goal=goal), bench)
+
+    assert len(bench.jobs) == 1
+
+
+def test_a_strategy_that_does_not_listen_is_stopped(strategy: Callable[[list[Point]], None]) -> None:
+    """A strategy that asks again and again for what cannot be would never end."""
+    strategy([{"max_batch": 0, "queue_delay": 5}] * 2)
+    with pytest.raises(RunFailed, match="asks again for what it was told cannot be"):
+        swept(a_served_study("max_batch=0,4", "queue_delay=5"), Bench(rate=lambda _point: 1.0))
+
+
+# --- before anything is measured -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("axis", "message"),
+    [
+        ("bath_size=1,2", "no axis 'bath_size'; did you mean 'batch_size'"),
+        ("concurrencies=1,2", "did you mean 'concurrency'"),
+        ("intra_threads=0,1", "takes a whole number from 1"),
+        ("graph_optimization=all,most", "graph_optimization"),
+        ("concurrency=1,2", "calls the model within a process"),
+        ("backend=onnxruntime,pytorch", "no backend 'pytorch'"),
+    ],
+)
+def test_a_wrong_axis_is_refused_at_once(axis: str, message: str) -> None:
+    """Names and values are checked before anything is measured, with the name that may be meant."""
+    bench = Bench(rate=by_batch)
+    with pytest.raises(RequestError, match=message):
+        swept(a_study(axis), bench)
+
+    assert [job.probes for _, job in bench.jobs] in ([], [("static",)])
+
+
+@pytest.mark.usefixtures("unverified")
+def test_a_dimension_of_the_inputs_is_an_axis() -> None:
+    """A name that is no knob is looked for among the dimensions, and sizes them in each trial."""
+    bench = Bench(rate=lambda point: 1000.0 / float(point.get("seq", 128)))
+    study = swept(a_study("seq=16,64"), bench)
+
+    assert [job.sizes for _, job in bench.jobs] == [{}, {}, {"seq": 16}, {"seq": 64}]
+    assert [trial.point for trial in study.trials] == [{}, {"seq": 16}, {"seq": 64}]
+
+
+def test_fresh_processes_are_not_asked_for_twice() -> None:
+    """A sweep verifies in fresh processes by itself."""
+    study = a_study("batch_size=1,2")
+    with pytest.raises(RequestError, match="leave processes away"):
+        check(replace(study, job=replace(study.job, plan=Plan(processes=5))))
+
+
+def test_an_unknown_strategy_is_refused() -> None:
+    """The strategies are plugins, and are named where one is missing."""
+    with pytest.raises(UnknownName, match="no strategy 'griddy'; did you mean 'grid'"):
+        check(a_study("batch_size=1,2", strategy="griddy"))
+
+
+# --- budgets ---------------------------------------------------------------------------------------
+
+
+def test_so_many_trials_and_no_more() -> None:
+    """A budget of trials is kept, and a third of it is left for what verifies."""
+    study = swept(a_study("batch_size=1,2,4,8,16,32,64", budget=Budget(max_trials=6)), Bench(rate=by_batch))
+
+    assert len(study.measured) == 6
+    assert stages(study).count(Stage.VERIFY) == 2
+
+
+def test_the_time_of_earlier_calls_counts() -> None:
+    """A study that has used its time up measures nothing more; with more of it, it goes on."""
+    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
+    slow = replace(study, trials=tuple(replace(t, seconds=60.0) for t in study.trials))
+    bench = Bench(rate=by_batch)
+
+    assert swept(replace(slow, budget=Budget(max_time=100.0)), bench) == replace(
+        slow, budget=Budget(max_time=100.0)
+    )
+    assert bench.jobs == []
+    assert len(swept(replace(slow, budget=Budget(max_time=1000.0)), bench).trials) > 2
+
+
+def test_the_search_leaves_time_for_verification() -> None:
+    """The search ends when two thirds of the time are gone, and what comes next is verification."""
+    study = swept(a_study("batch_size=1,2,4,8", budget=Budget(max_trials=2)), Bench(rate=by_batch))
+    slow = replace(
+        study, trials=tuple(replace(t, seconds=10.0) for t in study.trials), budget=Budget(max_time=42.0)
+    )
+    ask = next_ask(slow, 20.0)
+
+    assert ask is not None
+    assert ask.stage is Stage.VERIFY
+    assert (late := next_ask(slow, 35.0)) is None, late
+
+
+# --- going on --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", range(1, 9))
+def test_nothing_is_measured_twice(stop: int, tmp_path: Path) -> None:
+    """A sweep that is left after any trial goes on as if it had never stopped."""
+    study = a_study("batch_size=1,2,4", "io_binding=true,false", budget=Budget(max_trials=12))
+    whole = swept(study, Bench(rate=by_batch, noise=0.02))
+    first, second = Bench(rate=by_batch, noise=0.02), Bench(rate=by_batch, noise=0.02)
+    with sql.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        store.put_study(study, headline="")
+        steps = saved(sweep(study, rooms=first), store)
+        list(islice(steps, stop))
+        found = swept(store.study(study.id), second)
+
+    assert [timeless(trial) for trial in found.trials] == [timeless(trial) for trial in whole.trials]
+    assert len(first.jobs) == stop
+    assert len(first.jobs) + len(second.jobs) == len(whole.measured)
+
+
+def timeless(trial: Any) -> Any:
+    """Leave away what differs from time to time."""
+    return replace(trial, seconds=0.0, result="")
+
+
+def test_other_models_and_machines_are_refused() -> None:
+    """A study does not go on with another model, or on other hardware, before anything is timed."""
+    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
+    more = replace(study, budget=Budget())
+    for bench, what in (
+        (Bench(rate=by_batch, digest="sha256:" + "00" * 32), "the model is another one"),
+        (
+            Bench(rate=by_batch, hardware={"processor": "a test processor", "cores": 64}),
+            "cores was 2 and is 64",
+        ),
+    ):
+        steps = sweep(more, rooms=bench)
+        with pytest.raises(StaleStudy, match=what):
+            next(steps)
+
+
+def test_other_models_are_a_doubt_where_that_is_forced() -> None:
+    """Whoever insists goes on, and every trial from then on says so."""
+    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
+    bench = Bench(rate=by_batch, digest="sha256:" + "00" * 32, hardware={"cores": 1})
+    found = swept(replace(study, budget=Budget(max_trials=4)), bench, force=True)
+
+    assert [{"model-changed", "hardware-changed"} <= set(t.doubts) for t in found.trials] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_other_versions_are_a_doubt_that_is_told_once() -> None:
+    """Software that has changed since the first trial is told, and noted in the trials."""
+    study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
+    told: list[Event] = []
+    software = {"python": "3.11.7", "onnxruntime": "1.19.0", "torch": "2.9"}
+    more = replace(study, budget=Budget(max_trials=4))
+    found = swept(more, Bench(rate=by_batch, software=software), watch=told.append)
+    doubts = [event.doubt for event in told if isinstance(event, Doubted)]
+
+    assert [doubt.code for doubt in doubts] == ["software-changed"]
+    assert "onnxruntime was 1.18.0 and is 1.19.0" in doubts[0].seen
+    assert "torch" not in doubts[0].seen
+    assert ["software-changed" in trial.doubts for trial in found.trials] == [False, False, True, True]
+
+
+# --- interruptions, and what is told ---------------------------------------------------------------
+
+
+def test_an_interruption_ends_after_the_trial() -> None:
+    """The trial that runs when the user interrupts is finished, and is the last."""
+    bench = Bench(rate=by_batch)
+    study = swept(a_study("batch_size=1,2,4"), bench, interrupted=lambda: int(len(bench.jobs) >= 3))
+
+    assert len(study.trials) == 3
+    assert {trial.state for trial in study.trials} == {State.DONE}
+
+
+def test_progress_says_where_the_sweep_stands() -> None:
+    """Which trial, at which point, what the best is so far, and how long it will still take."""
+    told: list[Event] = []
+    swept(a_study("batch_size=1,2", budget=Budget(max_time=600.0)), Bench(rate=by_batch), watch=told.append)
+    progress = [event for event in told if isinstance(event, Progressed)]
+    said = [event.stage for event in progress]
+
+    assert said[0] == "trial 1: default"
+    assert "trial 2: batch_size=1 (best so far 200/s): latency: steady" in said
+    assert any(stage.startswith("trial 4: again batch_size=2 (best so far 400/s)") for stage in said)
+    assert all(event.left is not None and 0 < event.left <= 600 for event in progress)
+
+
+# --- large spaces ----------------------------------------------------------------------------------
+
+
+def a_million(**changes: Any) -> Study:
+    """Give a study of 10^6 points."""
+    threads = [f"{name}=1..10" for name in ("batch_size", "intra_threads", "inter_threads")]
+    others = ["seq=1..10", "len=1..10", "time=1..10"]
+    return a_study(*threads, *others, **changes)
+
+
+def test_a_million_points_are_not_walked_through(
+    monkeypatch: pytest.MonkeyPatch, strategy: Callable[[list[Point]], None]
+) -> None:
+    """A large space is checked by its axes: no point of it is made until one is asked for."""
+    study = a_million()
+    strategy([])
+    made: list[Any] = []
+
+    def counted(*_: object) -> Iterator[Point]:
+        made.append(1)
+        yield from ()
+
+    monkeypatch.setattr(type(study.space), "points", counted)
+    monkeypatch.setattr(type(study.space), "at", counted)
+    monkeypatch.setattr("modeldyno.sweep.check_dimensions", lambda *_: None)
+    found, _, _ = next(sweep(study, rooms=Bench(rate=by_batch)))
+
+    assert study.space.size == 10**6
+    assert len(found.trials) == 1
+    assert made == []
+
+
+@pytest.mark.slow
+def test_a_million_points_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep of 10^6 points has its first trial within a second, where that takes no time."""
+    monkeypatch.setattr("modeldyno.sweep.check_dimensions", lambda *_: None)
+    begun = time.monotonic()
+    next(sweep(a_million(strategy="quick"), rooms=Bench(rate=by_batch)))
+
+    assert time.monotonic() - begun < 1.0

@@ -1,0 +1,126 @@
+"""What may happen to a sweep: kill -9 at any moment. Whatever was finished is there, and it goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.objective import Goal, Objective
+from modeldyno.core.ranking import ranking
+from modeldyno.core.study import Budget, Study, Trial
+from modeldyno.stores import sql
+from modeldyno.sweep import sweep
+from modeldyno.testing.studies import Bench, a_study
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.core.knob import KnobValue
+
+SWEEPER = """
+import os, sys, time
+from modeldyno.stores import sql
+from modeldyno.sweep import saved, sweep
+from modeldyno.testing.studies import Bench
+
+url, study_id, begun = sys.argv[1:]
+bench = Bench(rate=lambda p: 100 * p.get("batch_size", 1) / p.get("intra_threads", 1), noise=0.05)
+
+def rooms(job, stage):
+    def execute(asked, *, watch):
+        with open(begun, "ab", buffering=0) as file:
+            file.write(b".")
+        time.sleep(0.02)
+        return bench(asked, stage)(asked, watch=watch)
+    return execute
+
+with sql.open(url) as store:
+    print("ready", flush=True)
+    for study, trial, _ in saved(sweep(store.study(study_id), rooms=rooms), store):
+        print(trial.number, flush=True)
+print("end", flush=True)
+"""
+"""Goes on with a study, notes what it begins to measure, and prints the number of each trial that is kept."""
+
+
+def rate(point: dict[str, KnobValue]) -> float:
+    """Give what the process above measures."""
+    return 100 * float(point.get("batch_size", 1)) / float(point.get("intra_threads", 1))
+
+
+def a_long_study(trials: int) -> Study:
+    """Make a study of so many trials, of points in a fixed order, verification included."""
+    axes = ("batch_size=1,2,4,8,16,32,64,128", "intra_threads=1..40")
+    goal = Goal(objectives=(Objective.parse("throughput"),))
+    return a_study(*axes, goal=goal, budget=Budget(max_trials=trials))
+
+
+def timeless(trial: Trial) -> Trial:
+    """Leave away what differs from run to run."""
+    return replace(trial, seconds=0.0, result="")
+
+
+@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
+def test_killed(tmp_path: Path, kills: int) -> None:
+    """A sweep that is killed at random moments loses no finished trial, and ends as if it had never been."""
+    url, begun = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "begun"
+    study, moments = a_long_study(6 * kills), random.Random(kills)
+    with sql.open(url) as store:
+        store.put_study(study, headline="")
+    acknowledged: list[int] = []
+    for _ in range(kills):
+        acknowledged += killed(url, study.id, begun, moments)
+        with sql.open(url) as store:
+            numbers = [trial.number for trial in store.study(study.id).trials]
+            assert numbers == list(range(1, len(numbers) + 1))
+            assert set(acknowledged) <= set(numbers)
+    acknowledged += run_to_the_end(url, study.id, begun)
+    with sql.open(url) as store:
+        found = store.study(study.id)
+        for trial in found.measured:
+            assert store.get(trial.result).id == trial.result
+
+    *_, (whole, _, _) = sweep(study, rooms=Bench(rate=rate, noise=0.05))
+    assert [timeless(trial) for trial in found.trials] == [timeless(trial) for trial in whole.trials]
+    best, expected = ranking(found).best, ranking(whole).best
+    assert best is not None
+    assert expected is not None
+    assert best.point == expected.point
+    assert max(Counter(acknowledged).values()) == 1
+    # What was begun and not kept is what was under way when it was killed.
+    assert begun.stat().st_size <= len(found.measured) + kills
+    print(
+        f"{kills} kills, {len(found.trials)} trials, {begun.stat().st_size} begun, {len(acknowledged)} told"
+    )
+
+
+def start(url: str, study: str, begun: Path) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", SWEEPER, url, study, str(begun)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+
+
+def killed(url: str, study: str, begun: Path, moments: random.Random) -> list[int]:
+    """Kill a sweep, mostly while it measures and sometimes while it begins; give the trials that it told."""
+    sweeper = start(url, study, begun)
+    assert sweeper.stdout is not None
+    if moments.random() < 0.9:
+        sweeper.stdout.readline()
+    time.sleep(moments.uniform(0, 0.4))
+    os.kill(sweeper.pid, signal.SIGKILL)
+    lines = sweeper.communicate()[0].splitlines(keepends=True)
+    return [int(line) for line in lines if line.endswith("\n") and line.strip().isdigit()]
+
+
+def run_to_the_end(url: str, study: str, begun: Path) -> list[int]:
+    out, _ = start(url, study, begun).communicate(timeout=600)
+    assert out.split()[-1] == "end"
+    return [int(line) for line in out.split() if line.isdigit()]
