@@ -1,7 +1,8 @@
 """We are killed with -9 while a server of ours starts, works or stops: is anything of the engine left?
 
-The process that is killed is by turns the command, and its child that started the server. A process is
-known for one of the engine by a variable of its environment, wherever it has moved.
+The moments are random, by turns in the start, the load and the stop; what is killed is by turns the command,
+and its child that started the server. A process is known for one of the engine by a variable of its
+environment, wherever it has moved; files and shared memory by their names.
 
     modeldyno engine install triton
     python bench/kills.py [--kills 50] [--backend triton] [--grace 5] [--seed 0]
@@ -20,6 +21,10 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MODEL = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 MARK = "MODELDYNO_BENCH_KILLS"
@@ -40,10 +45,10 @@ def marked(word: str) -> dict[int, str]:
 
 
 def started(backend: str, folder: Path, word: str) -> subprocess.Popen[bytes]:
-    """Start a short load."""
+    """Begin a short load."""
     command = [
         sys.executable, "-m", "modeldyno", "load", str(MODEL), "--backend", backend,
-        "-c", "2", "--duration", "2s",
+        "-c", "2", "--duration", "1s",
     ]  # fmt: skip
     changed = {MARK: word, "TMPDIR": str(folder), "MODELDYNO_STORE": f"sqlite:///{folder}/store.db"}
     return subprocess.Popen(
@@ -51,12 +56,41 @@ def started(backend: str, folder: Path, word: str) -> subprocess.Popen[bytes]:
     )
 
 
+def watched(main: subprocess.Popen[bytes], word: str) -> Iterator[str]:
+    """Say again and again where it stands: before, start, load, stop, after."""
+    now = "before"
+    while main.poll() is None:
+        text = "\n".join(marked(word).values())
+        if "loadgen.driver" in text:
+            now = "load"
+        elif "engines.guard" in text:
+            now = "stop" if now in {"load", "stop"} else "start"
+        elif now != "before":
+            now = "after"
+        yield now
+        time.sleep(POLL / 5)
+
+
+def spans(backend: str) -> dict[str, float]:
+    """Give how long the server starts, is loaded, and stops, when nobody kills."""
+    seen: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+        main = started(backend, Path(folder), "whole")
+        for now in watched(main, "whole"):
+            seen.setdefault(now, []).append(time.monotonic())
+    if main.returncode or "load" not in seen:
+        raise SystemExit(
+            f"a load that nobody kills ends with exit code {main.returncode}; is {backend} installed?"
+        )
+    return {name: seen[name][-1] - seen[name][0] for name in ("start", "load", "stop") if name in seen}
+
+
 def stage(commands: dict[int, str]) -> str:
-    """Say what was going on, by the processes that there were."""
+    """Say which processes there were."""
     text = "\n".join(commands.values())
     if "loadgen.driver" in text:
-        return "load"
-    return "start or stop" if "engines.guard" in text else "before or after"
+        return "server and load"
+    return "server" if "engines.guard" in text else "no server"
 
 
 def left(folder: Path, word: str) -> list[str]:
@@ -66,14 +100,20 @@ def left(folder: Path, word: str) -> list[str]:
     return [*marked(word).values(), *folders, *regions]
 
 
-def killed(backend: str, moment: float, grace: float, *, child: bool) -> tuple[str, float, list[str]]:
-    """Kill a load after so many seconds; give what was going on, how long it took, and what is left."""
+def killed(
+    backend: str, phase: str, delay: float, grace: float, *, child: bool
+) -> tuple[str, float, list[str]]:
+    """Kill a load so long after a phase has begun.
+
+    Gives what there was, how long it took until nothing was left, and what is left.
+    """
     word = f"{os.getpid()}-{random.getrandbits(64):x}"
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
         main = started(backend, folder, word)
+        next((now for now in watched(main, word) if now in {phase, "after"}), None)
         with suppress(subprocess.TimeoutExpired):
-            main.wait(moment)
+            main.wait(delay)
         there = marked(word)
         victims = [pid for pid, command in there.items() if "executors.child" in command] if child else []
         for pid in victims or [main.pid]:
@@ -106,27 +146,27 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     chance = random.Random(options.seed)
-    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        begin = time.monotonic()
-        if code := started(options.backend, Path(folder), "whole").wait():
-            raise SystemExit(f"a load that nobody kills ends with exit code {code}; is the engine installed?")
-        whole = time.monotonic() - begin
-    print(f"a load that nobody kills takes {whole:.1f} s", flush=True)
+    phases = spans(options.backend)
+    print(", ".join(f"{name} takes {seconds:.2f} s" for name, seconds in phases.items()), flush=True)
     stages: Counter[str] = Counter()
     lost: list[str] = []
     longest = 0.0
     for number in range(options.kills):
-        moment = chance.uniform(0, whole)
+        name = list(phases)[number % len(phases)]
+        delay = chance.uniform(0, phases[name])
         child = bool(number % 2)
-        during, spent, rest = killed(options.backend, moment, options.grace, child=child)
+        during, spent, rest = killed(options.backend, name, delay, options.grace, child=child)
         stages[during] += 1
         lost += rest
         longest = max(longest, spent)
         who = "child" if child else "command"
-        print(f"{number + 1:3} {who:7} at {moment:5.2f} s ({during}): gone after {spent:.2f} s", flush=True)
+        print(
+            f"{number + 1:3} {name:5} + {delay:.2f} s, {who:7}, with {during}: gone after {spent:.2f} s",
+            flush=True,
+        )
         for each in rest:
             print(f"    left: {each[:100]}", flush=True)
-    kinds = ", ".join(f"{count} in {name}" for name, count in stages.items())
+    kinds = ", ".join(f"{count} with {name}" for name, count in stages.items())
     print(f"{options.kills} kills ({kinds}): {len(lost)} left after {longest:.2f} s at the longest")
     raise SystemExit(bool(lost))
 

@@ -79,6 +79,7 @@ def test_a_list_within_a_list_is_one_value() -> None:
     study = filed("backend: triton\nspace: {preferred_batch: [[4, 8], 16]}")
 
     assert study.space.axes[0].values == ("4,8", "16")
+    assert str(study.space.axes[0]) == "preferred_batch=[4,8],16"
 
 
 def test_words_of_python_and_of_a_file_say_the_same() -> None:

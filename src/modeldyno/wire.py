@@ -14,7 +14,7 @@ import secrets
 from dataclasses import replace
 from itertools import chain
 from math import inf, isfinite, nan
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import msgspec
 
@@ -173,16 +173,22 @@ def decode_study(data: bytes | str, *trials: bytes, origin: str = "the document"
     try:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict) or document.pop("kind", None) != STUDY:
-            raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno study.")
+            return _foreign(origin)
         document["trials"] = [*document.get("trials", ()), *map(msgspec.json.decode, trials)]
         current = _upgraded(document, origin, STUDY_UPGRADES, STUDY_SCHEMA)
         for trial in current["trials"]:
             for holder in (*trial["answers"], *(judgement["answer"] for judgement in trial["judgements"])):
                 _unbounded(holder)
         return _in_order(msgspec.convert(current, Study))
-    except _MALFORMED as error:
+    except UnreadableDocument:
+        raise
+    except (*_MALFORMED, RequestError) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise UnreadableDocument(f"{origin} is damaged, or no ModelDyno study: {said}.") from error
+
+
+def _foreign(origin: str) -> NoReturn:
+    raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno study.")
 
 
 def _in_order(study: Study) -> Study:

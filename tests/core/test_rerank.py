@@ -68,7 +68,9 @@ def test_what_did_not_end_well_stays_as_it_was() -> None:
 def test_without_results_what_the_study_kept_must_do() -> None:
     """Usual questions are answered by the study alone; what it did not keep is counted as unknown."""
     study, _ = swept()
-    known = replace(FAST, constraints=(Constraint.parse("throughput >= 500/s"),))
+    known = Goal(
+        objectives=(Objective.parse("latency.mean"),), constraints=(Constraint.parse("throughput >= 500/s"),)
+    )
     unasked = replace(FAST, constraints=(Constraint.parse("latency.p75 <= 5ms"),))
     done = [trial for trial in study.trials if trial.state is State.DONE]
     anew, none = reranked(study, known, lambda _id: None)

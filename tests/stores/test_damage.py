@@ -17,7 +17,8 @@ import pytest
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 from modeldyno.stores import rows, sql, tables
 from modeldyno.testing.results import a_result, a_small_result
-from modeldyno.testing.stores import fill
+from modeldyno.testing.stores import fill, sweep_into
+from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,6 +77,30 @@ class TestDamage:
             assert len(store.find()) == 4
             assert store.remove("00") == "0" * 12
             assert len(store.find()) == 3
+
+    @pytest.mark.parametrize("table", ["studies", "trials"])
+    def test_study(self, path: Path, table: str) -> None:
+        """A damaged study is named; it is listed, all else is read, and it can be removed."""
+        with sql.open(url_of(path)) as store:
+            study = sweep_into(store, a_study(id="a" * 12))
+        column = "id" if table == "studies" else "study_id"
+        change(path, f"UPDATE {table} SET document = x'00' WHERE {column} = ?", study.id)
+        with sql.open(url_of(path)) as store:
+            with pytest.raises(StoreError, match=r"Study aaaaaaaaaaaa in the store .* is damaged") as caught:
+                store.study("aaaa")
+
+            assert one_line(caught.value)
+            assert store.get("f") == a_result(id="f" * 12)
+            assert [entry.id for entry in store.studies()] == [study.id]
+            assert store.remove_study("aaaa") == study.id
+
+    def test_lost_trial(self, path: Path) -> None:
+        """A study from which a trial has vanished is damaged: it would be measured as another one."""
+        with sql.open(url_of(path)) as store:
+            study = sweep_into(store, a_study(id="a" * 12))
+        change(path, "DELETE FROM trials WHERE number = 2 AND study_id = ?", study.id)
+        with sql.open(url_of(path)) as store, pytest.raises(RequestError, match="without a gap"):
+            store.study("aaaa")
 
     def test_no_document(self, path: Path) -> None:
         """Bytes with the right checksum that are no document are reported as damaged."""

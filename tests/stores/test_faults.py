@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.errors import StoreError
+from modeldyno.core.study import Ask
+from modeldyno.errors import RequestError, StoreError
 from modeldyno.stores import sql
 from modeldyno.testing.faults import largest_file
 from modeldyno.testing.results import a_result
-from modeldyno.testing.stores import fill, ids
+from modeldyno.testing.stores import fill, ids, sweep_into, tried
+from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,6 +141,27 @@ class TestFullDisk:
             assert kept(copy) == {result.id for result in results}
             shutil.rmtree(copy.parent)
         assert failed == 200
+
+    def test_trial(self, large: Result, tmp_path: Path) -> None:
+        """A trial that does not fit whole is not there, and its Result is not; what was before is."""
+        path = tmp_path / "old" / "store.db"
+        with sql.open(url_of(path)) as store:
+            study = sweep_into(store, a_study())
+        further, _ = tried(study, large, Ask(point={"batch_size": 2}))
+        for size in _points(_log_size(path, large, tmp_path / "whole"), 30):
+            copy = tmp_path / f"{size}" / "store.db"
+            shutil.copytree(path.parent, copy.parent)
+            with sql.open(url_of(copy)) as store:
+                with largest_file(size), pytest.raises(StoreError, match="free some space"):
+                    store.add_trial(further, large, headline="")
+
+                assert store.study(study.id) == study
+                with pytest.raises(RequestError):
+                    store.get(large.id)
+                store.add_trial(further, large, headline="")
+                assert store.study(study.id) == further
+                assert store.get(large.id) == large
+            shutil.rmtree(copy.parent)
 
     def test_open(self, old: tuple[Path, list[Result]], large: Result, tmp_path: Path) -> None:
         """A store that is opened on a full disk can be read, whatever still fits on it."""

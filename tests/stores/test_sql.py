@@ -23,7 +23,8 @@ from modeldyno import plugins
 from modeldyno.errors import MissingExtra, RequestError, StoreError
 from modeldyno.stores import rows, sql, tables
 from modeldyno.testing.results import a_result, a_small_result, an_artifact
-from modeldyno.testing.stores import StoreSuite, ids
+from modeldyno.testing.stores import StoreSuite, ids, sweep_into
+from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -228,6 +229,19 @@ class TestDatabase:
             context = MigrationContext.configure(connection, opts={"version_table": tables.VERSION_TABLE})
 
             assert compare_metadata(context, tables.METADATA) == []
+
+    def test_store_without_studies(self, tmp_path: Path) -> None:
+        """A store of the first revision is brought up to date when it is opened, with all that it holds."""
+        path = tmp_path / "store.db"
+        with sql.open(url_of(path)) as store:
+            store.put(a_result(), headline="kept")
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(
+                f"DROP TABLE trials; DROP TABLE studies; UPDATE {tables.VERSION_TABLE} SET version_num='0001';"
+            )
+        with sql.open(url_of(path)) as store:
+            assert store.get("0123") == a_result()
+            assert sweep_into(store, a_study(id="a" * 12)) == store.study("aaaa")
 
     def test_alembic_only_when_needed(self, tmp_path: Path) -> None:
         """Opening a store that is up to date does not import Alembic."""

@@ -42,6 +42,7 @@ def begin(words: Words, options: dict[str, Any]) -> int:
     if options["dry_run"]:
         return planning.plan(study, chosen)
     places = _places(options)
+    sweep.check(study)  # a mistake is found before anything is said or kept
     if not places.silent and not options["quiet"]:
         with listened():
             print_blocks(Notice(severity=Severity.NOTE, text=_begun(study, chosen, stored=places.store)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from modeldyno.core.boundary import Known, ceiling, curve
@@ -84,7 +85,7 @@ def next_step(search: Search, points: Sequence[Known], bracket: Bracket, made: i
     step = _ended(search, bracket, made) or _chosen(search, points, bracket)
     if isinstance(step, End):
         return step
-    if step.load > (ceiling(points) or math.inf):  # a drowned server is plain to see
+    if _drowns(points, step.load):
         return replace(step, care=1.0)
     return replace(step, care=max(step.care, _certifying(search, points, step.load)))
 
@@ -122,7 +123,7 @@ def _chosen(search: Search, points: Sequence[Known], bracket: Bracket) -> Step |
         return _longer(search, again, End.DISPUTED)
     if (once := next(_limited_once(points, bracket), None)) is not None:
         return Step(load=once.load, care=once.care)
-    line = curve(points)
+    line = curve(points, rate=not search.whole)
     if bracket.failed is None:
         return _higher(search, points[-1], line)
     if bracket.passed is not None:
@@ -183,6 +184,8 @@ def _higher(search: Search, top: Known, line: Curve | None) -> Step | End:
     least = top.load * (_FARTHEST if line.slope < _RISING else max(math.exp(gap), 1 + search.resolution))
     load = min(max(line.crossing * math.exp(gap), least), _reach(search, top) * top.load)
     load = _whole(search, min(load, search.most), math.ceil)
+    if line.crossing < top.load:  # it is rather broken, and was not measured long enough to be sure
+        return Step(load=load, care=min(_MORE * top.care, search.patience))
     return Step(load=load, care=_time_there(search, line, load, gap) if away < _NEAR else 1.0)
 
 
@@ -227,11 +230,22 @@ def _between(
     gap = _gap(search, line, math.log(top / passed))
     for load in _sides(search, passed, failed, crossing, _apart(search, points, crossing, gap)):
         before = spent.get(load, 0.0)
-        care = max(1.0, before, _time(search, line, abs(math.log(load / crossing))) - before)
+        away = math.inf if _drowns(points, load) else abs(math.log(load / crossing))
+        care = max(1.0, before, _time(search, line, away) - before)
         gain = math.log(load / passed if load < crossing else failed / load)
         if before + care <= search.patience * (1 + 1e-9) and (search.whole or gain > asked / 4):
             steps.append((gain, Step(load=load, care=care)))
-    return max(steps, key=lambda pair: pair[0])[1] if steps else End.INDISTINCT
+    return max(steps, key=lambda pair: pair[0])[1] if steps else _unseen(search, points, passed, top)
+
+
+def _unseen(search: Search, points: Sequence[Known], passed: float, top: float) -> Step | End:
+    """Measure in the middle of the widest gap, where a curve that was fitted to noise sees no way on."""
+    seen = [passed, *(k.load for k in points if passed < k.load < top), top]
+    low, high = max(pairwise(seen), key=lambda pair: pair[1] / pair[0])
+    middle = _whole(search, math.sqrt(low * high), round)
+    if math.log(high / low) < 4 * math.log1p(search.resolution) or middle in seen:
+        return End.INDISTINCT
+    return Step(load=middle, care=search.patience)
 
 
 def _creeping(search: Search, points: Sequence[Known], passed: float, failed: float) -> bool:
@@ -241,6 +255,12 @@ def _creeping(search: Search, points: Sequence[Known], passed: float, failed: fl
     above = [k.load for k in points if k.load >= failed][:2]
     ends = (pair for pair in (below, above) if len(pair) > 1)
     return width > 4 * math.log1p(search.resolution) and any(math.log(b / a) < width / 4 for a, b in ends)
+
+
+def _drowns(points: Sequence[Known], load: float) -> bool:
+    """Say whether a load that was never measured will be plainly too much, in however short a time."""
+    most = ceiling(points)
+    return most is not None and load > _PLAIN * most and all(k.load != load for k in points)
 
 
 def _apart(search: Search, points: Sequence[Known], crossing: float, gap: float) -> tuple[float, float]:
@@ -258,8 +278,9 @@ def _apart(search: Search, points: Sequence[Known], crossing: float, gap: float)
     )
 
 
-_DROWNING = 1.07
-"""Factor from the rate that a drowned server kept up to one at which it surely drowns."""
+_DROWNING, _PLAIN = 1.1, 1.06
+"""Factors from the rate that a drowned server kept up to one at which it surely drowns, and to the least of
+which that can be said."""
 _FARTHER = 1.5
 """Factor of a distance from the crossing at which nothing could be decided to the next that is tried."""
 

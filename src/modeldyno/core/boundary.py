@@ -200,14 +200,14 @@ def ceiling(points: Sequence[Known]) -> float | None:
     return next((k.most for k in points if k.most is not None and held < k.most < k.load), None)
 
 
-def curve(points: Sequence[Known]) -> Curve | None:
+def curve(points: Sequence[Known], *, rate: bool = False) -> Curve | None:
     """Fit it to points from the least load to the greatest; None where no excess is known.
 
     Where nothing is broken yet the line is steeper than what was seen: it will bend upwards, towards
-    the slope of a full server. Where it is known at which rate an open loop drowns, the line is one
+    the slope of a full server. Of an open loop whose drowning is known or can be told, the line is one
     over the logarithm of what is left up to there: latency grows as the inverse of it.
     """
-    most = ceiling(points)
+    most = (ceiling(points) or _vanishing(points)) if rate else None
     told = [(_place(k.load, most), min(k.excess, _DROWNED), k) for k in points if k.excess is not None]
     if not told:
         return None
@@ -225,6 +225,22 @@ def curve(points: Sequence[Known]) -> Curve | None:
     busy = min(max(-math.expm1(-place), _IDLEST), _BUSIEST)
     steeper = min(max(slope * busy / (1 - busy), _FLATTEST), _STEEPEST)
     return Curve(crossing=busy * most, slope=steeper, error=error)
+
+
+def _vanishing(points: Sequence[Known]) -> float | None:
+    """Give the rate at which the latency would be infinite, where points on both sides of the bound tell."""
+    told = [(k.load, k.excess, k.error) for k in points if k.excess is not None and k.excess < _DROWNED]
+    if not told or not min(e for _, e, _ in told) < 0 < max(e for _, e, _ in told):
+        return None
+    weights = [1 / (error**2 + (_CURVED * e) ** 2 + _LEAST) for _, e, error in told]
+    greatest = max(load for load, _, _ in told)
+
+    def misfit(most: float) -> float:
+        rest = [e + math.log1p(-load / most) for load, e, _ in told]
+        mean = sum(w * r for w, r in zip(weights, rest, strict=True)) / sum(weights)
+        return sum(w * (r - mean) ** 2 for w, r in zip(weights, rest, strict=True))
+
+    return min((greatest * (1 + math.exp(-step / 4)) for step in range(-8, 20)), key=misfit)
 
 
 def _place(load: float, most: float | None) -> float:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 requires: tuple[str, ...] = ()
 
-DESIGN = 3
+DESIGN = 1
 """Points that are chosen to lie far from one another, the default included."""
 WARM = 0.7
 """Share of the best expected gain for which a server is not started."""
 ENOUGH = 0.01
 """Expected gain, as a share, below which nothing more is measured."""
-FEWEST = 8
+FEWEST = 12
 _ALL, _RANDOM, _NEAR = 1500, 400, 12
 
 

@@ -94,7 +94,7 @@ class Chart:
 
 _LEVEL = 9.0
 """Variance of the level, beyond the mean of what was measured."""
-_BEND = 0.25
+_BEND = 0.5
 """Variance of the smooth part of an effect, as a share of that of its linear part."""
 
 

@@ -1,0 +1,382 @@
+"""``modeldyno sweep``, as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import signal
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno import plugins, sweep, wire
+from modeldyno.cli import exporting
+from modeldyno.cli.studying import exit_code
+from modeldyno.core.ranking import ranking
+from modeldyno.core.result import Artifact, FailureKind, Kept
+from modeldyno.sweepkeys import KEYS
+from modeldyno.testing.studies import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from modeldyno.core.job import Job
+    from modeldyno.core.result import Event
+    from modeldyno.core.study import Stage, Study
+
+    class Said(Protocol):
+        code: int
+        out: str
+        err: str
+
+
+MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+BATCHES = (MODEL, "--space", "batch_size=1,2,4", "--strategy", "grid")
+
+
+def by_batch(point: dict[str, Any]) -> float:
+    """More in a batch is faster."""
+    return 100.0 * float(point.get("batch_size", 1))
+
+
+class Configured(Bench):
+    """A bench whose server was told files."""
+
+    __slots__ = ()
+
+    def _events(self, job: Job, stage: Stage) -> list[Event]:
+        text = f'name: "digits"\ninstances: {job.config.get("instances", 0)}\n'
+        artifact = Artifact(name="config.pbtxt", path="", digest="sha256:00", text=text)
+        return [*super()._events(job, stage), Kept(artifact=artifact)]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
+    """Give what has trials cost nothing."""
+
+    def put(rate: Any = by_batch, kind: type[Bench] = Bench, **more: Any) -> Bench:
+        made = kind(rate=rate, **more)
+        monkeypatch.setattr(sweep, "children", lambda _interrupted: nullcontext(made))
+        return made
+
+    return put
+
+
+def study_of(said: Said) -> Study:
+    """Give the newest study of the store."""
+    assert said.code is not None
+    with plugins.store() as store:
+        return store.study(store.studies(limit=1)[0].id)
+
+
+def test_the_best_is_told_and_kept(modeldyno: Callable[..., Said], bench: Callable[..., Bench]) -> None:
+    """The sentence, the table, and how to go on, within 80 columns; every trial is in the store."""
+    bench()
+    said = modeldyno("sweep", *BATCHES)
+    found = study_of(said)
+
+    assert said.code == 0
+    assert "batch_size=4 gives throughput 400/s" in " ".join(said.out.split())
+    assert "The best of 3 configurations" in said.out
+    assert f"modeldyno sweep --rerank {found.id[:6]}" in said.out
+    assert all(len(line) <= 83 for line in said.out.splitlines())
+    assert len(found.trials) >= 3
+    assert found.name == "digits"
+
+
+def test_a_file_says_the_same_as_options(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    """A sweep in YAML finds the same; an option counts more, and one of modeldyno.toml less."""
+    bench()
+    (tmp_path / "s.yaml").write_text(
+        f"model: {MODEL}\nspace: {{batch_size: [1, 2, 4]}}\nstrategy: grid\nplan: {{seed: 3}}\n"
+        "require: throughput >= 150/s\nmaximize: throughput\n"
+    )
+    (tmp_path / "modeldyno.toml").write_text('[sweep]\nseed = 7\nmax-trials = 9\nmin-time = "2s"\n')
+    said = modeldyno("sweep", "s.yaml", "--until", "certain >= 90%", "--minimize", "latency.mean")
+    found = study_of(said)
+
+    assert [str(axis) for axis in found.space.axes] == ["batch_size=1,2,4"]
+    assert [str(aim) for aim in found.goal.objectives] == ["minimize latency.mean"]
+    assert [str(bound) for bound in found.goal.constraints] == ["throughput >= 150/s"]
+    assert (found.seed, found.budget.max_trials, found.budget.certain) == (3, 9, 0.9)
+    assert found.job.plan.min_time == 2.0
+
+
+@pytest.mark.parametrize(
+    ("bound", "code"),
+    [
+        ("throughput >= 1/s", 0),
+        ("throughput >= 1000/s", 1),
+        ("latency.p99 <= 5ms", 5),
+        ("throughput >= 400/s", 5),
+    ],
+)
+def test_the_exit_code_says_whether_anything_holds(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench], bound: str, code: int
+) -> None:
+    """0 where something holds, 1 where nothing does, 5 where the samples leave it open."""
+    bench()
+    assert modeldyno("sweep", *BATCHES, "--require", bound, "-q").code == code
+
+
+def test_when_everything_fails_the_code_is_4(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """The cause is told, and what was tried is in the store."""
+    bench(fails=lambda _point: FailureKind.OOM)
+    said = modeldyno("sweep", *BATCHES)
+
+    assert said.code == 4
+    assert "it took too much" in said.out
+    assert exit_code(ranking(study_of(said))) == 4
+    assert "failed: out of memory" in modeldyno("show", study_of(said).id).out
+
+
+def test_an_interruption_ends_with_130_and_says_how_to_go_on(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """What was measured is told and kept; resuming measures the rest, and nothing twice."""
+
+    def interrupting(point: dict[str, Any]) -> float:
+        if point["batch_size"] == 2:
+            signal.raise_signal(signal.SIGINT)
+        return by_batch(point)
+
+    first = bench(interrupting)
+    said = modeldyno("sweep", *BATCHES)
+    found = study_of(said)
+
+    assert said.code == 130
+    assert f"modeldyno sweep --resume {found.id[:6]}" in said.out
+    assert len(first.jobs) == len(found.trials) == 2
+    second = bench()
+    again = modeldyno("sweep", "--resume", "--max-trials", "5")
+    assert again.code == 0
+    assert study_of(again).id == found.id
+    assert len(study_of(again).trials) == 5
+    assert len(second.jobs) == 3
+
+
+def test_a_study_is_ranked_anew_without_measuring(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """Other goals give another winner, from what is stored; the study in the store stays as it is."""
+    used = bench()
+    found = study_of(modeldyno("sweep", *BATCHES))
+    made = len(used.jobs)
+    said = modeldyno(
+        "sweep", "--rerank", found.id[:6], "--minimize", "throughput", "--require", "latency.max <= 1s"
+    )
+
+    assert said.code == 0
+    assert "batch_size=1) gives throughput 100/s" in said.out.replace("\n", " ")
+    assert "latency.max" in said.out
+    assert len(used.jobs) == made
+    assert study_of(said).goal == found.goal
+    assert "16 of" not in said.out
+
+
+def test_results_that_are_gone_are_told(modeldyno: Callable[..., Said], bench: Callable[..., Bench]) -> None:
+    """A metric that the study did not keep is unknown once the results were removed."""
+    bench()
+    found = study_of(modeldyno("sweep", *BATCHES))
+    for trial in found.trials:
+        assert modeldyno("rm", trial.result).code == 0
+    said = modeldyno("sweep", "--rerank", found.id, "--require", "latency.max <= 1s")
+
+    assert f"{len(found.trials)} of {len(found.trials)} trials do not tell all that is asked for" in said.out
+
+
+def test_the_document_and_the_table_are_written(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    """JSON can be read back, with the ranking beside it; CSV has a row for each trial."""
+    bench()
+    said = modeldyno("sweep", *BATCHES, "--json", "s.json", "-o", "s.csv")
+    document = json.loads((tmp_path / "s.json").read_text())
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "s.csv").read_text())))
+
+    assert "Saved to s.json." in said.out
+    assert document["ranking"]["rows"][0]["point"] == {"batch_size": 4}
+    assert wire.read_study(tmp_path / "s.json") == study_of(said)
+    assert [int(row["trial"]) for row in rows] == list(range(1, len(document["trials"]) + 1))
+    assert modeldyno("show", "s.json").out in said.out.replace("\r", "")
+    assert json.loads(modeldyno("show", "s.json", "--json").out)["id"] == document["id"]
+    assert modeldyno("report", "s.json", "-o", "again.csv").code == 0
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "s.csv").read_text()
+    assert modeldyno("report", "s.json", "-o", "again.json").code == 0
+    assert modeldyno("report", "s.json", "-o", "x.html").code == 2
+
+
+def test_standard_output_may_hold_the_document_alone(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """With ``--json -`` nothing else is printed; without a store nothing is kept."""
+    bench()
+    said = modeldyno("sweep", *BATCHES, "--json", "-", "--no-store")
+
+    assert json.loads(said.out)["kind"] == "study"
+    assert "no such results" in modeldyno("list").out
+
+
+def test_studies_are_listed_shown_and_removed(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """They stand beside results; a beginning of the id names one; what is asked of a result is refused."""
+    bench()
+    found = study_of(modeldyno("sweep", *BATCHES))
+    listed = modeldyno("list").out
+
+    assert found.id in listed
+    assert "throughput 400/s: batch_size=4" in " ".join(listed.split())
+    assert "The best of 3 configurations" in modeldyno("show", found.id[:6]).out
+    refused = modeldyno("show", found.id, "--get", "throughput")
+    assert (refused.code, "--get is asked of a result" in refused.err) == (2, True)
+    assert modeldyno("rm", found.id[:6]).out == f"removed {found.id}\n"
+    assert modeldyno("show", found.id).code == 2
+    assert modeldyno("rm", found.id).code == 2
+
+
+def test_the_plan_is_printed_and_nothing_is_measured(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """How many configurations, which of them cannot be and why, and how long it takes."""
+    used = bench()
+    words = ("--space", "inter_threads=1,2", "--space", "parallel=false,true")
+    said = modeldyno("sweep", MODEL, *words, "--dry-run", "--strategy", "grid")
+
+    assert said.code == 0
+    assert "4 points; 1 of them cannot be" in said.out
+    assert "The knob inter_threads has no effect without parallel=true" in said.out
+    assert "Nothing was measured" in said.out
+    assert used.jobs == []
+    assert "no such results" in modeldyno("list").out
+
+
+def test_the_plan_of_a_server_tells_loads(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """Configurations and loads are counted apart; axes of our choice are said to be so."""
+    bench()
+    said = modeldyno(
+        "sweep", MODEL, "--backend", "triton", "--space", "instances=1,2", "--dry-run", "--max-time", "1m"
+    )
+
+    assert "14 points: 2 configurations at 7 loads each" in said.out
+    assert "concurrency  1,2,4,8,16,32,64       7  by our choice" in said.out
+    assert "to 60 s" in said.out.replace("\n", " ")
+
+
+def test_configurations_are_written_under_names_that_last(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    """The best and the default become directories that Triton takes, the same under another goal."""
+    bench(lambda p: 100.0 * float(p.get("instances", 1)), Configured)
+    words = ("--backend", "triton", "--space", "instances=1,2,3", "-c", "4", "--strategy", "grid")
+    said = modeldyno("sweep", MODEL, *words, "--export-configs", "out")
+    again = modeldyno(
+        "sweep", "--rerank", study_of(said).id, "--minimize", "throughput", "--export-configs", "anew"
+    )
+    texts = {path.parent.name: path.read_text() for path in (tmp_path / "out").rglob("config.pbtxt")}
+    best = next(text for text in texts.values() if "instances: 3" in text)
+
+    assert "Wrote out" in said.out
+    assert len(texts) == 3
+    assert 'name: "digits_default"\ninstances: 1\n' in texts["digits_default"]
+    assert best.startswith("# instances=3")
+    assert again.code == 0
+    assert {p.parent.name: p.read_text() for p in (tmp_path / "anew").rglob("config.pbtxt")} == texts
+
+
+def test_what_has_no_files_is_not_exported(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """A model within a process has no configuration to write."""
+    bench()
+    said = modeldyno("sweep", *BATCHES, "--export-configs", "out")
+
+    assert said.code == 2
+    assert "no files to export" in said.err
+
+
+def test_a_directory_is_named_for_the_model(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """Where the file does not tell a name, that of the study is made fit for a directory."""
+    bench()
+    found = study_of(modeldyno("sweep", *BATCHES))
+
+    assert exporting._model(replace(found, name="a b/c")) == "c"
+    assert exporting._model(replace(found, name="../..")) == "model"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "needs a MODEL"),
+        (("no.yaml",), "Cannot read no.yaml"),
+        (("--resume", "--rerank", "a"), "exclude each other"),
+        (("--rerank", "a", "--dry-run"), "exclude each other"),
+        ((MODEL, "--resume"), "leave .* away"),
+        (("--resume", "--no-store"), "leave --no-store away"),
+        (("--resume", "--minimize", "energy"), "goes on as it was begun"),
+        (("--resume",), "no study yet"),
+        (("--rerank", "abc"), "no study whose id begins with 'abc'"),
+        (("--rerank", "abc", "--space", "a=1"), "measures nothing"),
+        ((MODEL, "--space", "a"), "--space 'a' is not knob=value"),
+        ((MODEL, "--space", "a=1", "--space", "a=2"), "--space gives a twice"),
+        ((MODEL, "--set", "a"), "--set 'a' is not knob=value"),
+        ((MODEL, "--until", "perhaps"), "--until 'perhaps' says no certainty"),
+        ((MODEL, "--max-time", "soon"), "--max-time: 'soon' is not a quantity"),
+        ((MODEL, "-o", "x.html"), "written as .csv or .json"),
+        ((MODEL, "-o", "x.docx"), "No reporter writes"),
+        ((MODEL, "--tag", "a"), "A study has no tags"),
+        ((MODEL, "--export-configs", "d", "--no-store"), "leave --no-store away"),
+        ((MODEL, "--space", "batc_size=1,2"), "did you mean 'batch_size'"),
+        ((MODEL, "--space", "instances=1,2"), "add --backend triton"),
+        ((MODEL, "--strategy", "quik"), "did you mean 'quick'"),
+        ((MODEL, "--mode", "offlin"), "'offlin' is not one of"),
+    ],
+)
+def test_wrong_words_are_refused_in_a_sentence(
+    modeldyno: Callable[..., Said], words: tuple[str, ...], said: str
+) -> None:
+    """Code 2, one line, and nothing measured."""
+    found = modeldyno("sweep", *words)
+
+    assert (found.code, found.out) == (2, "")
+    assert len(found.err.strip().splitlines()) == 1
+    assert re.search(said, found.err)
+
+
+def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """The line of the file stands before the sentence."""
+    (tmp_path / "s.yml").write_text(f"model: {MODEL}\nspace:\n  batch_size: 0,1\n")
+
+    assert "s.yml, line 3: The knob batch_size takes a whole number from 1" in modeldyno("sweep", "s.yml").err
+
+
+def test_the_schema_of_a_file_is_printed(modeldyno: Callable[..., Said]) -> None:
+    """It has every name that a file may have; that of a result is printed as ever."""
+    assert set(json.loads(modeldyno("schema", "sweep").out)["properties"]) == set(KEYS)
+    assert "result" in json.loads(modeldyno("schema").out)["title"]
+
+
+@pytest.mark.timeout(300)
+def test_a_real_model_is_swept(modeldyno: Callable[..., Said]) -> None:
+    """ONNX Runtime, in child processes: the default, the search, and a verdict with its certainty."""
+    pytest.importorskip("onnxruntime")
+    quick = ("--trial-time", "0.3s", "--min-time", "0.1s", "--precision", "30%", "--max-trials", "4")
+    said = modeldyno("sweep", MODEL, "--space", "batch_size=1,16", *quick)
+
+    assert said.code == 0
+    assert "measurements over 2 configurations" in said.out
+    assert len(study_of(said).trials) == 4

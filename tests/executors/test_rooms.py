@@ -1,0 +1,142 @@
+"""Where the trials of a sweep are run: what is kept open, what is fresh, and what Ctrl-C does to them."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.core.job import Job
+from modeldyno.core.load import Load
+from modeldyno.core.model import ModelRef
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import Event, Located, Progressed
+from modeldyno.core.study import Stage
+from modeldyno.errors import StaleStudy
+from modeldyno.executors import rooms
+from modeldyno.executors.interrupts import Insisted, counted_interrupts
+from modeldyno.executors.isolated import isolated
+from modeldyno.executors.rooms import children
+from modeldyno.executors.warm import warm
+
+if TYPE_CHECKING:
+    from modeldyno.core.result import Result
+
+QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0)
+LONG = Plan(min_time=30.0, max_time=60.0)
+SOURCE = """
+import os, pathlib
+with open(pathlib.Path(__file__).parent / "loaded", "a") as file:
+    file.write(f"{os.getpid()}\\n")
+
+def answer():
+    pass
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A callable whose module notes each process that loads it."""
+    path = tmp_path / "model.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def job(model: Path, slots: int = 1, **changes: Any) -> Job:
+    settings: dict[str, Any] = {
+        "model": ModelRef(scheme="call", locator=f"{model}:answer"),
+        "backend": "python",
+        "probes": ("latency",),
+        "plan": QUICK,
+        "load": Load(concurrency=slots),
+    }
+    return Job(**settings | changes)
+
+
+def processes(model: Path) -> list[str]:
+    """The processes that loaded the model, in their order."""
+    return (model.parent / "loaded").read_text().split()
+
+
+def carried_out(room: rooms.Rooms, asked: Job, stage: Stage = Stage.SEARCH) -> Result:
+    return room(asked, stage)(asked, watch=lambda _event: None)
+
+
+def test_in_a_process_each_trial_is_fresh(model: Path) -> None:
+    """What calls the model within a process runs in a new one each time."""
+    with children(lambda: 0) as room:
+        for stage in (Stage.DEFAULT, Stage.SEARCH, Stage.VERIFY):
+            assert carried_out(room, job(model), stage).failures == ()
+
+    assert len(set(processes(model))) == 3
+
+
+def test_a_server_is_kept_until_something_is_verified(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads of one server share its process; what verifies has one of its own, when that one is gone."""
+    monkeypatch.setattr(rooms, "serves", lambda _backend: True)
+    with children(lambda: 0) as room:
+        for slots in (1, 2):
+            carried_out(room, job(model, slots))
+        (kept,) = set(processes(model))
+        seen: list[bool] = []
+
+        def watch(_event: Event) -> None:
+            seen.append(Path(f"/proc/{kept}").exists())
+
+        verifying = job(model, 2)
+        room(verifying, Stage.VERIFY)(verifying, watch=watch)
+        carried_out(room, job(model, 4))
+
+    assert set(seen) == {False}
+    assert len(set(processes(model))) == 3
+
+
+def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:
+    """After one Ctrl-C the trial comes to its own end, without a doubt; the second ends it at once."""
+    with counted_interrupts() as interrupts, children(lambda: len(interrupts)) as room:
+
+        def press(_event: Event) -> None:
+            if not interrupts:
+                signal.raise_signal(signal.SIGINT)
+
+        asked = job(model)
+        finished = room(asked, Stage.SEARCH)(asked, watch=press)
+
+        def press_again(event: Event) -> None:
+            if isinstance(event, Progressed) and event.runs and len(interrupts) < 2:
+                signal.raise_signal(signal.SIGINT)
+
+        begun = time.monotonic()
+        asked = job(model, plan=LONG)
+        ended = room(asked, Stage.SEARCH)(asked, watch=press_again)
+
+    assert finished.doubts == () or "interrupted" not in {doubt.code for doubt in finished.doubts}
+    assert finished.find("latency") is not None
+    assert "interrupted" in {doubt.code for doubt in ended.doubts}
+    assert ended.failures == ()
+    assert time.monotonic() - begun < 25
+
+
+@pytest.mark.parametrize("executor", [isolated, warm])
+def test_what_the_watcher_raises_ends_the_child(model: Path, executor: Any) -> None:
+    """Whoever watches can stop a trial by an error: the child is gone at once, and the next one is fresh."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, Located):
+            raise StaleStudy("another machine")
+
+    begun = time.monotonic()
+    with executor() as execute:
+        with pytest.raises(StaleStudy):
+            execute(job(model, plan=LONG), watch=stop)
+        assert time.monotonic() - begun < 25
+        assert execute(job(model), watch=lambda _event: None).failures == ()
+
+
+def test_interruptions_are_passed_on_from_the_second() -> None:
+    """One is none; from the second on all count, of whatever tells how many there were."""
+    assert [len(Insisted(lambda count=count: count)) for count in range(4)] == [0, 0, 2, 3]  # type: ignore[misc]
+    assert len(Insisted(lambda: True)) == 0
