@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
-from modeldyno import outputs, plugins
+from modeldyno import outputs, plugins, wire
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.inputs import parse_input
 from modeldyno.core.inspection import Inspection
@@ -389,3 +389,27 @@ def test_a_late_refusal_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure.message == "There is nothing to see"
     with pytest.raises(RequestError, match="nothing to see"):
         run(job("modeldyno.testing.truth:steady", probes=("refusing",)))
+
+
+def test_what_a_session_was_told_is_kept_with_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that configured a server are in the document itself, to be used again."""
+    real = plugins.backend("python")
+
+    @contextmanager
+    def told(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
+        with real.open(model, config) as session:
+            yield SimpleNamespace(
+                prepare=session.prepare,  # type: ignore[union-attr]
+                arrays=session.arrays,
+                files=(("config.pbtxt", 'name: "m"\n'),),
+            )
+
+    parts = ("requires", "accepts", "knobs", "check")
+    fake = SimpleNamespace(open=told, **{part: getattr(real, part) for part in parts})
+    monkeypatch.setattr(plugins, "backend", lambda _name: fake)
+    result = run(job("modeldyno.testing.truth:steady"))
+
+    assert result.failures == ()
+    assert [(a.name, a.path, a.text) for a in result.artifacts] == [("config.pbtxt", "", 'name: "m"\n')]
+    assert result.artifacts[0].digest.startswith("sha256:")
+    assert wire.decode(wire.encode(result)).artifacts == result.artifacts

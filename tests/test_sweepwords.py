@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from modeldyno import machine, sweepkeys, sweepwords
+from modeldyno import machine, plugins, sweepkeys, sweepspace, sweepwords
 from modeldyno.core.load import Arrivals
 from modeldyno.core.objective import Rank
 from modeldyno.errors import RequestError
@@ -135,6 +135,14 @@ def test_without_axes_what_usually_matters_is_varied(monkeypatch: pytest.MonkeyP
     assert spoken(shaped) == ["intra_threads=1,2,4"]
     monkeypatch.setattr(machine, "allowed_cores", lambda: (0,))
     assert [axis.name for axis in made()[0].space.axes] == ["batch_size"]
+
+
+@pytest.mark.parametrize("backend", plugins.names("backend"))
+def test_what_a_backend_finds_worth_a_look_is_its_own(backend: str) -> None:
+    """Each of its axes is a knob of its own, in its types; some backends name none."""
+    knobs = {knob.name for knob in plugins.backend(backend).knobs}
+
+    assert {axis.name for axis in sweepspace.usual(backend, {}, 4, ())} <= knobs
 
 
 def test_a_server_is_put_under_rising_loads_unless_told_otherwise() -> None:

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from modeldyno.api.functions import inspect, profile, read, save
     from modeldyno.api.model_profiler import ModelProfiler
     from modeldyno.api.served import load
+    from modeldyno.api.sweeping import read_study, sweep
     from modeldyno.core.goal import Constraint, Verdict
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.measurement import Distribution
     from modeldyno.core.plan import Plan
+    from modeldyno.core.ranking import ranking
     from modeldyno.core.result import Result
+    from modeldyno.core.study import Study
     from modeldyno.errors import ModelDynoError
 
 _HOMES = {
@@ -28,13 +31,17 @@ _HOMES = {
     "ModelProfiler": "modeldyno.api",
     "Plan": "modeldyno.core.plan",
     "Result": "modeldyno.core.result",
+    "Study": "modeldyno.core.study",
     "Verdict": "modeldyno.core.goal",
     "inspect": "modeldyno.api",
     "load": "modeldyno.api",
     "profile": "modeldyno.api",
     "profiled": "modeldyno.api",
+    "ranking": "modeldyno.core.ranking",
     "read": "modeldyno.api",
+    "read_study": "modeldyno.api",
     "save": "modeldyno.api",
+    "sweep": "modeldyno.api",
 }
 
 __all__ = [
@@ -45,13 +52,17 @@ __all__ = [
     "ModelProfiler",
     "Plan",
     "Result",
+    "Study",
     "Verdict",
     "inspect",
     "load",
     "profile",
     "profiled",
+    "ranking",
     "read",
+    "read_study",
     "save",
+    "sweep",
 ]
 
 

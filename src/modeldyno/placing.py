@@ -197,7 +197,7 @@ def _load(load: Load | None, backend: str, point: Mapping[str, KnobValue]) -> Lo
         if asked:
             raise RequestError(
                 f"The backend '{backend}' calls the model within a process, where there is no "
-                f"{next(iter(asked))}; choose a server with --backend triton, or give its URL."
+                f"{next(iter(asked))}; choose a server, such as triton, or give its URL."
             )
         return None
     found = load or Load()

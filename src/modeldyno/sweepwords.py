@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from modeldyno.sweepfile import Tree, Words
 
 PLAN = Plan(max_time=10.0)
-"""What verifies is measured so; the search looks more shortly, as `modeldyno.sweep` says."""
+"""What verifies is measured so; the search looks more shortly, as `core.glance` says."""
 THROUGHPUT = "throughput"
 _SEARCHED = {"concurrency": "1..64*2"}
 """The loads that a server is put under where nobody names any."""

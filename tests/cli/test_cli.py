@@ -349,3 +349,13 @@ def test_progress_is_one_line() -> None:
     event = Progressed(stage="latency: steady", runs=1200, value=0.0123, precision=0.031, left=4.2)
 
     assert line(event) == "  latency: steady, 1,200 samples, 12.3 ms ± 3.1%, about 4 s left"
+
+
+def test_a_line_of_progress_keeps_the_time_left() -> None:
+    """Where the terminal is too narrow, what is measured is cut, and not how long it takes."""
+    from modeldyno.cli.progress import line
+
+    event = Progressed(stage="trial 7 (best so far 400/s): batch_size=2, threads=4", left=300.0)
+
+    assert line(event, width=40) == "  trial 7 (best so far, about 5 min left"
+    assert line(event, width=200).endswith("threads=4, about 5 min left")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import plugins, sweep, wire
+from modeldyno import plugins, sweeps, wire
 from modeldyno.cli import exporting
 from modeldyno.cli.studying import exit_code
 from modeldyno.core.ranking import ranking
@@ -62,7 +62,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
 
     def put(rate: Any = by_batch, kind: type[Bench] = Bench, **more: Any) -> Bench:
         made = kind(rate=rate, **more)
-        monkeypatch.setattr(sweep, "children", lambda _interrupted: nullcontext(made))
+        monkeypatch.setattr(sweeps, "children", lambda _interrupted: nullcontext(made))
         return made
 
     return put

@@ -10,7 +10,7 @@ import pytest
 
 from modeldyno.core import served
 from modeldyno.core.approach import End, Step
-from modeldyno.core.boundary import confidence, curve, known, limits
+from modeldyno.core.boundary import ceiling, confidence, curve, known, limits
 from modeldyno.core.capacity import Capacity, beyond, careful, propose, under
 from modeldyno.core.goal import Answer, Constraint, Verdict
 from modeldyno.core.ladder import CLIENT_LIMITED, Rung, plain
@@ -42,6 +42,12 @@ def judged(value: float | None, half: float | None, bound: Constraint = BOUND, *
 
 def rung(load: float, value: float | None, half: float | None = 1e-6, **changes: object) -> Rung:
     return replace(judged(value, half), load=load, **changes)  # type: ignore[arg-type]
+
+
+def drowned(load: float, gave: float) -> Rung:
+    """An open loop in which so many requests per second were answered, and more were due."""
+    rate = Answer(query=Query(metric="request_rate"), value=gave, interval=None)
+    return rung(load, 0.5, doubts=(SATURATED,), answers=(rate,))
 
 
 def uncertified(load: float, value: float, low: float, care: float = 1.0) -> Rung:
@@ -308,13 +314,95 @@ class TestSteps:
         assert isinstance(answer, Capacity)
         assert (answer.passed, answer.failed, answer.end) == (1.0, 32.0, End.DISPUTED)
 
-    def test_a_limited_client_ends_the_climb(self) -> None:
+    def test_a_limited_client_ends_the_climb_when_it_is_so_again(self) -> None:
         """Where the client is the limit nothing is broken by the server, and more load shows nothing."""
         limited = rung(8, 0.5, doubts=(CLIENT_LIMITED,))
-        answer = propose(SEARCH, [rung(4, 0.05), limited])
+        assert propose(SEARCH, [rung(4, 0.05), limited]) == Step(load=8.0)
+        answer = propose(SEARCH, [rung(4, 0.05), limited, limited])
 
         assert isinstance(answer, Capacity)
         assert (answer.passed, answer.failed, answer.end) == (4.0, None, End.CLIENT)
+
+    def test_a_client_that_was_limited_once_is_no_limit(self) -> None:
+        """The second measurement of the same load counts alone."""
+        history = [rung(4, 0.05), rung(8, 0.5, doubts=(CLIENT_LIMITED,)), rung(8, 0.07)]
+        (_, again) = known(history, z=Z95, rate=False)
+        step = propose(SEARCH, history)
+
+        assert (again.verdict, again.limited, again.runs, again.care) == (Verdict.HELD, False, 2, 1.0)
+        assert isinstance(step, Step)
+        assert step.load > 8
+
+    def test_a_rate_that_the_client_did_not_keep_is_not_held(self) -> None:
+        """Whatever the server did with less; of a closed loop it holds for so many slots."""
+        limited = rung(8, 0.05, doubts=(CLIENT_LIMITED,))
+
+        verdicts = [known([limited], z=Z95, rate=rate)[0].verdict for rate in (True, False)]
+        assert verdicts == [Verdict.UNDECIDED, Verdict.HELD]
+
+    def test_a_drowned_server_tells_where_its_capacity_lies(self) -> None:
+        """400/s were due and 130/s answered: what is tried next lies about that, not half-way to 400."""
+        search = Search(bounds=(BOUND,), knob=RATE, start=100.0)
+        held, under = rung(100, 0.03), propose(search, [rung(100, 0.03), drowned(400, 130)])
+        assert isinstance(under, Step)
+        assert 100 < under.load < 1.1 * 130
+        first = propose(search, [drowned(400, 130)])
+        assert first == Step(load=pytest.approx(0.75 * 130))  # type: ignore[arg-type]
+        # More than it gave then was held after all: it tells nothing.
+        more = [held, rung(200, 0.04), drowned(400, 130)]
+        assert ceiling(known(more, z=Z95, rate=True)) is None
+        # A server that failed, or whose rate nobody counted, tells nothing either.
+        bare = [replace(drowned(400, 130), answers=()), Rung(load=500.0, failure="it died")]
+        assert ceiling(known(bare, z=Z95, rate=True)) is None
+
+    def test_what_is_surely_too_much_takes_no_longer_than_planned(self) -> None:
+        """Above the rate that a drowned server kept up, the shortest run shows it."""
+        search = Search(bounds=(BOUND,), knob=RATE)
+        history = [uncertified(100, 0.08, 0.05, care=3.0), drowned(400, 130), rung(90, 0.07)]
+        steps = [propose(search, history)]
+        history += [rung(125, 0.12, 0.05, care=8.0), rung(118, 0.09, 0.03, care=8.0)]
+        steps.append(propose(search, history))
+        for step in steps:
+            assert isinstance(step, Step)
+            assert step.care == 1.0 if step.load > 1.06 * 130 else step.care > 1.0
+
+    def test_the_rate_of_an_infinite_latency_is_told_by_points_on_both_sides(self) -> None:
+        """One worker of 10 ms, whose latency is 10 ms over what is left: the curve sees 100/s, and the bound."""
+        points = known([rung(r, 0.01 / (1 - r / 100)) for r in (20, 50, 80, 95)], z=Z95, rate=True)
+        there, blind = curve(points, rate=True), curve(points)
+
+        assert there is not None
+        assert blind is not None
+        assert there.crossing == pytest.approx(90, rel=0.01)
+        assert there.slope == pytest.approx(9, rel=0.3)
+        assert abs(blind.crossing - 90) > 3
+
+    def test_what_only_lacks_a_longer_run_is_built_upon(self) -> None:
+        """Nothing is sure to hold, and 100/s would if it were a claim: it is not lowered from the first load."""
+        search = Search(bounds=(BOUND,), knob=RATE)
+        history = [uncertified(10, 0.02, 0.01), uncertified(100, 0.04, 0.03), drowned(400, 130)]
+        step = propose(search, history)
+
+        assert isinstance(step, Step)
+        assert step.load > 60
+        assert step.care == 3.0
+
+    def test_a_rate_that_is_rather_broken_is_followed_by_a_longer_run(self) -> None:
+        """It is measured three times as long a little above, and not by little steps."""
+        search = Search(bounds=(BOUND,), knob=RATE)
+        step = propose(search, [rung(10, 0.05), rung(40, 0.12, 0.03)])
+
+        assert isinstance(step, Step)
+        assert step.load > 40
+        assert step.care == 3.0
+
+    def test_a_wide_gap_in_which_nothing_was_measured_is_halved(self) -> None:
+        """Where noise bent the curve so that it sees no way on, and until the gaps are narrow."""
+        search = Search(bounds=(BOUND,), knob=RATE)
+        history = [rung(20, 0.06, 0.01), rung(200, 0.3, 0.01), rung(150, 0.11, 0.1, care=8.0)]
+        step = propose(search, history)
+
+        assert step == Step(load=pytest.approx(math.sqrt(20 * 150)), care=8.0)  # type: ignore[arg-type]
 
     def test_a_saturated_server_has_failed_an_open_loop(self) -> None:
         """Above capacity there is no steady state, whatever the latency was until then."""
@@ -381,6 +469,7 @@ class TestAnswer:
         assert isinstance(answer, Capacity)
         assert (answer.passed, answer.failed) == (1.0, 2.0)
         assert answer.unmet == (wanted,)
+        assert answer.verdict is Verdict.BROKEN
 
     def test_the_longest_measurement_is_quoted_until_a_fresh_server_has_spoken(self) -> None:
         """And the fresh server's verdict is that of the bounds that limit the load."""
@@ -400,7 +489,25 @@ class TestAnswer:
             checked = answer.with_verification(rung(1, value, half))
             assert checked.confirmed is verdict
             assert checked.best == checked.verified
+            assert checked.verdict is verdict
+        assert answer.verdict is Verdict.UNDECIDED
         assert answer.with_verification(Rung(load=1.0, failure="no start")).confirmed is Verdict.BROKEN
+
+    @pytest.mark.parametrize(
+        ("end", "failed", "verdict"),
+        [
+            (End.SMALLEST, 1.0, Verdict.BROKEN),
+            (End.MEASUREMENTS, 0.1, Verdict.BROKEN),
+            (End.MEASUREMENTS, None, Verdict.UNDECIDED),
+            (End.INDISTINCT, 2.0, Verdict.UNDECIDED),
+            (End.CLIENT, None, Verdict.UNDECIDED),
+        ],
+    )
+    def test_where_nothing_passed_it_is_broken_or_open(
+        self, end: End, failed: float | None, verdict: Verdict
+    ) -> None:
+        """Broken where all that was tried broke it; open where the search could not tell."""
+        assert Capacity(search=SEARCH, rungs=(), end=end, passed=None, failed=failed).verdict is verdict
 
 
 class TestSearch:

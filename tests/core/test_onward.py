@@ -42,7 +42,7 @@ def test_progress_has_the_trial_before_it() -> None:
     guard, told = guarded(with_trials(1.0))
     guard(Progressed(stage="latency: steady", runs=5, left=1.0))
 
-    where = "trial 2: batch_size=4 (best so far 6,200/s)"
+    where = "trial 2 (best so far 6,200/s): batch_size=4"
     assert told == [
         Progressed(stage=where, left=12.0),
         Progressed(stage=f"{where}: latency: steady", runs=5, left=12.0),
@@ -111,9 +111,9 @@ def test_words() -> None:
     study = with_trials(1.0)
 
     assert label(a_study(), Ask(point={}, stage=Stage.DEFAULT)) == "trial 1: default"
-    assert label(study, Ask(point={"batch_size": 2}, stage=Stage.VERIFY)).startswith(
-        "trial 2: again batch_size=2 ("
-    )
+    asked = Ask(point={"batch_size": 2, "io_binding": True}, stage=Stage.VERIFY)
+    assert label(study, asked).startswith("trial 2 (best so far ")
+    assert label(study, asked).endswith("): again batch_size=2, io_binding=true")
     assert headline(a_study()) == "0 trials"
     assert headline(study) == "1 trial, best so far 6,200/s with batch_size=1"
     assert headline(with_trials(1.0, 1.0)).startswith("2 trials, best so far")

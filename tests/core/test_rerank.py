@@ -9,10 +9,11 @@ from modeldyno.core.ranking import ranking
 from modeldyno.core.rerank import reranked
 from modeldyno.core.result import FailureKind
 from modeldyno.core.study import State, Trial
-from modeldyno.sweep import sweep
+from modeldyno.sweeps import sweep
 from modeldyno.testing.studies import Bench, a_study
 
 if TYPE_CHECKING:
+    from modeldyno.core.knob import KnobValue
     from modeldyno.core.result import Result
     from modeldyno.core.study import Study
 
@@ -24,7 +25,7 @@ FAST = Goal(
 def swept() -> tuple[Study, dict[str, Result]]:
     """Sweep three batches: the larger, the slower a call; the largest fails, and another cannot be."""
 
-    def fails(point: dict[str, object]) -> FailureKind | None:
+    def fails(point: dict[str, KnobValue]) -> FailureKind | None:
         return FailureKind.OOM if point["batch_size"] == 4 else None
 
     bench = Bench(rate=lambda point: 800.0 / float(point["batch_size"]), fails=fails)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from modeldyno.api.model_profiler import ModelProfiler
     from modeldyno.api.served import load
     from modeldyno.api.served_profiler import Diagnosis, Profiler
+    from modeldyno.api.sweeping import read_study, sweep
     from modeldyno.core.memory_change import MemoryChange, memory_change
 
 _HOMES = {
@@ -49,7 +50,9 @@ _HOMES = {
     "profile": "modeldyno.api.functions",
     "profiled": "modeldyno.api.decorators",
     "read": "modeldyno.api.functions",
+    "read_study": "modeldyno.api.sweeping",
     "save": "modeldyno.api.functions",
+    "sweep": "modeldyno.api.sweeping",
 }
 
 __all__ = [
@@ -75,7 +78,9 @@ __all__ = [
     "profile",
     "profiled",
     "read",
+    "read_study",
     "save",
+    "sweep",
 ]
 
 

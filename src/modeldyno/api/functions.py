@@ -81,7 +81,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``. One that
             is undecided raises nothing: ask ``result.judge("latency.p99 <= 50ms").verdict``.
     """
-    _check_settings(settings)
+    check_settings(settings)
     looked = inspection(mode=mode, optimizer=optimizer, modules=False)
     asked = Request(
         model="",
@@ -212,7 +212,7 @@ def _tokens(given: int | str | Sequence[int], name: str) -> tuple[int, ...]:
     return tokens(",".join(map(str, numbers)), name)
 
 
-def _check_settings(settings: Mapping[str, Any]) -> None:
+def check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse what is no knob with a hint at where it belongs."""
     for name, value in settings.items():
         knob = name == "precision" and isinstance(value, str)  # of numbers; that of the plan is a fraction

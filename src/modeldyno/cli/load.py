@@ -16,6 +16,7 @@ from modeldyno.cli.output import listened
 from modeldyno.cli.profile import tell
 from modeldyno.cli.progress import Progress
 from modeldyno.core.address import HEADERS_VARIABLE, parse_headers
+from modeldyno.core.block import Notice, Severity
 from modeldyno.core.capacity import Capacity
 from modeldyno.core.goal import Verdict
 from modeldyno.core.ladder import parse_ladder
@@ -23,7 +24,7 @@ from modeldyno.core.load import Arrivals, Load, parse_rate
 from modeldyno.core.observation import Observation
 from modeldyno.core.search import RATE, Search
 from modeldyno.errors import RequestError
-from modeldyno.measure import BROKEN, INTERRUPTED, OK, Outcome, measure
+from modeldyno.measure import BROKEN, INTERRUPTED, OK, UNDECIDED, Outcome, measure
 from modeldyno.views import capacity
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ def _several(asked: request.Request, steps: tuple[int, ...], places: Places, opt
     _tell_several(found, places, options)
     if exit_code == INTERRUPTED or not isinstance(found, Capacity):
         return exit_code
-    held = found.passed is not None and not found.unmet and found.confirmed is not Verdict.BROKEN
-    return OK if held else BROKEN
+    return {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}[found.verdict]
 
 
 def _tell_several(found: Any, places: Places, options: dict[str, Any]) -> None:
@@ -135,8 +135,14 @@ def _tell_several(found: Any, places: Places, options: dict[str, Any]) -> None:
         from modeldyno.cli.output import print_blocks  # noqa: PLC0415 - rich is for what is drawn
 
         blocks = list(_laid_out(found, options))
-        print_blocks(*(blocks[:1] if options["quiet"] else blocks))
+        print_blocks(*(filter(_decides, blocks) if options["quiet"] else blocks))
         places.told()
+
+
+def _decides(block: Block) -> bool:
+    """Say whether it is the answer, or what the exit code is owed to."""
+    deciding = {Severity.VERDICT, Severity.BROKEN, Severity.UNDECIDED}
+    return isinstance(block, Notice) and block.severity in deciding
 
 
 def _laid_out(found: Any, options: dict[str, Any]) -> Iterator[Block]:

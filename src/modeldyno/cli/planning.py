@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from modeldyno import sweep
+from modeldyno import sweeps
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.core import glance
 from modeldyno.core.block import Align, Column, Notice, Severity, Table, shorten
@@ -41,7 +41,7 @@ def plan(study: Study, chosen: tuple[Axis, ...]) -> int:
     Raises:
         RequestError: it cannot be carried out.
     """
-    sweep.check(study)
+    sweeps.check(study)
     with listened():
         print_blocks(*_blocks(study, chosen))
     return 0
@@ -101,7 +101,7 @@ def _refused(study: Study) -> tuple[int, Counter[str]]:
     for each in islice(study.space.points(), _CHECKED):
         seen += 1
         try:
-            sweep.placed(study, each)
+            sweeps.placed(study, each)
         except RequestError as error:
             reasons[shorten(str(error), _REASON)] += 1
         if time.monotonic() - begun > _PATIENCE:

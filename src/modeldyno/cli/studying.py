@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import plugins, sweep, sweepwords, wire
+from modeldyno import plugins, sweeps, sweepwords, wire
 from modeldyno.cli import exporting, planning
 from modeldyno.cli.keeping import Places
 from modeldyno.cli.output import find_study, listened, print_blocks, write_study, writes_studies
@@ -42,7 +42,7 @@ def begin(words: Words, options: dict[str, Any]) -> int:
     if options["dry_run"]:
         return planning.plan(study, chosen)
     places = _places(options)
-    sweep.check(study)  # a mistake is found before anything is said or kept
+    sweeps.check(study)  # a mistake is found before anything is said or kept
     if not places.silent and not options["quiet"]:
         with listened():
             print_blocks(Notice(severity=Severity.NOTE, text=_begun(study, chosen, stored=places.store)))
@@ -102,13 +102,13 @@ def _carried_out(study: Study, places: Places, options: dict[str, Any]) -> int:
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
         progress = stack.enter_context(Progress(quiet=options["quiet"]))
-        steps: Iterator[sweep.Step] = sweep.sweep(
+        steps: Iterator[sweeps.Step] = sweeps.sweep(
             study, watch=progress.watch, interrupted=lambda: len(interrupts), force=options["force"]
         )
         if places.store:
             store = stack.enter_context(plugins.store())
             store.put_study(study, headline=onward.headline(study))
-            steps = sweep.saved(steps, store)
+            steps = sweeps.saved(steps, store)
         last = deque(steps, maxlen=1)
     study = last[0][0] if last else study
     code = _told(study, places, options)

@@ -227,7 +227,8 @@ def _between(
     spent = {k.load: k.care for k in points}
     asked = math.log1p(search.resolution)
     steps: list[tuple[float, Step]] = []
-    gap = _gap(search, line, math.log(top / passed))
+    width = math.log(top / passed)
+    gap = _gap(search, line, width)
     for load in _sides(search, passed, failed, crossing, _apart(search, points, crossing, gap)):
         before = spent.get(load, 0.0)
         away = math.inf if _drowns(points, load) else abs(math.log(load / crossing))
@@ -235,11 +236,13 @@ def _between(
         gain = math.log(load / passed if load < crossing else failed / load)
         if before + care <= search.patience * (1 + 1e-9) and (search.whole or gain > asked / 4):
             steps.append((gain, Step(load=load, care=care)))
-    return max(steps, key=lambda pair: pair[0])[1] if steps else _unseen(search, points, passed, top)
+    most, best = max(steps, key=lambda pair: pair[0], default=(0.0, End.INDISTINCT))
+    unseen = _unseen(search, points, passed, top) if most < _SHARE * width else End.INDISTINCT
+    return unseen if isinstance(unseen, Step) else best
 
 
 def _unseen(search: Search, points: Sequence[Known], passed: float, top: float) -> Step | End:
-    """Measure in the middle of the widest gap, where a curve that was fitted to noise sees no way on."""
+    """Measure in the middle of the widest gap, where a curve that was fitted to noise sees hardly a way on."""
     seen = [passed, *(k.load for k in points if passed < k.load < top), top]
     low, high = max(pairwise(seen), key=lambda pair: pair[1] / pair[0])
     middle = _whole(search, math.sqrt(low * high), round)

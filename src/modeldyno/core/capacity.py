@@ -64,6 +64,16 @@ class Capacity:
         judged = self.best.judgements if self.best is not None else ()
         return tuple(j for j in judged if not limits(j.constraint) and j.verdict is Verdict.BROKEN)
 
+    @property
+    def verdict(self) -> Verdict:
+        """Whether a load holds all that was asked for, and a freshly started server bears it out."""
+        if self.passed is None:
+            tried = self.failed is not None and self.end in {End.SMALLEST, End.MEASUREMENTS}
+            return Verdict.BROKEN if tried else Verdict.UNDECIDED
+        if self.unmet:
+            return Verdict.BROKEN
+        return self.confirmed or Verdict.UNDECIDED
+
     def with_verification(self, rung: Rung) -> Capacity:
         """Add what a freshly started server gave at the load that passed."""
         return replace(self, verified=rung)

@@ -78,6 +78,9 @@ CODES: dict[str, str] = {
     "account-differs": "The server's own account contradicts what the client saw.",
     "no-account": "The server tells nothing of its own work.",
     "repeated-request": "All requests were alike, so that a cache may have answered them.",
+    "model-changed": "The study went on although the model had become another one.",
+    "hardware-changed": "The study went on although the machine had become another one.",
+    "software-changed": "Since the first trial of the study, versions have changed.",
     "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
 }
 """Every doubt that this program raises, by its short stable code."""

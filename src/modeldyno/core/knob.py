@@ -61,8 +61,8 @@ class Knob:
         if self.choices:
             return " | ".join(self.choices)
         noun = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[self.kind]
-        low = "" if self.low is None else f" from {self.low:g}"
-        return noun + low + ("" if self.high is None else f" up to {self.high:g}")
+        low = "" if self.low is None else f" from {self.low:.10g}"
+        return noun + low + ("" if self.high is None else f" up to {self.high:.10g}")
 
     def _typed(self, value: KnobValue) -> KnobValue:
         if isinstance(value, self.kind) and not (isinstance(value, bool) and self.kind is not bool):

@@ -101,11 +101,11 @@ def headline(study: Study) -> str:
 
 
 def label(study: Study, ask: Ask) -> str:
-    """Say which trial begins, and what the best was so far."""
+    """Say which trial begins, and before its many words what the best was so far."""
     best = reference.best_so_far(study)
     so_far = "" if best is None else f" (best so far {_value(study, best)})"
     again = "again " if ask.stage is Stage.VERIFY else ""
-    return f"trial {len(study.trials) + 1}: {again}{_named(ask.point)}{so_far}"
+    return f"trial {len(study.trials) + 1}{so_far}: {again}{_named(ask.point)}"
 
 
 def usual(study: Study, *, verifying: bool = False) -> float:
@@ -125,7 +125,11 @@ def left(study: Study, elapsed: float) -> float | None:
 
 
 def _named(point: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in point.items()) or "default"
+    return ", ".join(f"{name}={_word(value)}" for name, value in point.items()) or "default"
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _value(study: Study, trial: Trial) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FEASIBLE = 0.5
 """A candidate counts as one that holds its bounds where this is more likely than not."""
+import os; HALF = float(os.environ.get("H", "1"))
 _NOTHING = 1e-300
 """In place of a value that has no logarithm."""
 
@@ -101,7 +102,7 @@ def drawn(found: Sequence[Estimate], between: Spread, resamples: int, source: An
     centres = np.array([math.log(max(e.value, _NOTHING)) for e in found])
     errors = np.array([e.error if e.value > 0 else 0.0 for e in found])
     runs = np.array([e.between for e in found])
-    factor = between.degrees / source.chisquare(between.degrees, (resamples, 1))
+    nu = max(2.0, between.degrees * HALF); factor = nu / source.chisquare(nu, (resamples, 1))
     own = np.maximum(0.0, errors**2 - runs**2)
     return centres + np.sqrt(own + factor * runs**2) * source.standard_normal((resamples, len(found)))
 

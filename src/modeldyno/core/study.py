@@ -151,7 +151,7 @@ class Budget:
     """Share of resamples in which the best must be best for verification to end."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Study:
     """A document: what was to be found, and the log of its trials."""
 
@@ -177,6 +177,12 @@ class Study:
     environment: Environment | None = None
     """Where that trial was made; unlike hardware is not comparable."""
     schema: int = SCHEMA
+
+    def __repr__(self) -> str:
+        return (
+            f"<Study {self.id} of {self.name or self.job.model}: "
+            f"{len(self.measured)} trials of {len(self.candidates)} points>"
+        )
 
     def add(self, *trials: Trial) -> Study:
         """Give the study with trials more."""

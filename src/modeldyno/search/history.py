@@ -1,25 +1,31 @@
-"""What a study tells a strategy: the numbers at each point, and the points that are out of the question."""
+"""What a study tells a strategy: what was spent, how good points are, and which are out of the question."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modeldyno.core.space import Axis, Space, key
+from modeldyno.core.estimate import hint
+from modeldyno.core.result import FailureKind
+from modeldyno.core.space import Space, key
 from modeldyno.core.study import LOADS, Stage, State
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.metric import Query
-    from modeldyno.core.space import Point
-    from modeldyno.core.study import Study, Trial
+    from modeldyno.core.knob import KnobValue
+    from modeldyno.core.objective import Goal
+    from modeldyno.core.space import Axis, Key, Point
+    from modeldyno.core.study import Candidate, Study
 
 SHARE, LEAST = 0.15, 12
 """A search measures this share of the space at most, or so many points where that is less."""
-_LARGER = ("batch_size", "max_batch", "instances", "sequence_length", "seq", "length")
+_LARGER = frozenset({"batch_size", "instances", "seq"})
 """Axes of which more takes more memory, whatever else is chosen."""
-_MEMORY = "oom"
+_TINY = 1e-300
+"""In place of a value that has no logarithm."""
 
 
 def allowance(study: Study) -> int:
@@ -33,62 +39,94 @@ def spent(study: Study) -> int:
     return sum(trial.stage is not Stage.VERIFY for trial in study.measured)
 
 
-def value(trial: Trial, query: Query) -> float | None:
-    """Give what a trial says; of a percentile that is no claim yet, the plain quantile as a hint."""
-    answer = trial.ask(query)
-    if (answer is None or answer.value is None) and query.statistic is not None:
-        answer = trial.ask(replace(query, part="raw")) or answer
-    return None if answer is None else answer.value
+def gains(goal: Goal, candidate: Candidate) -> tuple[float, ...] | None:
+    """Give the weighted logarithm of each objective, such that more is better; None where one is not known.
+
+    A percentile that is no claim yet counts: a hint is enough for a search.
+    """
+    whole = sum(objective.weight for objective in goal.objectives)
+    found = []
+    for objective in goal.objectives:
+        value = hint(candidate, objective.query)
+        if value is None:
+            return None
+        found.append(objective.weight / whole * objective.gain(max(value, _TINY), 1.0))
+    return tuple(found)
+
+
+# --- points ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Says which points need not be measured: they were, they cannot be, or they are out of memory for sure."""
+    """The points that need not be measured: they were, they cannot be, or their memory surely does not do."""
 
-    known: frozenset[object]
+    known: frozenset[Key]
     exhausted: tuple[Point, ...]
     """Points that ran out of memory."""
 
     @classmethod
     def of(cls, study: Study) -> Closed:
         """Gather them."""
-        exhausted = [t.point for t in study.measured if t.state is State.FAILED and t.kind == _MEMORY]
+        failed = (trial for trial in study.measured if trial.state is State.FAILED)
         return cls(
             known=frozenset((*study.candidates, *study.skipped)),
-            exhausted=tuple(exhausted),
+            exhausted=tuple(trial.point for trial in failed if trial.kind == FailureKind.OOM),
         )
 
-    def __contains__(self, point: Point) -> bool:
-        """Say whether a point is out of the question."""
+    def __contains__(self, point: Mapping[str, KnobValue]) -> bool:
+        """Say whether a point is one of them."""
         return key(point) in self.known or any(_beyond(point, end) for end in self.exhausted)
 
 
-def _beyond(point: Mapping[str, object], end: Mapping[str, object]) -> bool:
-    """Say whether a point needs at least the memory of another, all that is not known to take any being equal."""
+def _beyond(point: Mapping[str, KnobValue], end: Mapping[str, KnobValue]) -> bool:
+    """Say whether a point needs at least the memory of another: all is equal, or known to take more."""
     return point.keys() == end.keys() and all(
-        point[name] == other or (name in _LARGER and point[name] > other)  # type: ignore[operator]
-        for name, other in end.items()
+        point[name] == value or (name in _LARGER and float(point[name]) > float(value))
+        for name, value in end.items()
     )
 
 
-def warm_order(space: Space) -> Space:
-    """Put the loads last, so that the points of a configuration follow one another."""
-    loads = [axis for axis in space.axes if axis.name in LOADS]
-    others = [axis for axis in space.axes if axis.name not in LOADS]
-    if any(axis.where in LOADS for axis in others):
-        return space
-    return Space(axes=(*others, *loads))
+def placed(study: Study, point: Point) -> bool:
+    """Say whether a point has a value on every axis that matters; it need not be one of the axis."""
+    return study.space.completed(point).keys() <= point.keys()
 
 
 def open_points(study: Study) -> Iterator[Point]:
-    """Give the points that are not out of the question, those of a configuration together."""
+    """Give the points of the space that are not closed, the loads of a configuration together."""
     closed = Closed.of(study)
-    for point in warm_order(study.space).points():
+    for point in _loads_last(study.space).points():
         named = study.space.named(point)
         if named not in closed:
             yield named
 
 
-def loads_of(space: Space) -> tuple[Axis, ...]:
-    """Give the axes that leave a server open."""
-    return tuple(axis for axis in space.axes if axis.name in LOADS)
+def _loads_last(space: Space) -> Space:
+    """Put the loads last, so that they change fastest; where an axis depends on one all stay as they are."""
+    loads = tuple(axis for axis in space.axes if axis.name in LOADS)
+    if any(axis.where in LOADS for axis in space.axes):
+        return space
+    return Space(axes=(*(axis for axis in space.axes if axis not in loads), *loads))
+
+
+def sampled(study: Study, source: random.Random) -> Iterator[Point]:
+    """Give points at random, and then those beside what was measured last; closed ones among them."""
+    for _ in range(_SAMPLED):
+        yield study.space.completed({axis.name: source.choice(axis.values) for axis in study.space.axes})
+    held = [c.point for c in study.candidates.values() if study.space.holds(c.point)]
+    for point in reversed(held):
+        yield from study.space.neighbours(point)
+
+
+_SAMPLED = 400
+
+
+def serves(axes: tuple[Axis, ...]) -> bool:
+    """Say whether a server stays open from one point to another."""
+    return any(axis.name in LOADS for axis in axes)
+
+
+def best_gain(goal: Goal, candidate: Candidate) -> float:
+    """Give the sum of its gains; minus infinity where one is not known."""
+    found = gains(goal, candidate)
+    return -math.inf if found is None else sum(found)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.core.study import State
-from modeldyno.search.history import value
+from modeldyno.core.estimate import hint
+from modeldyno.search.history import placed
 from modeldyno.search.surrogate import Chart, Prior, Surrogate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -26,20 +26,23 @@ if TYPE_CHECKING:
     from modeldyno.core.metric import Query
     from modeldyno.core.objective import Goal
     from modeldyno.core.space import Point
-    from modeldyno.core.study import Study
+    from modeldyno.core.study import Candidate, Study
 
     Array = NDArray[np.float64]
 
-_RATES = ("throughput", "request_rate", "batch_rate", "goodput")
+_RATES = ("throughput", "request_rate", "batch_rate")
 _TIMES = ("latency", "service_time")
 _WORK = ("concurrency", "batch_size")
 """Axes that multiply what is under way at a time."""
 _YIELD = 0.5
-"""Share of a change of what is under way that is believed to become throughput; the rest becomes latency."""
+"""Power of what is under way with which throughput is believed to grow; latency has the rest."""
+_RATE = Prior(effect=0.4, local=0.06, noise=0.035)
+_TAIL = Prior(effect=0.1, local=0.04, noise=0.08)
+_OTHER = Prior(effect=0.3, local=0.06, noise=0.02)
+CAUTION = 2.0
+"""Times that errors of prediction are taken for larger: few measurements tell little of the errors too."""
 _DRAWS = 48
-_CAUTION = 1.0
-_TINY = 1e-300
-_RATE, _TAIL, _PLAIN = Prior(), Prior(effect=0.1, local=0.04, noise=0.08), Prior(effect=0.3, noise=0.02)
+_SMALL, _TINY = 1e-3, 1e-300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +52,11 @@ class Output:
     query: Query
     surrogate: Surrogate
     slope: float
-    """Of its logarithm over that of what is under way; the process has the rest."""
-    anchor: int | None = None
-    """The output that is the throughput which it is told from."""
+    """Power of what is under way that the process does not have to learn."""
+    coupled: bool = False
+    """Whether it is told from the first output, a rate."""
     floor: float = 0.0
-    """What is added to its values, for some were 0."""
+    """What is added to its values, where some of them have no logarithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,125 +64,123 @@ class Outlook:
     """What is believed after so many measurements."""
 
     goal: Goal
-    outputs: tuple[Output, ...]
     chart: Chart
-    failing: tuple[Array, Array] | None
-    """Coordinates of what was tried, and whether it failed; None where nothing did."""
+    outputs: tuple[Output, ...]
+    tried: Array
+    """Coordinates of all that was tried."""
+    failed: Array
+    """Whether it failed."""
 
     @classmethod
     def of(cls, study: Study) -> Outlook | None:
-        """Learn from a study; None where nothing was measured yet that could teach anything."""
+        """Learn from a study; None where nothing is known yet of what it is to improve."""
         chart = Chart.of(study.space.axes)
-        tried = [c for c in study.candidates.values() if _placed(study, c.point)]
-        told = [c for c in tried if not c.failed]
-        points = [c.point for c in told]
-        places, under_way = chart.locate(points), work(points)
-        counts = np.array([len(c.telling) for c in told], dtype=float)
-        table = {q: np.array([_mean(c.telling, q) for c in told]) for q in study.goal.queries}
-        rate = next((q for q in table if q.metric in _RATES and np.isfinite(table[q]).any()), None)
-        outputs: list[Output] = []
-        for query in sorted(table, key=lambda q: q is not rate):
-            found, known = table[query], np.isfinite(table[query])
-            coupled = rate is not None and query.metric in _TIMES
-            if coupled and rate is not None:
-                known = known & np.isfinite(table[rate]) & (table[rate] > 0)
-            if not known.any():
-                continue
-            floor = 0.0 if (found[known] > 0).all() else 1e-3 * max(float(np.abs(found[known]).max()), _TINY)
-            logs = np.log(np.clip(found[known] + floor, _TINY, None))
-            slope, prior = _belief(query)
-            if coupled and rate is not None:
-                logs, slope, prior = logs + np.log(table[rate][known]), 1.0, _TAIL
-            fitted = Surrogate.fit(chart, places[known], logs - slope * under_way[known], counts[known], prior)
-            outputs.append(
-                Output(query=query, surrogate=fitted, slope=slope, anchor=0 if coupled else None, floor=floor)
-            )
-        if not any(o.query in {output.query for output in outputs} for o in study.goal.objectives):
+        tried = [c for c in study.candidates.values() if placed(study, c.point)]
+        outputs = tuple(_fitted(chart, study.goal, [c for c in tried if not c.failed]))
+        known = {output.query for output in outputs}
+        if not known.issuperset(objective.query for objective in study.goal.objectives):
             return None
-        bad = np.array([c.failed for c in tried])
-        everywhere = chart.locate([c.point for c in tried])
         return cls(
             goal=study.goal,
-            outputs=tuple(outputs),
             chart=chart,
-            failing=(everywhere, bad) if bad.any() else None,
+            outputs=outputs,
+            tried=chart.locate([c.point for c in tried]),
+            failed=np.array([c.failed for c in tried], dtype=bool),
         )
 
     def draws(self, points: Sequence[Point]) -> tuple[Array, Array]:
         """Give points x draws of the score, and of the summed logarithms by which bounds are exceeded."""
-        places, under_way = self.chart.locate(points), work(points)
-        normals = _normals(len(self.outputs))
-        drawn: dict[Query, Array] = {}
-        for output, luck in zip(self.outputs, normals, strict=True):
-            mean, error = output.surrogate.predict(places)
-            logs = mean[:, None] + _CAUTION * error[:, None] * luck + (output.slope * under_way)[:, None]
-            if output.anchor is not None:
-                logs = logs - drawn[self.outputs[output.anchor].query]
-            drawn[output.query] = logs
-        floors = {output.query: output.floor for output in self.outputs}
-        shape = (len(points), _DRAWS)
-        weight = sum(o.weight for o in self.goal.objectives)
-        score, excess = np.zeros(shape), np.zeros(shape)
+        logs = self._logs(points)
+        score, excess = np.zeros((len(points), _DRAWS)), np.zeros((len(points), _DRAWS))
+        whole = sum(objective.weight for objective in self.goal.objectives)
         for objective in self.goal.objectives:
-            if objective.query in drawn:
-                share = objective.weight / weight
-                score += drawn[objective.query] * (share if objective.maximize else -share)
+            share = objective.weight / whole
+            score += logs[objective.query] * (share if objective.maximize else -share)
+        floors = {output.query: output.floor for output in self.outputs}
         for bound in self.goal.constraints:
-            if bound.query in drawn:
-                excess += np.clip(_over(bound, drawn[bound.query], floors[bound.query]), 0, None)
+            if bound.query in logs:
+                excess += np.clip(_over(bound, logs[bound.query], floors[bound.query]), 0, None)
         return score, excess
+
+    def _logs(self, points: Sequence[Point]) -> dict[Query, Array]:
+        """Give points x draws of the logarithm of each metric."""
+        places, under_way = self.chart.locate(points), work(points)
+        logs: dict[Query, Array] = {}
+        for output, luck in zip(self.outputs, _normals(len(self.outputs)), strict=True):
+            mean, error = output.surrogate.predict(places)
+            drawn = (mean + output.slope * under_way)[:, None] + CAUTION * error[:, None] * luck
+            logs[output.query] = drawn - logs[self.outputs[0].query] if output.coupled else drawn
+        return logs
 
     def works(self, points: Sequence[Point]) -> Array:
         """Give the probability that a point gives anything at all, by what became of those around it."""
-        if self.failing is None:
+        if not self.failed.any():
             return np.ones(len(points))
-        places, bad = self.failing
-        near = np.exp(-2.0 * self.chart.apart(self.chart.locate(points), places).sum(axis=0))
-        return np.asarray(1 - (near * bad).sum(axis=1) / (near.sum(axis=1) + 0.3))
-
-
-def _over(bound: Constraint, logs: Array, floor: float) -> Array:
-    """Give by how much, in logarithms, a bound is exceeded; negative where it holds."""
-    far = logs - math.log(max(bound.bound + floor, _TINY))
-    return far if bound.at_most else -far
-
-
-def _belief(query: Query) -> tuple[float, Prior]:
-    """Give what is believed of a metric before it is measured: how it goes with the work, and how it spreads."""
-    if query.metric in _RATES:
-        return _YIELD, _RATE
-    if query.metric in _TIMES:
-        return 1 - _YIELD, _RATE
-    return 0.0, _PLAIN
+        near = np.exp(-2 * self.chart.apart(self.chart.locate(points), self.tried).sum(axis=0))
+        return np.asarray(1 - near @ self.failed / (near.sum(axis=1) + 0.3))
 
 
 def work(points: Sequence[Point]) -> Array:
     """Give the logarithms of the samples that are under way at a time, but for what all have in common."""
-    return np.array([sum(math.log(float(point[n])) for n in _WORK if n in point) for point in points])
+    return np.array([sum(math.log(float(p[name])) for name in _WORK if name in p) for p in points])
 
 
-def _placed(study: Study, point: Point) -> bool:
-    """Say whether a point has a place in the space: a value on every axis that matters."""
-    return set(study.space.completed(point)) <= set(point)
+def _fitted(chart: Chart, goal: Goal, told: Sequence[Candidate]) -> list[Output]:
+    """Fit a process to each metric of the goal that was measured; a rate, from which times are told, first."""
+    points = [candidate.point for candidate in told]
+    places, under_way = chart.locate(points), work(points)
+    counts = np.array([len(candidate.telling) for candidate in told], dtype=float)
+    values = {query: _values(told, query) for query in goal.queries}
+    rate = next((q for q in goal.queries if q.metric in _RATES and (values[q] > 0).any()), None)
+    outputs = []
+    for query in sorted(goal.queries, key=lambda q: q != rate):
+        coupled = rate is not None and query.metric in _TIMES
+        known = np.isfinite(values[query])
+        if coupled and rate is not None:
+            known &= values[rate] > 0
+        if not known.any():
+            continue
+        logs, floor = _logarithms(values[query][known])
+        slope, prior = _belief(query, coupled=coupled)
+        if coupled and rate is not None:
+            logs = logs + np.log(values[rate][known])
+        surrogate = Surrogate.fit(chart, places[known], logs - slope * under_way[known], counts[known], prior)
+        outputs.append(Output(query=query, surrogate=surrogate, slope=slope, coupled=coupled, floor=floor))
+    return outputs
 
 
-def _mean(trials: Sequence[object], query: Query) -> float:
-    """Give the geometric mean of what trials say, or the mean where one says nothing at all."""
-    found = [v for trial in trials if (v := value(trial, query)) is not None]  # type: ignore[arg-type]
-    if not found:
-        return math.nan
-    return math.exp(sum(map(math.log, found)) / len(found)) if min(found) > 0 else sum(found) / len(found)
+def _values(told: Sequence[Candidate], query: Query) -> Array:
+    found = (hint(candidate, query) for candidate in told)
+    return np.array([math.nan if value is None else value for value in found], dtype=float)
+
+
+def _logarithms(values: Array) -> tuple[Array, float]:
+    """Give logarithms, and what was added before they were taken."""
+    floor = 0.0 if (values > 0).all() else max(_SMALL * float(np.abs(values).max()), _TINY)
+    return np.log(np.clip(values + floor, _TINY, None)), floor
+
+
+def _belief(query: Query, *, coupled: bool) -> tuple[float, Prior]:
+    """Give what is believed of a metric before it is measured: its slope, and the strengths of effects."""
+    if coupled:
+        return 1.0, _TAIL
+    if query.metric in (*_RATES, *_TIMES):
+        return _YIELD if query.metric in _RATES else 1 - _YIELD, _RATE
+    return 0.0, _OTHER
+
+
+def _over(bound: Constraint, logs: Array, floor: float) -> Array:
+    """Give by how much, in logarithms, a bound is exceeded; negative where it holds."""
+    beyond = logs - math.log(max(bound.bound + floor, _TINY))
+    return beyond if bound.at_most else -beyond
 
 
 def _normals(count: int) -> Array:
     """Give outputs x draws of normal numbers that fill space evenly, by Roberts's additive recurrence."""
     root = 2.0
-    for _ in range(60):
+    for _ in range(50):  # to the root of x^(count + 1) = x + 1
         root = (1 + root) ** (1 / (count + 1))
-    steps = root ** -np.arange(1, count + 1)
+    steps = root ** -np.arange(1.0, count + 1)
     even = (0.5 + steps[:, None] * np.arange(1, _DRAWS + 1)) % 1
     inverse = NormalDist().inv_cdf
-    return np.array([[inverse(min(max(u, 1e-6), 1 - 1e-6)) for u in row] for row in even.tolist()])
-
-
-__all__ = ["Outlook", "State", "work"]
+    return np.array([[inverse(share) for share in row] for row in even.tolist()])

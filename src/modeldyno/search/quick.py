@@ -1,7 +1,8 @@
 """Few measurements, each where most is to be gained by what is known so far.
 
-The default, a few points far apart, and then always the point whose expected improvement under the bounds
-is greatest (Gardner et al. 2014), preferring those of the server that is open where it is as good.
+After the default that is always the point whose expected improvement under the bounds is greatest (Gardner
+et al. 2014, "Bayesian optimization with inequality constraints"), or one of the server that is open, where
+it is not much worse. While nothing holds the bounds, it is the point from which they are missed by least.
 """
 
 from __future__ import annotations
@@ -9,26 +10,30 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from modeldyno.core.space import Point, key
-from modeldyno.core.study import Ask, Stage
+from modeldyno.core.space import key
+from modeldyno.core.study import Ask
 from modeldyno.search import grid
-from modeldyno.search.history import LEAST, Closed, allowance, loads_of, open_points, spent
+from modeldyno.search.history import LEAST, Closed, allowance, open_points, sampled, serves, spent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from modeldyno.core.space import Point
     from modeldyno.core.study import Study
+    from modeldyno.search.outlook import Array, Outlook
 
 requires: tuple[str, ...] = ()
 
-DESIGN = 1
-"""Points that are chosen to lie far from one another, the default included."""
-WARM = 0.7
-"""Share of the best expected gain for which a server is not started."""
 ENOUGH = 0.01
-"""Expected gain, as a share, below which nothing more is measured."""
-FEWEST = 12
-_ALL, _RANDOM, _NEAR = 1500, 400, 12
+"""Expected gain, as a share, below which nothing more is measured, once there are `LEAST` measurements."""
+WARM = 0.4
+"""Share of the greatest expected gain for which the open server is kept: a start costs more than a load."""
+_WALKED = 1500
+"""Largest space of which all points are looked at."""
+_HOLDS = 0.5
+"""Probability from which on a measured point counts as one that holds its bounds."""
+_HOPE = 0.1
+"""What a point that holds all bounds is worth beyond what it takes from the excess, while there is none."""
 
 
 def propose(study: Study) -> Ask | None:
@@ -37,79 +42,58 @@ def propose(study: Study) -> Ask | None:
         return grid.propose(study)
     if spent(study) >= allowance(study):
         return None
+    points = _candidates(study)
+    if not points:
+        return None
     from modeldyno.search.outlook import Outlook  # noqa: PLC0415 - numpy
 
     outlook = Outlook.of(study)
-    closed = Closed.of(study)
-    points = candidates(study, closed)
-    if not points:
+    if outlook is None:
+        return Ask(point=_unguided(study, points))
+    gain = _gain(study, outlook, points)
+    best = int(gain.argmax())
+    if gain[best] < ENOUGH and spent(study) >= LEAST:
         return None
-    if outlook is None and not study.candidates:
-        first = study.space.completed(study.default)
-        return Ask(point=first if first not in closed else points[0])
-    if outlook is None or spent(study) < DESIGN:
-        return Ask(point=_farthest(study, points))
-    return _best(study, outlook, points)
+    opened = max(_open(study, points), key=lambda place: float(gain[place]), default=best)
+    return Ask(point=points[opened if gain[opened] >= WARM * gain[best] else best])
 
 
-def _best(study: Study, outlook: "Outlook", points: Sequence[Point]) -> Ask | None:
-    import numpy as np
+def _candidates(study: Study) -> list[Point]:
+    """Give the points to choose from: all of a small space; of a large one some, and what lies beside the best."""
+    if study.space.size <= _WALKED:
+        return list(open_points(study))
+    closed = Closed.of(study)
+    source = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
+    return list({key(point): point for point in sampled(study, source) if point not in closed}.values())
 
-    seen = [c.point for c in study.candidates.values() if not c.failed]
+
+def _unguided(study: Study, points: Sequence[Point]) -> Point:
+    """Give the default where it is a point of the space, and else any: nothing has told anything yet."""
+    first = study.space.completed(study.default)
+    source = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
+    return first if first in points else source.choice(points)
+
+
+def _gain(study: Study, outlook: Outlook, points: Sequence[Point]) -> Array:
+    """Give the expected gain of each point: of the score, or while nothing holds the bounds, of their excess."""
+    import numpy as np  # noqa: PLC0415 - heavy
+
+    seen = [candidate.point for candidate in study.candidates.values() if not candidate.failed]
     score, excess = outlook.draws(seen)
-    holds = (excess <= 0).mean(axis=1) >= 0.5
     ahead, beyond = outlook.draws(points)
+    holds = (excess <= 0).mean(axis=1) >= _HOLDS
     if holds.any():
         best = score.mean(axis=1)[holds].max()
         gain = (np.clip(ahead - best, 0, None) * (beyond <= 0)).mean(axis=1)
     else:
         least = excess.mean(axis=1).min()
-        gain = np.clip(least - beyond, 0, None).mean(axis=1) + 0.1 * (beyond <= 0).mean(axis=1)
-    gain = gain * outlook.works(points)
-    chosen = int(gain.argmax())
-    if gain[chosen] < ENOUGH and spent(study) >= FEWEST:
-        return None
-    opened = _open(study, points)
-    if opened:
-        here = max(opened, key=lambda n: gain[n])
-        if gain[here] >= WARM * gain[chosen]:
-            chosen = here
-    return Ask(point=points[chosen])
+        gain = (np.clip(least - beyond, 0, None) + _HOPE * (beyond <= 0)).mean(axis=1)
+    return gain * outlook.works(points)
 
 
 def _open(study: Study, points: Sequence[Point]) -> list[int]:
-    if not study.measured or not loads_of(study.space):
+    """Give the places of the points for which the server that was measured last can stay open."""
+    if not study.measured or not serves(study.space.axes):
         return []
     last = study.configuration(study.measured[-1].point)
-    return [n for n, p in enumerate(points) if study.configuration(p) == last]
-
-
-def _farthest(study: Study, points: Sequence[Point]) -> Point:
-    from modeldyno.search.surrogate import Chart  # noqa: PLC0415 - numpy
-
-    chart = Chart.of(study.space.axes)
-    seen = [c.point for c in study.candidates.values()]
-    if not seen:
-        return points[0]
-    gaps = chart.apart(chart.locate(points), chart.locate(seen)).sum(axis=0)
-    return points[int(gaps.min(axis=1).argmax())]
-
-
-def candidates(study: Study, closed: Closed) -> list[Point]:
-    """Give the points to choose from: all of a small space; of a large one some, and what lies near the best."""
-    if study.space.size <= _ALL:
-        return list(open_points(study))
-    source = random.Random(study.seed * 7919 + len(study.trials))
-    found: dict[object, Point] = {}
-    for point in _sampled(study, source):
-        if point not in closed:
-            found.setdefault(key(point), point)
-    return list(found.values())
-
-
-def _sampled(study: Study, source: random.Random) -> Iterator[Point]:
-    for _ in range(_RANDOM):
-        yield study.space.completed({axis.name: source.choice(axis.values) for axis in study.space.axes})
-    done = [c for c in study.candidates.values() if not c.failed]
-    for candidate in done[-_NEAR:]:
-        yield from study.space.neighbours(candidate.point)
+    return [place for place, point in enumerate(points) if study.configuration(point) == last]

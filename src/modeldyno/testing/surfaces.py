@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from modeldyno.core import reference, verification
 from modeldyno.core.goal import Answer, Constraint
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
 from modeldyno.core.objective import Goal, Objective
 from modeldyno.core.result import FailureKind
 from modeldyno.core.space import Axis, Key, Point, Space, key
-from modeldyno.core.study import LOADS, Ask, Budget, Stage, State, Study, Trial
+from modeldyno.core.study import LOADS, Ask, Stage, State, Study, Trial
 from modeldyno.testing.results import a_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -152,7 +153,6 @@ def study_of(surface: Surface, goal: Goal, *, seed: int = 0, strategy: str = "qu
         default=surface.default,
         strategy=strategy,
         seed=seed,
-        budget=Budget(),
     )
 
 
@@ -197,15 +197,19 @@ def searched(
     propose: Callable[[Study], Ask | None],
     *,
     seed: int = 0,
-    most: int | None = None,
-) -> Iterator[Study]:
-    """Search: the default first, then what is proposed, until there is nothing more or the limit is met."""
+    strategy: str = "quick",
+) -> Study:
+    """Search as a sweep does: the default first, at a few loads, and then what is proposed until it ends."""
     source = np.random.default_rng([seed, 20])
-    study = study_of(surface, goal, seed=seed)
-    ask: Ask | None = Ask(point=surface.space.completed(surface.default), stage=Stage.DEFAULT)
-    while ask is not None:
+    study = study_of(surface, goal, seed=seed, strategy=strategy)
+    while (ask := reference.next_ask(study) or propose(study)) is not None:
         study = study.add(measured(surface, study, ask, source))
-        yield study
-        if most is not None and len(study.measured) >= most:
-            return
-        ask = propose(study)
+    return study
+
+
+def verified(surface: Surface, study: Study) -> Study:
+    """Measure the best again, as a sweep does."""
+    source = np.random.default_rng([study.seed, 21])
+    while (ask := verification.next_ask(study)) is not None:
+        study = study.add(measured(surface, study, ask, source))
+    return study

@@ -33,7 +33,7 @@ def served(seed: int) -> Surface:
         Axis(name="queue_delay", values=(0.0, 0.0005, 0.002, 0.005)[: int(source.integers(2, 5))]),
         Axis(name="concurrency", values=tuple(2**n for n in range(int(source.integers(5, 8))))),
     )
-    default: Point = {"instances": 1, "max_batch": 1, "queue_delay": 0.0, "concurrency": axes[3].values[2]}
+    default: Point = {"instances": 1, "max_batch": 1, "queue_delay": 0.0}
     return _surface(f"served {seed}", Space(axes=axes), default, _server(source), source)
 
 

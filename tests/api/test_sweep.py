@@ -1,0 +1,164 @@
+"""``modeldyno.sweep``: the words of the command line as a function."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import modeldyno
+from modeldyno import sweeps, wire
+from modeldyno.core.result import FailureKind
+from modeldyno.core.study import Budget, Stage, State
+from modeldyno.errors import RequestError, RunFailed
+from modeldyno.testing.studies import Bench
+
+if TYPE_CHECKING:
+    from modeldyno.core.result import Event
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+QUICK = modeldyno.Plan(max_time=0.3, min_time=0.02, min_runs=5, precision=0.5)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what is kept in a store of its own."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path / 'store.db'}")
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Have trials run where they cost nothing."""
+    made = Bench(rate=lambda point: 100.0 * float(point.get("batch_size", 1)))
+    monkeypatch.setattr(sweeps, "children", lambda _interrupted: nullcontext(made))
+    return made
+
+
+def test_a_real_model_is_swept() -> None:
+    """A sweep measures the default, what is asked for, and the best again, each in a process of its own."""
+    pytest.importorskip("onnxruntime")
+    study = modeldyno.sweep(
+        DIGITS, space={"batch_size": (1, 64)}, max_trials=5, plan=QUICK, graph_optimization="basic"
+    )
+
+    assert {trial.stage for trial in study.trials} >= {Stage.DEFAULT, Stage.VERIFY}
+    assert {trial.state for trial in study.trials} == {State.DONE}
+    assert study.model is not None
+    assert modeldyno.ranking(study).best is not None
+    assert modeldyno.read_study(study.id[:6]) == study
+    results = [modeldyno.read(trial.result) for trial in study.trials]
+    assert {result.job.config["graph_optimization"] for result in results} == {"basic"}
+    assert len({result.id for result in results}) == len(study.trials)
+
+
+def test_a_live_object_is_swept_here() -> None:
+    """An object is measured inside this process, and says so."""
+    study = modeldyno.sweep(
+        lambda x: x * 2.0, example=np.ones((4, 8), np.float32), space={"batch_size": [1, 2]}, plan=QUICK,
+        max_trials=2, store=False,
+    )  # fmt: skip
+
+    assert {trial.state for trial in study.trials} == {State.DONE}
+    assert all("not-isolated" in trial.doubts for trial in study.trials)
+
+
+def test_spaces_in_all_their_forms(bench: Bench) -> None:
+    """Axes are told by name, with tuples, ranges and text, or as the command line writes them."""
+    told: tuple[Any, ...] = (
+        {"batch_size": (1, 2, 4), "intra_threads": "1..2"},
+        {"batch_size": [1, 2, 4], "intra_threads": range(1, 3)},
+        ["batch_size=1..4*2", "intra_threads=1,2"],
+    )
+    spaces = [modeldyno.sweep(DIGITS, space=space, max_trials=1, store=False).space for space in told]
+
+    assert spaces[0] == spaces[1] == spaces[2]
+    assert spaces[0].size == 6
+    assert len(bench.jobs) == 3
+
+
+def test_a_plan_is_that_of_verification(bench: Bench) -> None:
+    """What verifies is measured as the Plan says, its percentiles included; the search looks shortly."""
+    plan = modeldyno.Plan(max_time=12.0, percentiles=("p99",), min_runs=7)
+    modeldyno.sweep(DIGITS, space="batch_size=1,2", plan=plan, require="latency.p90 <= 1s", store=False)
+    plans = {stage: job.plan for stage, job in bench.jobs}
+
+    assert (plans[Stage.SEARCH].max_time, plans[Stage.VERIFY].max_time) == (3.0, 12.0)
+    assert {*plans[Stage.VERIFY].percentiles} == {"p90", "p99"}
+    assert plans[Stage.SEARCH].min_runs == 7
+
+
+def test_a_study_is_resumed_with_another_budget(bench: Bench) -> None:
+    """A study goes on from the store, or as it was returned, and nothing is measured twice."""
+    begun = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", max_trials=2)
+    assert modeldyno.read_study("digits") == begun
+    further = modeldyno.sweep(resume=begun.id[:8], max_trials=4)
+    ended = modeldyno.sweep(resume=further, max_trials=6)
+
+    assert further.trials[:2] == begun.trials
+    assert ended.trials[:4] == further.trials
+    assert ended.budget == Budget(max_trials=6)
+    assert len(bench.jobs) == len(ended.trials) <= 6
+    assert modeldyno.read_study(begun.id) == ended
+
+
+def test_a_study_is_read_from_a_file(bench: Bench, tmp_path: Path) -> None:
+    """A file that holds a study is read like one from the store."""
+    study = modeldyno.sweep(DIGITS, space="batch_size=1,2", max_trials=1, store=False)
+    (tmp_path / "study.json").write_bytes(wire.encode_study(study))
+
+    assert modeldyno.read_study(tmp_path / "study.json") == study
+    assert repr(study) == f"<Study {study.id} of digits: 1 trials of 1 points>"
+    assert len(bench.jobs) == 1
+
+
+def test_an_interruption_gives_the_study_so_far(bench: Bench) -> None:
+    """After Ctrl-C the study that comes back has all that was finished, and so has the store."""
+    import signal
+
+    def watch(_event: Event) -> None:
+        if len(bench.jobs) == 2:
+            signal.raise_signal(signal.SIGINT)
+            bench.jobs.append(bench.jobs[-1])
+
+    study = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", watch=watch)
+
+    assert len(study.trials) == 2
+    assert modeldyno.read_study(study.id) == study
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({}, "A sweep needs a model"),
+        ({"model": DIGITS, "space": "batch_size"}, "space takes knob=values"),
+        ({"model": DIGITS, "space": ["batch_size=1", "batch_size=2"]}, "gives batch_size twice"),
+        ({"model": DIGITS, "space": "batch_size=0,1"}, "takes a whole number from 1"),
+        ({"model": DIGITS, "space": "batch_size=1,2", "maximize": "speed"}, "no metric 'speed'"),
+        ({"model": DIGITS, "space": "batch_size=1,2", "max_runs": 5}, "max_runs is part of the plan"),
+        (
+            {"model": DIGITS, "space": "batch_size=1,2", "plan": modeldyno.Plan(processes=3)},
+            "leave processes",
+        ),
+        ({"model": DIGITS, "resume": "abc"}, "model cannot change"),
+        ({"resume": "abc", "maximize": "throughput"}, "maximize cannot change"),
+        ({"resume": "abc"}, "no study whose id begins with 'abc'"),
+    ],
+)
+def test_what_is_wrong_is_told_in_the_words_of_python(told: dict[str, Any], message: str) -> None:
+    """A request that cannot be carried out is refused in one sentence before anything is measured."""
+    with pytest.raises(RequestError, match=message) as caught:
+        modeldyno.sweep(**told)
+
+    assert "--" not in str(caught.value)
+
+
+def test_a_sweep_without_hope_raises(bench: Bench) -> None:
+    """Where nothing runs at all, the cause is raised; the trials are in the store."""
+    bench.fails = lambda _point: FailureKind.CRASH
+    with pytest.raises(RunFailed, match="The first 2 trials failed, in load: it took too much"):
+        modeldyno.sweep(DIGITS, space="batch_size=1,2", name="hopeless")
+
+    assert len(modeldyno.read_study("hopeless").trials) == 2
