@@ -271,9 +271,7 @@ def ours(meter: Meter, bound: float, seconds: float) -> Found:
         runs=meter.runs,
         spent=meter.spent,
         end=step.end,
-        path=tuple(
-            (r.load, r.care, ",".join(r.doubts), str(r.judgements[0].verdict)) for r in history
-        ),
+        path=tuple((r.load, r.care, ",".join(r.doubts), str(r.judgements[0].verdict)) for r in history),
     )
 
 

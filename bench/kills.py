@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -30,8 +31,6 @@ MODEL = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 MARK = "MODELDYNO_BENCH_KILLS"
 SHARED = Path("/dev/shm")
 POLL = 0.05
-BEGUN = time.time()
-"""Of shared memory, only what came later is ours."""
 
 
 def marked(word: str) -> dict[int, str]:
@@ -93,10 +92,10 @@ def stage(commands: dict[int, str]) -> str:
     return "server" if "engines.guard" in text else "no server"
 
 
-def left(folder: Path, word: str) -> list[str]:
-    """Name what should not be there any more."""
+def left(folder: Path, word: str, names: set[str]) -> list[str]:
+    """Name what should not be there any more; `names` are those of the servers' directories."""
     folders = [path.name for path in folder.glob("modeldyno-*") if path.is_dir()]
-    regions = [path.name for path in SHARED.glob("modeldyno-*") if path.stat().st_mtime >= BEGUN]
+    regions = [path.name for name in names for path in SHARED.glob(f"{name}*")]
     return [*marked(word).values(), *folders, *regions]
 
 
@@ -123,16 +122,14 @@ def killed(
         if victims:
             main.wait()  # it tells of the crash, and ends by itself
         main.poll()
-        while (rest := left(folder, word)) and time.monotonic() - end < grace:
+        names = set(re.findall(r"/(modeldyno-\w+-\w+)", "\n".join(there.values())))
+        while (rest := left(folder, word, names)) and time.monotonic() - end < grace:
             time.sleep(POLL)
             main.poll()
         spent = time.monotonic() - end
         for pid in marked(word):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for each in rest:  # not to be counted again
-            if (SHARED / each).is_file():
-                (SHARED / each).unlink()
         main.wait()
     return stage(there), spent, rest
 

@@ -32,6 +32,7 @@ EXTRAS = {
     "transformers": "hf",
     "safetensors": "hf",
     "psycopg": "postgres",
+    "optuna": "search",
 }
 """Importable name to the extra that installs it."""
 

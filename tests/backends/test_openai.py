@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from modeldyno.testing.backends import DeclaredSuite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 SERVER = """
 import sys
@@ -82,6 +82,17 @@ def test_a_command_is_told_where_to_listen_and_what_to_load(script: str, tmp_pat
         assert b'"max_tokens":7' in target.messages[0].replace(b" ", b"")
         assert str(tmp_path).encode() in target.messages[0]
         assert target.stream
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"])
+def test_the_cache_of_models_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """Wherever a user has put it, it is made: `transformers serve` is never ready without one."""
+    for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / "new"))
+    (place,) = openai._cache().values()
+    assert Path(place).is_dir()
+    assert Path(place).is_relative_to(tmp_path / "new")
 
 
 def test_the_metrics_of_vllm_are_an_account(script: str) -> None:

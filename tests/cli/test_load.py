@@ -86,11 +86,11 @@ def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str])
         ((0.9, 1.1), 5, "another measurement leaves it open: it is too near to the bound to be sure"),
     ],
 )
-def test_what_verifies_a_search_decides_its_exit_code(  # noqa: PLR0913, PLR0917 - two fixtures and a table
+def test_what_verifies_a_search_decides_its_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: tuple[float, float],
     code: int, said: str, quiet: bool,
 ) -> None:  # fmt: skip
-    """A load that passed once and then broke its bound is none to rely on; nor one of which nobody is sure."""
+    """A load that passed and then broke its bound is none to rely on; nor one of which nobody is sure."""
     bound = Constraint.parse("latency.p50 <= 1s")
     passed, checked = (
         Rung(load=2, judgements=(bound.on(Answer(query=bound.query, value=low + 0.1, interval=ends)),))

@@ -367,7 +367,7 @@ class TestSteps:
             assert step.care == 1.0 if step.load > 1.06 * 130 else step.care > 1.0
 
     def test_the_rate_of_an_infinite_latency_is_told_by_points_on_both_sides(self) -> None:
-        """One worker of 10 ms, whose latency is 10 ms over what is left: the curve sees 100/s, and the bound."""
+        """One worker of 10 ms, whose latency is 10 ms over what is left: the curve sees 100/s."""
         points = known([rung(r, 0.01 / (1 - r / 100)) for r in (20, 50, 80, 95)], z=Z95, rate=True)
         there, blind = curve(points, rate=True), curve(points)
 
@@ -378,7 +378,7 @@ class TestSteps:
         assert abs(blind.crossing - 90) > 3
 
     def test_what_only_lacks_a_longer_run_is_built_upon(self) -> None:
-        """Nothing is sure to hold, and 100/s would if it were a claim: it is not lowered from the first load."""
+        """Nothing is sure to hold, and 100/s would if it were a claim: the first load is not lowered."""
         search = Search(bounds=(BOUND,), knob=RATE)
         history = [uncertified(10, 0.02, 0.01), uncertified(100, 0.04, 0.03), drowned(400, 130)]
         step = propose(search, history)

@@ -21,6 +21,7 @@ from modeldyno.testing.studies import Bench, a_served_study, a_study
 from modeldyno.views.study import brief, sentence, study
 from modeldyno.views.study_charts import charts
 from modeldyno.views.study_numbers import trials
+from modeldyno.views.study_rows import curve
 
 if TYPE_CHECKING:
     from modeldyno.core.study import Study
@@ -192,6 +193,35 @@ def test_few_reasons_stand_for_many() -> None:
     )
 
     assert tables(many)[-1].rows[-1][:2] == ("4", "others")
+
+
+def test_the_best_is_shown_under_each_of_its_loads() -> None:
+    """A curve as a table: every load that was measured of the best configuration, the chosen one marked."""
+    bounds = goal("latency.mean <= 25ms")
+    made = a_served_study(
+        "instances=1,2", "concurrency=4,1", goal=bounds, default={"instances": 1}, strategy="grid"
+    )
+    found = swept(made, lambda p: 50.0 * float(p["concurrency"]) * float(p["instances"]))
+    table = next(t for t in tables(found) if t.title == "instances=2 under each load")
+
+    assert [(row[0], row[-1]) for row in table.rows] == [("1", ""), ("4", "best")]
+    assert table.rows[1][1].startswith("400/s")
+    assert table.rows[1][2].endswith("✓")
+    open_ = replace(found, goal=goal("latency.p99 <= 1s"))
+    unknown = next(iter(curve(open_, ranking(open_).rows[0])))
+    assert [row[2][-1] for row in unknown.rows] == ["?", "?"]
+
+
+def test_one_configuration_is_compared_with_nothing() -> None:
+    """Where only the load varies, its best is told without a gain, a default or a certainty."""
+    made = a_served_study("concurrency=1,4,16", goal=goal("latency.mean <= 9ms"), strategy="grid")
+    found = swept(made, lambda p: 100.0 * float(p["concurrency"]))
+    texts = [table.title for table in tables(found)]
+
+    assert "over 1 configuration: concurrency=16 gives throughput 1,600/s, at latency.mean" in said(found)
+    assert said(found).endswith("<= 9 ms.")
+    assert texts[0].startswith("The configuration at its best load")
+    assert texts[1] == "Under each load"
 
 
 def test_each_load_has_a_best_of_its_own() -> None:

@@ -162,13 +162,12 @@ def _directory(model: Model) -> str:
 
 
 def _cache() -> dict[str, str]:
-    """Have a cache of models for a server that does not make its own."""
-    if any(os.environ.get(name) for name in ("HF_HUB_CACHE", "HF_HOME")):
-        return {}
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
+    """Have the cache of models for a server that answers nothing where there is none."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    place = Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or usual) / "hub")
     with suppress(OSError):
-        usual.mkdir(parents=True, exist_ok=True)
-    return {"HF_HUB_CACHE": str(usual)}
+        place.expanduser().mkdir(parents=True, exist_ok=True)
+    return {"HF_HUB_CACHE": str(place.expanduser())}
 
 
 def _software(engine: install.Installed | None) -> dict[str, str]:

@@ -126,11 +126,10 @@ def _chosen(search: Search, points: Sequence[Known], bracket: Bracket) -> Step |
     line = curve(points, rate=not search.whole)
     if bracket.failed is None:
         return _higher(search, points[-1], line)
-    if bracket.passed is not None:
-        return _between(search, points, bracket.passed, bracket.failed, line)
-    if (likely := _likely(search, points, bracket.failed)) is not None:
-        return _between(search, points, likely / _FARTHEST, bracket.failed, line)
-    return _lower(search, points[0], line)
+    passed = bracket.passed if bracket.passed is not None else _likely(search, points, bracket.failed)
+    if passed is None:
+        return _lower(search, points[0], line)
+    return _between(search, points, passed, bracket.failed, line)
 
 
 def _limited_once(points: Sequence[Known], bracket: Bracket) -> Iterator[Known]:
@@ -142,10 +141,13 @@ def _limited_once(points: Sequence[Known], bracket: Bracket) -> Iterator[Known]:
 
 
 def _likely(search: Search, points: Sequence[Known], failed: float) -> float | None:
-    """Give the greatest load below the bound that only lacks a run long enough for a claim; None for none."""
+    """Give a load that surely holds, where the greatest one only lacks a run that is long enough for a claim.
+
+    None where there is none such.
+    """
     short = (k.load for k in points if k.load < failed and 0 < _MORE * k.uncertified <= search.patience)
     below = {k.load for k in points if k.excess is not None and k.excess < -_BELOW}
-    return max((load for load in short if load in below), default=None)
+    return max((load / _FARTHEST for load in short if load in below), default=None)
 
 
 _BELOW = 0.25
@@ -242,7 +244,7 @@ def _between(
 
 
 def _unseen(search: Search, points: Sequence[Known], passed: float, top: float) -> Step | End:
-    """Measure in the middle of the widest gap, where a curve that was fitted to noise sees hardly a way on."""
+    """Measure in the middle of the widest gap, where a curve through noise hardly sees a way on."""
     seen = [passed, *(k.load for k in points if passed < k.load < top), top]
     low, high = max(pairwise(seen), key=lambda pair: pair[1] / pair[0])
     middle = _whole(search, math.sqrt(low * high), round)

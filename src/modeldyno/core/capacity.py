@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load import Load
     from modeldyno.core.plan import Plan
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """A document: the answer of a search."""

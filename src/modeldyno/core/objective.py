@@ -73,8 +73,13 @@ class Objective:
         """Give the logarithm of how many times better a value is; infinite where the reference is nothing."""
         if value <= 0 or reference <= 0:
             better = (value > reference) - (value < reference)
-            return (better if self.maximize else -better) * (math.inf if better else 0.0)
-        return math.log(value / reference) * (1 if self.maximize else -1)
+            return self.sign * better * math.inf if better else 0.0
+        return math.log(value / reference) * self.sign
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, else -1."""
+        return 1 if self.maximize else -1
 
     @property
     def percentile(self) -> str | None:
@@ -120,7 +125,10 @@ class Goal:
         return tuple(dict.fromkeys(filter(None, named)))
 
     def gain(self, values: Mapping[Query, float], reference: Mapping[Query, float]) -> float:
-        """Give the weighted mean of the gains of all objectives over a reference."""
+        """Give the weighted mean of the gains of all objectives over a reference.
+
+        What is endlessly worse in one of them is not made good by another.
+        """
         whole = sum(objective.weight for objective in self.objectives)
-        gains = (o.weight * o.gain(values[o.query], reference[o.query]) for o in self.objectives)
-        return sum(gains) / whole
+        gains = [o.weight * o.gain(values[o.query], reference[o.query]) for o in self.objectives]
+        return -math.inf if -math.inf in gains else sum(gains) / whole

@@ -1,9 +1,10 @@
-"""The answer of a study: its candidates in order, how sure the best one is, and what cannot be told from it."""
+"""The answer of a study: its candidates in order, how sure the best is, and what cannot be told from it."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,10 @@ from modeldyno.core.objective import Rank
 from modeldyno.core.resamples import Contender, Resamples, contenders, score
 from modeldyno.core.space import Key, Point, key
 from modeldyno.core.statistics import load_numpy
-from modeldyno.core.study import State
+from modeldyno.core.study import State, Study
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
     from modeldyno.core.goal import Constraint
-    from modeldyno.core.study import Study
 
 RESAMPLES = 1000
 ALIKE = 0.03
@@ -64,6 +61,8 @@ class Standing:
     """By which share of the bounds they are missed, all together; infinite where nothing was measured."""
     share: float
     """Share of resamples in which its configuration is the best."""
+    promising: Point
+    """The load of its configuration that is worth verifying."""
     gain: Gain | None = None
     """Over the default; None where one of the two has no values."""
     default: bool = False
@@ -166,6 +165,15 @@ class _Field:
         sure = self.draws.above(top, steady) >= self.study.budget.certain
         return top if sure or self.contenders[top].verified else steady
 
+    def promising(self, place: int, team: Sequence[int], wins: Sequence[int]) -> int:
+        """Give the load of a configuration that most often is the best.
+
+        What stands for it already is kept where another is not more than twice as often: loads that
+        cannot be told apart need not all be measured.
+        """
+        top = max(team, key=wins.__getitem__)
+        return top if wins[top] > 2 * wins[place] else place
+
     def order(self, place: int) -> tuple[bool, float, float]:
         """Sort what holds its bounds by its score, and the others by how far they miss."""
         contender = self.contenders[place]
@@ -188,26 +196,24 @@ def _ranked(study: Study, group: Sequence[Contender], resamples: int) -> Ranking
     best = field.foremost(chosen) if chosen and able[chosen[0]].feasible else None
     chosen.sort(key=lambda place: place != best)
     default = next((place for place in chosen if able[place].default), None)
-    winners = field.draws.winners()
-    shares = [_share(winners, teams[key(able[place].configuration)]) for place in chosen]
+    wins = field.draws.wins()
     gains = _gains(field, chosen, default)
-    rows = [
-        _standing(study, able[place], rank, share, gain)
-        for rank, (place, share, gain) in enumerate(zip(chosen, shares, gains, strict=True), 1)
-    ]
+    rows = []
+    for rank, (place, gain) in enumerate(zip(chosen, gains, strict=True), 1):
+        team = teams[key(able[place].configuration)]
+        share = sum(wins[each] for each in team) / resamples
+        next_point = able[field.promising(place, team, wins)].candidate.point
+        row = _standing(study, able[place], rank)
+        rows.append(replace(row, share=share, promising=next_point, gain=gain))
     lost = {key(c.configuration): c for c in sorted(group, key=_kept) if key(c.configuration) not in teams}
-    rows += [_standing(study, c, rank, 0.0, None) for rank, c in enumerate(lost.values(), len(rows) + 1)]
+    rows += [_standing(study, contender, rank) for rank, contender in enumerate(lost.values(), len(rows) + 1)]
     found = Ranking(rows=tuple(rows), default=next((row for row in rows if row.default), None))
-    return found if best is None else _judged(found, field, chosen, winners, teams)
+    return found if best is None else _judged(found, field, chosen, teams[key(able[best].configuration)])
 
 
 def _kept(contender: Contender) -> tuple[bool, float]:
     """Sort such that of a configuration without values the one that tells most stands last."""
     return not contender.candidate.failed, -contender.miss
-
-
-def _share(winners: Any, places: Sequence[int]) -> float:
-    return float(load_numpy().isin(winners, places).mean())
 
 
 def _gains(field: _Field, chosen: Sequence[int], default: int | None) -> list[Gain | None]:
@@ -235,7 +241,8 @@ def _times(logarithm: float) -> float:
 _ENDLESS = 500.0
 
 
-def _standing(study: Study, found: Contender, rank: int, share: float, gain: Gain | None) -> Standing:
+def _standing(study: Study, found: Contender, rank: int) -> Standing:
+    """Give the row of a contender as such; how it compares is not known to it."""
     telling = found.candidate.telling
     failed = found.candidate.trials[-1] if found.candidate.failed else None
     return Standing(
@@ -246,8 +253,8 @@ def _standing(study: Study, found: Contender, rank: int, share: float, gain: Gai
         feasible=found.feasible,
         chance=found.chance,
         miss=found.miss,
-        share=share,
-        gain=gain,
+        share=0.0,
+        promising=found.candidate.point,
         default=found.default,
         trials=len(telling),
         verified=found.verified,
@@ -270,12 +277,9 @@ def _judgement(study: Study, found: Contender, bound: Constraint) -> Judgement:
 # --- the verdict -----------------------------------------------------------------------------------
 
 
-def _judged(
-    found: Ranking, field: _Field, chosen: Sequence[int], winners: Any, teams: Mapping[Key, Sequence[int]]
-) -> Ranking:
+def _judged(found: Ranking, field: _Field, chosen: Sequence[int], team: Sequence[int]) -> Ranking:
     """Say how sure the first row is, what cannot be told from it, and which of these takes less."""
     best, place = found.rows[0], chosen[0]
-    own = load_numpy().isin(winners, teams[key(field.contenders[place].configuration)])
     near = [
         (row, field.scores[place] - field.scores[other] <= ALIKE)
         for row, other in zip(found.rows[1:], chosen[1:], strict=False)
@@ -287,7 +291,7 @@ def _judged(
     return replace(
         found,
         best=best,
-        certainty=float((own & field.draws.holds[:, place]).mean()),
+        certainty=field.draws.certainty(place, team),
         rivals=tuple(row for row, _ in near),
         cheaper=min(less, key=lambda row: (*costs[row.rank], row.rank), default=None),
     )

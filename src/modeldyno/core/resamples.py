@@ -1,27 +1,25 @@
-"""What a study's estimates leave open, as draws: how good each candidate may be, and whether its bounds hold."""
+"""What the estimates of a study leave open, as draws: how good each may be, and whether its bounds hold."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.estimate import Estimate, Spread, chance, joined, learnt, miss
+from modeldyno.core.space import Point
 from modeldyno.core.statistics import load_numpy
-from modeldyno.core.study import LOADS, Stage
+from modeldyno.core.study import LOADS, Candidate, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
 
     from modeldyno.core.metric import Query
     from modeldyno.core.objective import Goal
-    from modeldyno.core.space import Point
-    from modeldyno.core.study import Candidate, Study
+    from modeldyno.core.study import Study
 
 FEASIBLE = 0.5
 """A candidate counts as one that holds its bounds where this is more likely than not."""
-import os; HALF = float(os.environ.get("H", "1"))
 _NOTHING = 1e-300
 """In place of a value that has no logarithm."""
 
@@ -82,14 +80,10 @@ def score(objectives: Iterable[Estimate | None], goal: Goal) -> float:
     """Give the weighted mean of the logarithms, each such that more is better."""
     whole = sum(objective.weight for objective in goal.objectives)
     return sum(
-        objective.weight / whole * _sign(objective.maximize) * math.log(max(found.value, _NOTHING))
+        objective.weight / whole * objective.sign * math.log(max(found.value, _NOTHING))
         for objective, found in zip(goal.objectives, objectives, strict=True)
         if found is not None
     )
-
-
-def _sign(maximize: bool) -> int:
-    return 1 if maximize else -1
 
 
 def drawn(found: Sequence[Estimate], between: Spread, resamples: int, source: Any) -> Any:
@@ -102,7 +96,7 @@ def drawn(found: Sequence[Estimate], between: Spread, resamples: int, source: An
     centres = np.array([math.log(max(e.value, _NOTHING)) for e in found])
     errors = np.array([e.error if e.value > 0 else 0.0 for e in found])
     runs = np.array([e.between for e in found])
-    nu = max(2.0, between.degrees * HALF); factor = nu / source.chisquare(nu, (resamples, 1))
+    factor = between.degrees / source.chisquare(between.degrees, (resamples, 1))
     own = np.maximum(0.0, errors**2 - runs**2)
     return centres + np.sqrt(own + factor * runs**2) * source.standard_normal((resamples, len(found)))
 
@@ -125,18 +119,30 @@ class Resamples:
         for place, objective in enumerate(goal.objectives):
             estimates = [e for c in found if (e := c.objectives[place]) is not None]
             logs = drawn(estimates, learnt(study, objective.query), resamples, source)
-            scores += objective.weight / whole * _sign(objective.maximize) * logs
+            scores += objective.weight / whole * objective.sign * logs
         chances = np.array([contender.chance for contender in found])
         return cls(scores=scores, holds=source.random(scores.shape) < chances)
 
-    def winners(self) -> Any:
-        """Give the place of the best one that holds its bounds, for each resample in which there is one."""
+    def _winners(self) -> Any:
+        """Give the place of the best one that holds its bounds, of each resample; -1 where none does."""
         np = load_numpy()
-        if not self.scores.size:
-            return np.full(len(self.scores), -1)
-        some = self.holds.any(axis=1)
+        if not self.scores.shape[1]:
+            return np.empty(0, dtype=int)
         allowed = np.where(self.holds, self.scores, -np.inf)
-        return np.where(some, allowed.argmax(axis=1), -1)
+        return np.where(self.holds.any(axis=1), allowed.argmax(axis=1), -1)
+
+    def wins(self) -> list[int]:
+        """Count the resamples in which each is the best."""
+        winners = self._winners()
+        found: list[int] = (
+            load_numpy().bincount(winners[winners >= 0], minlength=self.scores.shape[1]).tolist()
+        )
+        return found
+
+    def certainty(self, place: int, team: Sequence[int]) -> float:
+        """Give the share of resamples in which one of a team is the best, and one of them holds its bounds."""
+        own = load_numpy().isin(self._winners(), team)
+        return float((own & self.holds[:, place]).mean())
 
     def above(self, place: int, other: int) -> float:
         """Give the share of resamples in which one scores higher than another, whatever the bounds."""

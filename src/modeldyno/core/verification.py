@@ -74,7 +74,7 @@ def _team(found: Ranking, certain: float) -> list[Point]:
     teams: dict[Key, Point] = {}
     for part in parts:
         if not _settled(part, certain):
-            teams |= {key(row.point): row.point for row in _rivals(part)}
+            teams |= {key(row.promising): row.promising for row in _rivals(part)}
     return list(teams.values())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -124,9 +123,3 @@ _SAMPLED = 400
 def serves(axes: tuple[Axis, ...]) -> bool:
     """Say whether a server stays open from one point to another."""
     return any(axis.name in LOADS for axis in axes)
-
-
-def best_gain(goal: Goal, candidate: Candidate) -> float:
-    """Give the sum of its gains; minus infinity where one is not known."""
-    found = gains(goal, candidate)
-    return -math.inf if found is None else sum(found)

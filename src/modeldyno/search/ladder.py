@@ -15,7 +15,7 @@ from modeldyno.core.boundary import limits
 from modeldyno.core.estimate import missed
 from modeldyno.core.study import Ask
 from modeldyno.errors import RequestError
-from modeldyno.search.history import Closed, score
+from modeldyno.search.history import Closed, gains
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,8 @@ def _rung(study: Study, candidate: Candidate, place: int) -> Rung:
         return Rung(place=place, score=-math.inf, ends=True)
     bounds = study.goal.constraints
     ends = any(limits(bound) and missed(candidate, bound) > 0 for bound in bounds)
-    return Rung(place=place, score=score(study.goal, candidate), ends=ends)
+    found = gains(study.goal, candidate)
+    return Rung(place=place, score=-math.inf if found is None else sum(found), ends=ends)
 
 
 def _next(axis: Axis, rungs: Sequence[Rung], able: Sequence[int]) -> int | None:

@@ -1,104 +1,105 @@
 """The samplers of Optuna, told at each proposal what the study knows: nothing is kept but the study.
 
-``optuna`` or ``optuna:tpe`` is the tree-structured Parzen estimator, ``optuna:nsga2`` the genetic one for
-several objectives, ``optuna:gp`` a Gaussian process. Points that break a bound are told as worse than all
-that hold it, the more so the farther they miss it.
+`tpe` is the tree-structured Parzen estimator, `nsga2` the genetic one for several objectives, `gp` a
+Gaussian process. Points that break a bound are told as worse than all that hold it, the more so the farther
+they miss it.
 """
 
 from __future__ import annotations
 
 import random
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.estimate import miss
-from modeldyno.core.knob import KnobValue
 from modeldyno.core.study import Ask
-from modeldyno.errors import MissingExtra, UnknownName
 from modeldyno.search.history import Closed, allowance, gains, sampled, spent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from modeldyno.core.knob import KnobValue
     from modeldyno.core.space import Axis, Point
     from modeldyno.core.study import Candidate, Study
 
-requires: tuple[str, ...] = ("optuna",)
-
-SAMPLERS = {"tpe": "TPESampler", "nsga2": "NSGAIISampler", "gp": "GPSampler"}
 _STARTUP = 6
 """Random points before a model is made."""
 _POPULATION = 10
 _TRIES = 20
-"""Suggestions that may be points which were measured, before a point is taken at random."""
+"""Suggestions that may be points which were measured, before one is taken at random."""
 
 
-def propose(study: Study) -> Ask | None:
-    """Say what to measure next.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampler:
+    """A strategy of the name of a sampler."""
 
-    Raises:
-        UnknownName: there is no such sampler.
-        MissingExtra: Optuna, or what the sampler needs beyond it, is not installed.
-    """
-    variant = study.strategy.partition(":")[2] or "tpe"
-    if variant not in SAMPLERS:
-        raise UnknownName.among("sampler of optuna", variant, SAMPLERS)
-    if spent(study) >= allowance(study):
-        return None
-    closed = Closed.of(study)
-    with _quiet():
-        told = _told(study, variant)
-        suggested = (_point(study, told.ask()) for _ in range(_TRIES))
-        point = next((point for point in suggested if point not in closed), None)
-    if point is None:
-        source = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
-        point = next((point for point in sampled(study, source) if point not in closed), None)
-    return None if point is None else Ask(point=point)
+    sampler: str
+    """Its class in ``optuna.samplers``."""
+    requires: tuple[str, ...] = ("optuna",)
+    genetic: bool = False
+    """Whether it counts generations as it is asked, and knows several objectives apart."""
+
+    def propose(self, study: Study) -> Ask | None:
+        """Say what to measure next."""
+        if spent(study) >= allowance(study):
+            return None
+        closed = Closed.of(study)
+        with _quiet():
+            told = self._told(study)
+            suggested = (_point(study, told.ask()) for _ in range(_TRIES))
+            point = next((point for point in suggested if point not in closed), None)
+        if point is None:
+            source = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
+            point = next((point for point in sampled(study, source) if point not in closed), None)
+        return None if point is None else Ask(point=point)
+
+    def _told(self, study: Study) -> Any:
+        """Make Optuna's study of all that was measured in the space."""
+        import optuna  # noqa: PLC0415 - heavy
+
+        history = [c for c in study.candidates.values() if study.space.holds(c.point)]
+        values = _values(study, history)
+        if not self.genetic:
+            values = [[sum(row)] for row in values]
+        kind = getattr(optuna.samplers, self.sampler)
+        made = optuna.create_study(
+            directions=["maximize"] * (len(study.goal.objectives) if self.genetic else 1),
+            sampler=kind(**self._settings(study)),
+        )
+        for candidate, row in zip(history, values, strict=True):
+            params, ranges = _params(study, candidate.point)
+            if self.genetic:
+                made.enqueue_trial(params)
+                made.tell(made.ask(ranges), row)
+            else:
+                made.add_trial(optuna.trial.create_trial(params=params, distributions=ranges, values=row))
+        return made
+
+    def _settings(self, study: Study) -> dict[str, Any]:
+        """Give what the sampler is made with; one that is made anew must not begin with the same numbers."""
+        if self.genetic:
+            return {"population_size": _POPULATION, "seed": study.seed}
+        seed = random.Random(f"{study.seed} {len(study.trials)}").getrandbits(32)  # noqa: S311 - no secret
+        return {"n_startup_trials": _STARTUP, "seed": seed}
+
+
+tpe = Sampler(sampler="TPESampler")
+nsga2 = Sampler(sampler="NSGAIISampler", genetic=True)
+gp = Sampler(sampler="GPSampler", requires=("optuna", "torch", "scipy"))
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Optuna from telling of every trial, and say what to install where it lacks something."""
-    try:
-        import optuna  # noqa: PLC0415 - heavy
-
-        before = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        try:
-            yield
-        finally:
-            optuna.logging.set_verbosity(before)
-    except ImportError as error:
-        missing = error.name or "more of Optuna"
-        raise MissingExtra(
-            f"The strategy 'optuna' needs {missing}; install it with: pip install 'modeldyno[search]' torch scipy"
-        ) from error
-
-
-def _told(study: Study, variant: str) -> Any:
-    """Make Optuna's study of all that was measured."""
+    """Keep Optuna from telling of every trial."""
     import optuna  # noqa: PLC0415 - heavy
 
-    history = [c for c in study.candidates.values() if study.space.holds(c.point)]
-    values = _values(study, history)
-    if variant == "nsga2":
-        sampler: Any = optuna.samplers.NSGAIISampler(population_size=_POPULATION, seed=study.seed)
-        directions = ["maximize"] * len(study.goal.objectives)
-    else:
-        kind = getattr(optuna.samplers, SAMPLERS[variant])
-        sampler = kind(n_startup_trials=_STARTUP, seed=(study.seed * 1_000_003 + len(study.trials)) % 2**32)
-        directions = ["maximize"]
-        values = [[sum(row)] for row in values]
-    made = optuna.create_study(directions=directions, sampler=sampler)
-    for candidate, row in zip(history, values, strict=True):
-        params, ranges = _params(study, candidate.point)
-        if variant == "nsga2":  # its generations are counted as trials are asked for
-            made.enqueue_trial(params)
-            trial = made.ask(ranges)
-            made.tell(trial, row)
-        else:
-            made.add_trial(optuna.trial.create_trial(params=params, distributions=ranges, values=row))
-    return made
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
 
 
 def _values(study: Study, history: Sequence[Candidate]) -> list[list[float]]:

@@ -11,7 +11,7 @@ from modeldyno.core.doubt import CODES
 from modeldyno.core.goal import Verdict
 from modeldyno.core.objective import Rank
 from modeldyno.core.units import format_quantity
-from modeldyno.views.study_rows import failures, far, foremost, loads, point
+from modeldyno.views.study_rows import curve, failures, far, foremost, loads, point
 from modeldyno.views.words import TEXT_LIMIT, count, joined
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def study(found: Study, ranked: Ranking, *, top: int = TOP) -> Iterator[Block]:
         yield foremost(found, ranked, top)
     if found.goal.rank is Rank.EACH and ranked.each:
         yield loads(found, ranked)
+    elif ranked.best is not None:
+        yield from curve(found, ranked.best)
     yield from failures(found)
     if shown is not None:
         for code in shown.doubts[:_DOUBTS]:
@@ -76,11 +78,14 @@ def brief(found: Study, ranked: Ranking) -> str:
 
 
 def _answer(found: Study, ranked: Ranking, best: Standing) -> str:
-    what = f"{_called(best)} gives {joined(*_values(found, best))}"
+    alone = ranked.configurations == 1
+    what = f"{point(best.point) if alone else _called(best)} gives {joined(*_values(found, best))}"
     if not best.default and best.gain is not None:
         what += f", {_better(best.gain, found)}"
     held = [f"{j.constraint.query} {_value(j)} {_sign(j)}" for j in best.judgements]
     what += f", at {' and '.join(held)}" if held else ""
+    if alone:
+        return what
     if not ranked.rivals:
         return f"{what}; {_sure(ranked)}"
     return f"{what}; {_rivalry(found, ranked, best)}"

@@ -6,7 +6,9 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Column, Table, clean, shorten
-from modeldyno.core.goal import Verdict
+from modeldyno.core.estimate import estimate as estimated
+from modeldyno.core.estimate import judgement
+from modeldyno.core.goal import Answer, Verdict
 from modeldyno.core.measurement import Interval
 from modeldyno.core.result import FailureKind
 from modeldyno.core.study import LOADS, State
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from modeldyno.core.knob import KnobValue
     from modeldyno.core.metric import Query
     from modeldyno.core.ranking import Ranking, Standing
-    from modeldyno.core.study import Study, Trial
+    from modeldyno.core.study import Candidate, Study, Trial
 
 _NONE, _DEFAULT = "—", "default"
 _MARKS = {Verdict.HELD: "✓", Verdict.BROKEN: "✗", Verdict.UNDECIDED: "?"}
@@ -53,9 +55,14 @@ def foremost(found: Study, ranked: Ranking, top: int) -> Table:
     rows = [row for row in ranked.rows if not row.failure][:top]
     if ranked.default is not None and not ranked.default.failure and ranked.default not in rows:
         rows.append(ranked.default)
-    names = [axis.name for axis in found.space.axes if len({_at(row, axis.name) for row in rows}) > 1]
-    best = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
-    title = f"{best}; ± is half of the 95 % interval"
+    names = [
+        axis.name
+        for axis in found.space.axes
+        if axis.name in LOADS or len({_at(row, axis.name) for row in rows}) > 1
+    ]
+    several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
+    title = several if ranked.configurations > 1 else "The configuration at its best load"
+    title = f"{title}; ± is half of the 95 % interval"
     apart, together = (_best(found, ranked, rows, names, together=one) for one in (False, True))
     titles, cells = apart if _width(*apart) <= _PAGE else together
     return Table(title=title, columns=_columns(*titles), rows=tuple(cells))
@@ -87,6 +94,44 @@ def _width(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
     return sum(
         2 + max(map(len, column)) for column in zip(titles[:-1], *(c[:-1] for c in cells), strict=True)
     )
+
+
+def curve(found: Study, row: Standing) -> Iterator[Table]:
+    """Lay out a configuration under each of its loads, where there are several."""
+    mine = found.configuration(row.point)
+    there = [c for c in found.candidates.values() if found.configuration(c.point) == mine and not c.failed]
+    names = [axis.name for axis in found.space.axes if axis.name in LOADS]
+    there.sort(key=lambda candidate: [float(candidate.point.get(name, 0)) for name in names])
+    if len(there) < _FEW or not names:
+        return
+    yield Table(
+        title=f"{point(mine)} under each load" if mine else "Under each load",
+        columns=_columns(*names, *map(str, found.goal.queries), "<"),
+        rows=tuple(
+            (
+                *(word(candidate.point[name]) if name in candidate.point else _NONE for name in names),
+                *(_under(found, candidate, query) for query in found.goal.queries),
+                "best" if candidate.point == row.point else "",
+            )
+            for candidate in there
+        ),
+    )
+
+
+_FEW = 2
+
+
+def _under(found: Study, candidate: Candidate, query: Query) -> str:
+    """Show what all trials of a candidate say together, and whether the bounds hold."""
+    known = estimated(found, candidate, query)
+    bounds = [bound for bound in found.goal.constraints if bound.query == query]
+    if known is None:
+        judged = [judgement(candidate.telling[-1], bound) for bound in bounds]
+        return f"{_judged(judged[0])} {_MARKS[judged[0].verdict]}" if judged else _NONE
+    ends = Interval(low=known.low, high=known.high)
+    verdicts = [bound.on(Answer(query=query, value=known.value, interval=ends)).verdict for bound in bounds]
+    mark = _MARKS[min(verdicts, key=list(_SEVERE).index)] if verdicts else ""
+    return f"{_estimated(known.value, known.low, known.high, query.unit)} {mark}".rstrip()
 
 
 def loads(found: Study, ranked: Ranking) -> Table:
