@@ -91,7 +91,7 @@ SURFACES = {
         backend="triton",
         inputs=("input_ids=1x32", "attention_mask=1x32"),
         axes=(
-            "instances=1,2", "max_batch=1,2,4,8,16", "queue_delay=0,1000,5000 if max_batch=2,4,8,16",
+            "instances=1,2", "max_batch=1,4,8,16", "queue_delay=0,5000 if max_batch=4,8,16",
             "concurrency=1,2,4,8,16,32",
         ),
         default={"instances": 1, "max_batch": 1, "concurrency": 1},
@@ -105,7 +105,7 @@ SURFACES = {
         backend="triton",
         inputs=("1x3x32x32",),
         axes=(
-            "instances=1,2", "max_batch=1,4,8,16", "queue_delay=0,500,2000 if max_batch=4,8,16",
+            "instances=1,2", "max_batch=1,4,8,16", "queue_delay=0,2000 if max_batch=4,8,16",
             "concurrency=1,2,4,8,16,32",
         ),
         default={"instances": 1, "max_batch": 1, "concurrency": 1},

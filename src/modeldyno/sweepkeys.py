@@ -109,7 +109,7 @@ KEYS: dict[str, dict[str, Any]] = {
         {"enum": [str(rank) for rank in Rank]},
         "A configuration stands for itself at its best load, or each load apart."
     ),
-    "strategy": _told(_TEXT, "How to search: quick, grid, ladder or optuna."),
+    "strategy": _told(_TEXT, "How to search: quick, grid, ladder, optuna, optuna-nsga2 or optuna-gp."),
     "budget": _table("When the sweep ends.", **BUDGET),
     "plan": _table("How carefully to measure.", **PLAN),
     "load": _table("What the server is put under.", **LOAD),

@@ -237,7 +237,8 @@ class TestDatabase:
             store.put(a_result(), headline="kept")
         with closing(sqlite3.connect(path)) as connection:
             connection.executescript(
-                f"DROP TABLE trials; DROP TABLE studies; UPDATE {tables.VERSION_TABLE} SET version_num='0001';"
+                "DROP TABLE trials; DROP TABLE studies; "
+                f"UPDATE {tables.VERSION_TABLE} SET version_num = '0001';"
             )
         with sql.open(url_of(path)) as store:
             assert store.get("0123") == a_result()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.estimate import hint
 from modeldyno.core.result import FailureKind
-from modeldyno.core.space import Space, key
+from modeldyno.core.space import Key, Point, Space, key
 from modeldyno.core.study import LOADS, Stage, State
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.knob import KnobValue
     from modeldyno.core.objective import Goal
-    from modeldyno.core.space import Axis, Key, Point
+    from modeldyno.core.space import Axis
     from modeldyno.core.study import Candidate, Study
 
 SHARE, LEAST = 0.15, 12

@@ -119,7 +119,7 @@ def _doubled(axis: Axis, top: int, above: Sequence[int]) -> int:
 
 
 def _beside(rungs: Sequence[Rung], free: Sequence[int]) -> int | None:
-    """Give the middle of what lies between the best rung and the one beside it, where the curve is not flat."""
+    """Give the middle of what lies between the best rung and one beside it, where the curve is not flat."""
     best = max(rungs, key=lambda rung: rung.score)
     gaps = [
         [place for place in free if low.place < place < high.place]

@@ -103,7 +103,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _values(study: Study, history: Sequence[Candidate]) -> list[list[float]]:
-    """Give the gain of each candidate in each objective; what breaks a bound is worse than all that hold it."""
+    """Give the gain of each candidate in each objective, that of what breaks a bound below all others."""
     rows = [gains(study.goal, candidate) for candidate in history]
     known = [row for row in rows if row is not None]
     worst = [min(column) for column in zip(*known, strict=True)] or [0.0] * len(study.goal.objectives)

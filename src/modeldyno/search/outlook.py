@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modeldyno.core.estimate import hint
+from modeldyno.core.metric import Query
+from modeldyno.core.objective import Goal
 from modeldyno.search.history import placed
 from modeldyno.search.surrogate import Chart, Prior, Surrogate
 
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from modeldyno.core.goal import Constraint
-    from modeldyno.core.metric import Query
-    from modeldyno.core.objective import Goal
     from modeldyno.core.space import Point
     from modeldyno.core.study import Candidate, Study
 
@@ -126,7 +126,7 @@ def work(points: Sequence[Point]) -> Array:
 
 
 def _fitted(chart: Chart, goal: Goal, told: Sequence[Candidate]) -> list[Output]:
-    """Fit a process to each metric of the goal that was measured; a rate, from which times are told, first."""
+    """Fit a process to each metric of the goal that was measured; first a rate, from which times are told."""
     points = [candidate.point for candidate in told]
     places, under_way = chart.locate(points), work(points)
     counts = np.array([len(candidate.telling) for candidate in told], dtype=float)

@@ -59,7 +59,7 @@ def propose(study: Study) -> Ask | None:
 
 
 def _candidates(study: Study) -> list[Point]:
-    """Give the points to choose from: all of a small space; of a large one some, and what lies beside the best."""
+    """Give the points to choose from: all of a small space, of a large one some."""
     if study.space.size <= _WALKED:
         return list(open_points(study))
     closed = Closed.of(study)
@@ -75,7 +75,7 @@ def _unguided(study: Study, points: Sequence[Point]) -> Point:
 
 
 def _gain(study: Study, outlook: Outlook, points: Sequence[Point]) -> Array:
-    """Give the expected gain of each point: of the score, or while nothing holds the bounds, of their excess."""
+    """Give the expected gain of each point; while nothing holds the bounds, what their excess would lose."""
     import numpy as np  # noqa: PLC0415 - heavy
 
     seen = [candidate.point for candidate in study.candidates.values() if not candidate.failed]
@@ -88,7 +88,7 @@ def _gain(study: Study, outlook: Outlook, points: Sequence[Point]) -> Array:
     else:
         least = excess.mean(axis=1).min()
         gain = (np.clip(least - beyond, 0, None) + _HOPE * (beyond <= 0)).mean(axis=1)
-    return gain * outlook.works(points)
+    return np.asarray(gain * outlook.works(points))
 
 
 def _open(study: Study, points: Sequence[Point]) -> list[int]:

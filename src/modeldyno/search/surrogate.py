@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from modeldyno.core.knob import KnobValue
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from modeldyno.core.knob import KnobValue
     from modeldyno.core.space import Axis, Point
 
     Array = NDArray[np.float64]
@@ -83,7 +84,7 @@ class Chart:
 
     def apart(self, first: Array, second: Array) -> Array:
         """Give axes x first x second distances; those of words are 0 or 1."""
-        gaps = np.abs(first.T[:, :, None] - second.T[:, None, :])
+        gaps: Array = np.abs(first.T[:, :, None] - second.T[:, None, :])
         for place, scale in enumerate(self.scales):
             if not scale.ordered:
                 gaps[place] = gaps[place] > 0
@@ -96,6 +97,8 @@ _LEVEL = 9.0
 """Variance of the level, beyond the mean of what was measured."""
 _BEND = 0.5
 """Variance of the smooth part of an effect, as a share of that of its linear part."""
+_JITTER = 1e-9
+"""Variance that keeps a covariance invertible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +145,7 @@ class Surrogate:
         mean = float(found.mean())
         theta = _strengths(chart, seen[kept], found[kept] - mean, counts[kept], prior)
         covariance = _kernel(chart, seen, seen, theta) + np.diag(np.exp(2 * theta[-2]) / counts)
-        root = np.linalg.cholesky(covariance + 1e-9 * np.eye(len(seen)))
+        root: Array = np.asarray(np.linalg.cholesky(covariance + _JITTER * np.eye(len(seen))), dtype=float)
         weights = _solved(root, found - mean)
         return cls(chart=chart, seen=seen, theta=theta, root=root, weights=weights, mean=mean)
 
@@ -207,7 +210,9 @@ def _strengths(chart: Chart, seen: Array, found: Array, counts: Array, prior: Pr
     gaps = chart.apart(seen, seen)
 
     def fitness(theta: Array) -> float:
-        covariance = _kernel(chart, seen, seen, theta, gaps) + np.diag(np.exp(2 * theta[-2]) / counts + 1e-9)
+        covariance = _kernel(chart, seen, seen, theta, gaps) + np.diag(
+            np.exp(2 * theta[-2]) / counts + _JITTER
+        )
         root = np.linalg.cholesky(covariance)
         white = np.linalg.solve(root, found)
         odds = 0.5 * (((theta - centre) / spread) ** 2).sum()

@@ -176,7 +176,9 @@ def measured(surface: Surface, study: Study, ask: Ask, source: np.random.Generat
 def _answer(query: Query, value: float) -> Answer:
     """Give what a measurement would say; its interval knows nothing of the next measurement."""
     width = 0.08 if query.statistic == "p99" else 0.01
-    return Answer(query=query, value=value, interval=Interval(low=value / (1 + width), high=value * (1 + width)))
+    return Answer(
+        query=query, value=value, interval=Interval(low=value / (1 + width), high=value * (1 + width))
+    )
 
 
 def _opened(study: Study, point: Point) -> bool:

@@ -52,7 +52,9 @@ def _server(source: np.random.Generator) -> Callable[[Point], list[float]]:
             queued = min(batch, max(1.0, slots / (instances + 0.5)))
             gathered = min(batch, 1 + rate * delay / instances, max(1.0, slots / instances))
             formed = max(queued, gathered) if batch > 1 else 1.0
-            waits = min(delay, (batch - formed) / max(rate, 1e-9) + 0.5 * delay) if 1 < batch > formed else 0.0
+            waits = (
+                min(delay, (batch - formed) / max(rate, 1e-9) + 0.5 * delay) if 1 < batch > formed else 0.0
+            )
             active = min(instances, slots / formed)
             load = (active * threads + rate * handling) / CORES
             slow = max(1.0, load) * (1 + crowding * max(0.0, instances * threads / CORES - 1))
@@ -61,7 +63,9 @@ def _server(source: np.random.Generator) -> Callable[[Point], list[float]]:
             rate = 0.5 * rate + 0.5 * (alone**-6 + most**-6) ** (-1 / 6)
         mean = slots / rate
         busy = min(1.0, rate * service / (instances * formed))
-        stretch = 1.08 + tail * busy + 0.1 * max(0.0, instances * threads / CORES - 1) + min(0.5, waits / mean)
+        stretch = (
+            1.08 + tail * busy + 0.1 * max(0.0, instances * threads / CORES - 1) + min(0.5, waits / mean)
+        )
         memory = weight * (0.3 + instances) + each * batch * instances
         return [rate, mean, mean * (1 - 0.1 * tail), mean * stretch, memory]
 
@@ -96,7 +100,12 @@ def compiled(seed: int) -> Surface:
 def _runtime(source: np.random.Generator, axes: Sequence[Axis]) -> Callable[[Point], list[float]]:
     """Give what a runtime does: each of its words has an effect on the call, the sample, and both together."""
     call, sample = 10 ** source.uniform(-4, -2), 10 ** source.uniform(-4.5, -2)
-    words = [(axis.name, value) for axis in axes if not axis.ordered or axis.name == "compile" for value in axis.values]
+    words = [
+        (axis.name, value)
+        for axis in axes
+        if not axis.ordered or axis.name == "compile"
+        for value in axis.values
+    ]
     sizes = 0.15 if any(axis.name == "graph_optimization" for axis in axes) else 0.5
     on_call = {word: source.normal(0, sizes) for word in words}
     on_sample = {word: source.normal(0, sizes) for word in words}
@@ -113,7 +122,11 @@ def _runtime(source: np.random.Generator, axes: Sequence[Axis]) -> Callable[[Poi
         used = min(threads, CORES)
         speed = used / (1 + serial * (used - 1)) / (1 + crowding * max(0.0, threads - CORES))
         spilt = 1 + spill / (1 + math.exp(2 * (cache - math.log2(batch))))
-        fixed = call * math.exp(sum(on_call[word] for word in chosen) + both) * (1 + 0.1 * crowding * (threads - 1))
+        fixed = (
+            call
+            * math.exp(sum(on_call[word] for word in chosen) + both)
+            * (1 + 0.1 * crowding * (threads - 1))
+        )
         moving = sample * batch * math.exp(sum(on_sample[word] for word in chosen) + both) / speed * spilt
         mean = fixed + moving
         memory = weight + each * batch * math.exp(0.2 * sum(on_sample[word] for word in chosen))
@@ -126,7 +139,11 @@ FAMILIES: dict[str, Callable[[int], Surface]] = {"served": served, "threaded": t
 
 
 def _surface(
-    name: str, space: Space, default: Point, found: Callable[[Point], list[float]], source: np.random.Generator
+    name: str,
+    space: Space,
+    default: Point,
+    found: Callable[[Point], list[float]],
+    source: np.random.Generator,
 ) -> Surface:
     """Make a surface of a function: no two starts are alike, and neither are two measurements."""
     rough = source.uniform(0.005, 0.03)
