@@ -107,7 +107,8 @@ def _sojourns(times: np.ndarray, gaps: np.ndarray) -> np.ndarray:
     """Give how long each request is with one worker that takes so long, when they come at these gaps."""
     excess = np.cumsum(times[:-1] - gaps[1:])
     least = np.minimum.accumulate(np.minimum(excess, 0.0))
-    return np.concatenate(([0.0], excess - least)) + times
+    waits: np.ndarray = np.concatenate(([0.0], excess - least))
+    return waits + times
 
 
 def markov(workers: int, seconds: float) -> Server:
@@ -138,7 +139,8 @@ def wandering(seconds: float, sigma: float, rho: float) -> Durations:
     def draw(rng: np.random.Generator, count: int) -> np.ndarray:
         noise = rng.standard_normal(count) * math.sqrt(1 - rho**2)
         noise[:1] /= math.sqrt(1 - rho**2)
-        return seconds * np.exp(sigma * lfilter([1.0], [1.0, -rho], noise))
+        times: np.ndarray = seconds * np.exp(sigma * lfilter([1.0], [1.0, -rho], noise))
+        return times
 
     return Durations(draw=draw, mean=seconds * math.exp(sigma**2 / 2), deviation=0.0)
 
@@ -181,7 +183,7 @@ def taking_turns(service: Service, load: Load, seed: int) -> Records:
     rng, slots = np.random.default_rng(seed), load.slots or 1
     count = int((load.duration or 0.0) / service.durations.mean * 1.3) // 4096 + 1
     ends = np.cumsum(np.concatenate([service.durations.draw(rng, 4096) for _ in range(count)]))
-    ends = ends[: np.searchsorted(ends, load.duration)]
+    ends = ends[: np.searchsorted(ends, load.duration or 0.0)]
     due = np.concatenate((np.zeros(slots), ends))[: ends.size]
     columns: dict[str, Any] = {name: np.zeros(ends.size, dtype) for name, dtype in COLUMNS.items()}
     times = {"due": due, "sent": due, "first": ends, "end": ends}

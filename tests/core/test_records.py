@@ -20,7 +20,7 @@ def requests(count: int, *, pieces: int = 0, batch: int = 8) -> Records:
     columns: dict[str, Any] = {name: np.zeros(count, dtype) for name, dtype in COLUMNS.items()}
     columns |= {"due": number * 1_000_000, "sent": number * 1_000_000 + 10, "message": number}
     columns["end"] = (number // batch + 1) * batch * 1_000_000
-    return Records(**columns, pieces=tuple(range(n, n + pieces) for n in range(count)) if pieces else ())  # type: ignore[misc, arg-type]
+    return Records(**columns, pieces=tuple(range(n, n + pieces) for n in range(count)) if pieces else ())  # type: ignore[misc]
 
 
 @dataclass

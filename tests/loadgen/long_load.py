@@ -21,7 +21,7 @@ from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
-from modeldyno.core.records import COLUMNS, Outcome, Records, joined
+from modeldyno.core.records import COLUMNS, Outcome, Records, joined, none
 from modeldyno.core.target import Target, Transport
 from modeldyno.loadgen import Ending, Taken, crew
 from modeldyno.ports import Subject
@@ -73,8 +73,7 @@ class Stream:
 
     def stop(self, _grace: float) -> Ending:
         """Tell of nothing more."""
-        empty = Records(**{name: np.zeros(0, dtype) for name, dtype in COLUMNS.items()})
-        return Ending(records=empty, replies=(), usages=())
+        return Ending(records=none(), replies=(), usages=())
 
 
 class Session:
@@ -105,8 +104,7 @@ def main(count: int, path: str) -> dict[str, Any]:
         yield stream
 
     crew.driving = streaming  # type: ignore[assignment]
-    course.perf_counter = lambda: stream.now * 1e-9
-    course.monotonic_ns = lambda: stream.now
+    vars(course).update(perf_counter=lambda: stream.now * 1e-9, monotonic_ns=lambda: stream.now)
     load = Load(arrivals=Arrivals.CONSTANT, rate=1e9 / STEP, requests=10 * count)
     subject = Subject(
         model=a_model(), session=Session(), load=load, observation=Observation(records=path or None)

@@ -92,13 +92,13 @@ def test_a_closed_loop_is_due_as_the_slot_becomes_free(server: Running) -> None:
 
 
 def test_an_open_loop_shows_a_stall_in_latency_and_not_in_service_time() -> None:
-    """A server that does nothing for two seconds: who waited for a turn counts from when it was due."""
-    load = Load(arrivals=Arrivals.POISSON, rate=200.0, requests=800, concurrency=4)
-    with serving("--stall", "0.5:2.0") as server:
+    """A server that does nothing for a second: who waited for a turn counts from when it was due."""
+    load = Load(arrivals=Arrivals.POISSON, rate=200.0, requests=300, concurrency=4)
+    with serving("--stall", "0.2:1.0") as server:
         records, _ = driven(target(server.port), load)
     latency, service = records.end - records.due, records.end - records.sent
-    assert len(records) == 800
-    assert np.percentile(latency, 80) > 1e9
+    assert len(records) == 300
+    assert np.percentile(latency, 80) > 0.5e9
     assert np.percentile(service, 80) < 0.3e9
 
 
@@ -109,7 +109,7 @@ def test_the_limit_of_an_open_loop_holds_requests_back_and_says_so() -> None:
         serving("--service", "constant:0.05", "--workers", "9") as server,
         driving(target(server.port), load) as crew,
     ):
-        taken = [crew.take(0.1) for _ in range(12)]
+        taken = [crew.take(0.1) for _ in range(6)]
     assert max(each.in_flight for each in taken) == 2
     assert taken[-1].backlog > 100
     assert not any(each.ended for each in taken)

@@ -264,7 +264,7 @@ def test_what_is_late_when_it_is_stopped_is_told_and_never_sent(world: World) ->
     """However long ago that was; before its start nothing is due."""
     world.tardiness = 300 * MILLISECOND
     idle = Drive(Load(arrivals=Arrivals.POISSON, rate=1000.0), Share(), 1, world)  # type: ignore[arg-type]
-    idle.carrier = world  # type: ignore[assignment]
+    idle.carrier = world
     assert idle.block().backlog == 0
     driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=1000.0))
     world.run(50)

@@ -199,7 +199,7 @@ def test_a_server_that_leaves_in_peace_loses_no_call(driven: Callable[..., Drive
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        found = driven(target(port, "echo"), Load(concurrency=4), seconds=1.5)
+        found = driven(target(port, "echo"), Load(concurrency=4), seconds=0.9)
     finally:
         server.stop(0).wait()
     assert set(found.records.outcome) == {Outcome.OK}

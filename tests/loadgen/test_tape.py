@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,18 +90,23 @@ def test_its_file_is_gone_when_it_is_left_however_that_happens(
     """Nothing lies in the directory while it is used, nor its descriptor open afterwards."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    with pytest.raises(KeyError), Tape(1000) as kept:
-        kept.add(block(0, 1000))
-        open_ = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_open(fd)]
-        assert any(name.startswith(str(tmp_path)) for name in open_)
-        assert not [*tmp_path.iterdir()]
-        raise KeyError
-    open_ = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_open(fd)]
-    assert not any(name.startswith(str(tmp_path)) for name in open_)
+
+    def use() -> None:
+        with Tape(1000) as kept:
+            kept.add(block(0, 1000))
+            assert held_open(tmp_path)
+            assert not [*tmp_path.iterdir()]
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        use()
+    assert not held_open(tmp_path)
 
 
-def _is_open(descriptor: str) -> bool:
-    return Path(f"/proc/self/fd/{descriptor}").is_symlink()
+def held_open(directory: Path) -> bool:
+    """Say whether this process has a file of a directory open."""
+    descriptors = (each for each in Path("/proc/self/fd").iterdir() if each.is_symlink())
+    return any(str(each.readlink()).startswith(str(directory)) for each in descriptors)
 
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +126,9 @@ def test_it_lies_on_a_disk_where_one_is_known(tmp_path: Path, monkeypatch: pytes
     """The usual directory is often memory: it is taken where nothing else may be written."""
     monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.setattr(tape, "_PLACES", (str(tmp_path / "none"), str(tmp_path)))
-    assert tape._place() == str(tmp_path)  # noqa: SLF001 - which directory has no other sign
+    assert tape._place() == str(tmp_path)
     monkeypatch.setattr(tape, "_PLACES", ())
-    assert tape._place() is None  # noqa: SLF001 - see above
+    assert tape._place() is None
 
 
 # --- export ----------------------------------------------------------------------------------------

@@ -80,7 +80,8 @@ def test_a_closed_loop_gives_every_number_of_a_load(steady: str) -> None:
     assert result["error_rate"] == 0
     for metric in ("throughput", "request_rate", "in_flight", "client_time", "queue_time", "network_time"):
         assert (result[metric] or 0) > 0, metric
-    assert result["compute_time"] == pytest.approx(0.004, rel=0.5)
+    # A busy machine wakes the server late.
+    assert 0.0039 < (result["compute_time"] or 0) < spread(result, "service_time").statistic("max")
     assert "no-account" not in codes(result)
 
 
@@ -235,10 +236,10 @@ def test_a_stream_gives_the_times_of_its_tokens() -> None:
 def test_the_first_token_comes_when_the_server_has_made_it(tmp_path: Path) -> None:
     """Request by request, the first piece comes after the server wrote it; the last one, too."""
     path = tmp_path / "records.npz"
-    with serving("--pace", "0.002", "--service", "constant:0.01") as running:
+    with serving("--pace", "0.02", "--service", "constant:0.01") as running:
         url = f"http://127.0.0.1:{running.port}#echo,protocol=openai"
         observation = Observation(records=str(path))
-        load, settings = Load(concurrency=1, requests=30), {"max_tokens": 4}
+        load, settings = Load(concurrency=1, requests=10), {"max_tokens": 4}
         request = Request(
             model=url, settings=settings, load=load, plan=replace(PLAN, max_time=20), observation=observation
         )

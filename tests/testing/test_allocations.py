@@ -42,7 +42,13 @@ CALLS: dict[str, tuple[int, Callable[[torch.Tensor], object]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+OFTEN = ("nothing", "a chain holds two", "in place", "kept", "a product", "another dtype", "NumPy")
+"""Of each kind one; the others are behind ``slow``, as a recording takes half a second."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in CALLS]
+)
 def test_recorded_peak(name: str, x: torch.Tensor) -> None:
     expected, call = CALLS[name]
     assert recorded_peak(lambda: call(x)) == expected

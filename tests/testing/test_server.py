@@ -102,10 +102,10 @@ def test_a_distribution_is_really_waited_for() -> None:
     found = []
     for _ in range(2):
         with serving("--service", "exponential:0.003", "--seed", "4") as running:
-            loaded(running, 40, 1)
+            loaded(running, 20, 1)
             truth = running.truth()
             found.append((truth.end - truth.start) / 1e9)
-    drawn = np.random.default_rng(4).exponential(0.003, 4096)[:40]
+    drawn = np.random.default_rng(4).exponential(0.003, 4096)[:20]
     for times in found:
         assert (times >= drawn - 1e-8).all()
         assert (times - drawn).min() < 0.010
@@ -145,7 +145,7 @@ def test_the_counters_are_the_sums_of_the_ledger() -> None:
 @pytest.mark.parametrize("status", ["429", "503"])
 def test_beyond_the_limit_a_request_is_refused(status: str) -> None:
     """While a request is served and another waits, a third one is refused at once."""
-    with serving("--service", "constant:0.5", "--limit", "1", "--full", status) as running:
+    with serving("--service", "constant:0.25", "--limit", "1", "--full", status) as running:
         with ThreadPoolExecutor(10) as pool:
             answers = list(pool.map(lambda _: ask(running, "/").status, range(10)))
         faults = running.truth().faults()
@@ -157,12 +157,12 @@ def test_beyond_the_limit_a_request_is_refused(status: str) -> None:
 
 def test_nothing_is_begun_in_a_stall() -> None:
     """Requests that come in a stall are begun after it; the stall counts from the first request."""
-    with serving("--stall", "0.05:1.5") as running:
+    with serving("--stall", "0.05:0.6") as running:
         begin = monotonic()
-        while monotonic() - begin < 1.0:
+        while monotonic() - begin < 0.4:
             ask(running, "/")
         truth = running.truth()
-    first, last = truth.arrival[0] + 50 * MS, truth.arrival[0] + 1550 * MS
+    first, last = truth.arrival[0] + 50 * MS, truth.arrival[0] + 650 * MS
     inside = (truth.arrival > first) & (truth.arrival < last)
     assert inside.any()
     assert (truth.start[inside] >= last - 1000).all()

@@ -166,13 +166,15 @@ class _Field:
         return top if sure or self.contenders[top].verified else steady
 
     def promising(self, place: int, team: Sequence[int], wins: Sequence[int]) -> int:
-        """Give the load of a configuration that most often is the best.
+        """Give the load of a configuration that is worth verifying: of those that often win, the best.
 
-        What stands for it already is kept where another is not more than twice as often: loads that
-        cannot be told apart need not all be measured.
+        What was verified is kept where another does not win more than twice as often: loads that cannot
+        be told apart need not all be measured.
         """
-        top = max(team, key=wins.__getitem__)
-        return top if wins[top] > 2 * wins[place] else place
+        most = max(wins[each] for each in team)
+        if not most or (self.contenders[place].verified and 2 * wins[place] >= most):
+            return place
+        return max((each for each in team if 2 * wins[each] >= most), key=self.scores.__getitem__)
 
     def order(self, place: int) -> tuple[bool, float, float]:
         """Sort what holds its bounds by its score, and the others by how far they miss."""
@@ -205,15 +207,13 @@ def _ranked(study: Study, group: Sequence[Contender], resamples: int) -> Ranking
         next_point = able[field.promising(place, team, wins)].candidate.point
         row = _standing(study, able[place], rank)
         rows.append(replace(row, share=share, promising=next_point, gain=gain))
-    lost = {key(c.configuration): c for c in sorted(group, key=_kept) if key(c.configuration) not in teams}
+    lost: dict[Key, Contender] = {}
+    for contender in sorted(group, key=lambda contender: contender.miss):
+        if key(contender.configuration) not in teams:
+            lost.setdefault(key(contender.configuration), contender)
     rows += [_standing(study, contender, rank) for rank, contender in enumerate(lost.values(), len(rows) + 1)]
     found = Ranking(rows=tuple(rows), default=next((row for row in rows if row.default), None))
     return found if best is None else _judged(found, field, chosen, teams[key(able[best].configuration)])
-
-
-def _kept(contender: Contender) -> tuple[bool, float]:
-    """Sort such that of a configuration without values the one that tells most stands last."""
-    return not contender.candidate.failed, -contender.miss
 
 
 def _gains(field: _Field, chosen: Sequence[int], default: int | None) -> list[Gain | None]:

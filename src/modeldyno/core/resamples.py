@@ -140,7 +140,7 @@ class Resamples:
         return found
 
     def certainty(self, place: int, team: Sequence[int]) -> float:
-        """Give the share of resamples in which one of a team is the best, and one of them holds its bounds."""
+        """Give the share of resamples in which the best is of a team, and this one holds its bounds."""
         own = load_numpy().isin(self._winners(), team)
         return float((own & self.holds[:, place]).mean())
 

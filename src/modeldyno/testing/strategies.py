@@ -1,0 +1,242 @@
+"""The examination that every strategy must pass.
+
+Inherit and say which strategy it is; one that cannot search any space says which it can::
+
+    from modeldyno.testing.strategies import StrategySuite
+
+    class TestMyStrategy(StrategySuite):
+        name = "mine"
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core.goal import Answer
+from modeldyno.core.metric import Query
+from modeldyno.core.space import Space, key
+from modeldyno.core.study import Ask, Stage, State, Study, Trial
+from modeldyno.errors import RequestError
+from modeldyno.testing.studies import a_study
+from modeldyno.testing.surfaces import goal_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno import ports
+    from modeldyno.core.objective import Goal
+    from modeldyno.core.space import Point
+
+_HEAVY = ("numpy", "scipy", "torch", "optuna")
+RATE, LATE = Query.parse("throughput"), Query.parse("latency.p99")
+GOALS = {
+    "one objective": goal_of(maximize="throughput"),
+    "a bound": goal_of(maximize="throughput", require=["latency.p99 <= 20ms"]),
+    "to be minimised": goal_of(minimize="latency.p99", require=["throughput >= 100/s"]),
+    "several objectives": goal_of(maximize="throughput:2", minimize="latency.p99"),
+    "a bound that nothing holds": goal_of(maximize="throughput", require=["latency.p99 <= 1us"]),
+    "a bound of nothing": goal_of(maximize="throughput", require=["error_rate <= 0"]),
+    "a bound that nobody measures": goal_of(maximize="throughput", require=["energy <= 1"]),
+}
+
+
+def told(study: Study, ask: Ask, values: dict[Query, float]) -> Study:
+    """Add a trial that gave values; a p99 is no claim yet, and has its plain quantile."""
+    answers = [Answer(query=query, value=value) for query, value in values.items() if query != LATE]
+    if LATE in values:
+        answers += [
+            Answer(query=LATE, value=None, why="no claim yet"),
+            Answer(query=replace(LATE, part="raw"), value=values[LATE]),
+        ]
+    number = len(study.trials) + 1
+    return study.add(
+        Trial(
+            number=number,
+            point=ask.point,
+            state=State.DONE,
+            stage=ask.stage,
+            answers=tuple(answers),
+            seconds=1.0,
+        )
+    )
+
+
+def lost(study: Study, ask: Ask, *, state: State = State.FAILED, kind: str = "oom") -> Study:
+    """Add a trial that failed, or that cannot be."""
+    number = len(study.trials) + 1
+    return study.add(Trial(number=number, point=ask.point, state=state, failure="it did not fit", kind=kind))
+
+
+def plain(point: Point) -> dict[Query, float]:
+    """Give what a point gives: more of each number is faster, and later."""
+    size = math.prod(value for value in point.values() if isinstance(value, int) and not isinstance(value, bool))
+    late = 0.001 * size * (1.5 if point.get("precision") == "fp32" else 1.0)
+    return {
+        RATE: 1000 * size / (size + 4),
+        LATE: late,
+        Query.parse("error_rate"): 0.0 if size < 16 else 0.01,
+    }
+
+
+class StrategySuite:
+    """Inherit and set `name`."""
+
+    name: ClassVar[str]
+    """The name of the strategy's entry point."""
+    axes: ClassVar[tuple[str, ...]] = (
+        "batch_size=1..32*2",
+        "precision=fp32,bf16,int8",
+        "compile=false,true if precision=fp32,bf16",
+        "concurrency=1..8*2",
+    )
+    """A space that it can search."""
+
+    @pytest.fixture
+    def strategy(self) -> ports.Strategy:
+        """Give the plugin, by its entry point; what it needs must be installed."""
+        found = plugins.strategy(self.name)
+        for module in found.requires:
+            pytest.importorskip(module)
+        return found
+
+    def study(self, goal: Goal | None = None, *axes: str) -> Study:
+        """Begin a study of the space."""
+        return a_study(*(axes or self.axes), goal=goal or GOALS["a bound"], strategy=self.name, seed=3)
+
+    @pytest.mark.parametrize("goal", GOALS)
+    def test_it_asks_for_points_of_the_space_each_once_and_comes_to_an_end(
+        self, strategy: ports.Strategy, goal: str
+    ) -> None:
+        """Whatever is asked for, every point is one of the space that was not measured before."""
+        studies = list(_searched(strategy, self.study(GOALS[goal]), plain))
+        last = studies[-1]
+
+        assert all(last.space.holds(trial.point) for trial in last.trials)
+        assert len({key(trial.point) for trial in last.trials}) == len(last.trials) >= 1
+        assert strategy.propose(last) is None
+
+    def test_it_is_a_function_of_the_study(self, strategy: ports.Strategy) -> None:
+        """The same study gives the same proposal, each time that it is asked, on the way as at the beginning."""
+        for study in _searched(strategy, self.study(), plain):
+            assert strategy.propose(study) == strategy.propose(replace(study))
+
+    def test_it_searches(self, strategy: ports.Strategy) -> None:
+        """What it asks for is no default, and verifies nothing."""
+        ask = strategy.propose(self.study())
+
+        assert ask is not None
+        assert ask.stage is Stage.SEARCH
+
+    def test_what_cannot_be_is_not_asked_for_again(self, strategy: ports.Strategy) -> None:
+        """Where no point can be, each is asked for once at most, and then there is nothing left."""
+        study = self.study(None, *self.axes[:2])
+        seen = set()
+        while (ask := strategy.propose(study)) is not None:
+            assert key(ask.point) not in seen
+            seen.add(key(ask.point))
+            study = lost(study, ask, state=State.SKIPPED, kind="")
+
+        assert len(seen) == study.space.size
+
+    def test_failures_do_not_stop_it(self, strategy: ports.Strategy) -> None:
+        """Where every point fails, it comes to an end without an error."""
+        study = self.study()
+        while (ask := strategy.propose(study)) is not None:
+            assert key(ask.point) not in study.candidates
+            study = lost(study, ask, kind="crash")
+
+        assert study.trials
+
+    def test_what_takes_more_memory_than_what_ran_out_of_it_is_left_out(self, strategy: ports.Strategy) -> None:
+        """After a batch that did not fit, no larger one is tried with all else the same."""
+        study = self.study()
+        while (ask := strategy.propose(study)) is not None:
+            for trial in study.trials:
+                rest = {**trial.point, "batch_size": ask.point["batch_size"]} == ask.point
+                assert not (trial.kind == "oom" and rest and _batch(ask.point) > _batch(trial.point))
+            study = lost(study, ask) if _batch(ask.point) > 4 else told(study, ask, plain(ask.point))
+
+        assert any(_batch(trial.point) <= 4 for trial in study.trials)
+
+    def test_it_takes_up_what_others_have_measured(self, strategy: ports.Strategy) -> None:
+        """A default that is no point of the space, and trials that verified some, do not disturb it."""
+        study = self.study()
+        study = told(study, Ask(point={"batch_size": 3}, stage=Stage.DEFAULT), {RATE: 10.0, LATE: 0.001})
+        first = next(study.space.points())
+        study = told(study, Ask(point=first, stage=Stage.VERIFY), plain(first))
+        ask = strategy.propose(study)
+
+        assert ask is not None
+        assert study.space.holds(ask.point)
+        assert ask.point != first
+
+    def test_it_does_not_walk_through_a_large_space(
+        self, strategy: ports.Strategy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of a million points no more are looked at than the history and a few thousand others."""
+        made = 0
+        walk = Space._from
+
+        def counted(self: Space, place: int, chosen: Point) -> Iterator[Point]:
+            nonlocal made
+            for point in walk(self, place, chosen):
+                made += place == len(self.axes)
+                yield point
+
+        monkeypatch.setattr(Space, "_from", counted)
+        study = self.large()
+        for _ in range(12):
+            if (ask := strategy.propose(study)) is not None:
+                study = told(study, ask, plain(ask.point))
+
+        assert study.trials
+        assert made < 20_000
+
+    def large(self) -> Study:
+        """Begin a study of a million points."""
+        return self.study(None, *(f"{name}=1..10" for name in ("batch_size", "a", "b", "c", "d", "concurrency")))
+
+    def test_importing_it_imports_no_framework(self) -> None:
+        """It can be named for nothing."""
+        code = (
+            f"import sys; from modeldyno import plugins; plugins.strategy({self.name!r})\n"
+            f"print([module for module in {_HEAVY!r} if module in sys.modules])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+        assert done.stdout == "[]\n"
+
+
+class LadderSuite(StrategySuite):
+    """For a strategy of one axis of numbers."""
+
+    axes: ClassVar[tuple[str, ...]] = ("batch_size=1..64*2",)
+
+    def large(self) -> Study:
+        """Begin a study of as many points as an axis may have."""
+        return self.study(None, "batch_size=1..10000")
+
+    def test_it_refuses_a_space_of_several_axes(self, strategy: ports.Strategy) -> None:
+        """The sentence names the axes."""
+        with pytest.raises(RequestError, match="batch_size, threads"):
+            strategy.propose(self.study(None, "batch_size=1,2", "threads=1,2"))
+
+
+def _batch(point: Point) -> float:
+    return float(point["batch_size"])
+
+
+def _searched(
+    strategy: ports.Strategy, study: Study, gives: Callable[[Point], dict[Query, float]]
+) -> Iterator[Study]:
+    """Search; give the study after each trial."""
+    while (ask := strategy.propose(study)) is not None:
+        study = told(study, ask, gives(ask.point))
+        yield study

@@ -1,0 +1,53 @@
+"""Trials that say what a test wants them to say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.goal import Answer
+from modeldyno.core.measurement import Interval
+from modeldyno.core.metric import Query
+from modeldyno.core.study import Stage, State, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.core.space import Point
+    from modeldyno.core.study import Study
+
+Z95 = 1.959964
+
+
+def an_answer(query: str, value: float | None, *, error: float = 0.01, **parts: object) -> Answer:
+    """Make an answer whose interval says that its logarithm has this standard error; 0: seen once."""
+    asked = Query.parse(query)
+    if value is None or not error or "interval" in parts or parts.get("exact"):
+        return Answer(query=asked, value=value, **parts)  # type: ignore[arg-type]
+    factor = math.exp(Z95 * error)
+    return Answer(query=asked, value=value, interval=Interval(low=value / factor, high=value * factor))
+
+
+def a_trial(
+    point: Point,
+    *answers: Answer,
+    stage: Stage = Stage.SEARCH,
+    state: State = State.DONE,
+    care: float = 1.0,
+    doubts: tuple[str, ...] = (),
+) -> Trial:
+    """Make one; a study gives it its number."""
+    failed = {"failure": "open: it failed", "kind": "error"} if state is State.FAILED else {}
+    return Trial(
+        number=0, point=point, answers=answers, stage=stage, state=state, care=care, doubts=doubts, **failed
+    )
+
+
+def log(study: Study, trials: Iterable[Trial]) -> Study:
+    """Add trials to a study, numbered and judged as it would."""
+    for trial in trials:
+        found = {answer.query: answer for answer in trial.answers}
+        judged = (bound.on(found[bound.query]) for bound in study.goal.constraints if bound.query in found)
+        study = study.add(replace(trial, number=len(study.trials) + 1, judgements=tuple(judged)))
+    return study
