@@ -84,6 +84,7 @@ bench-served: setup  ## the load generator beside its peers, against known truth
 	$(BIN)/python bench/served_truth.py
 	$(BIN)/python bench/capacity.py
 	$(BIN)/python bench/engines.py
+	$(BIN)/python bench/kills.py
 	$(BIN)/python bench/perf_analyzer.py
 
 $(VENV)/.peers: $(VENV)/.dev

@@ -105,10 +105,10 @@ def open_worker(durations: Durations) -> Server:
 
 def _sojourns(times: np.ndarray, gaps: np.ndarray) -> np.ndarray:
     """Give how long each request is with one worker that takes so long, when they come at these gaps."""
-    excess = np.cumsum(times[:-1] - gaps[1:])
+    excess: np.ndarray = np.cumsum(times[:-1] - gaps[1:])
     least = np.minimum.accumulate(np.minimum(excess, 0.0))
-    waits: np.ndarray = np.concatenate(([0.0], excess - least))
-    return waits + times
+    waited: np.ndarray = np.concatenate(([0.0], excess - least)) + times
+    return waited
 
 
 def markov(workers: int, seconds: float) -> Server:

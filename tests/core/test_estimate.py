@@ -81,7 +81,8 @@ class TestSpread:
         """Repeats that differ by less than their own intervals allow leave nothing to the runs."""
         study = log(a_study(), rates(100.0, 104.0, 96.0, 101.0, error=0.1))
 
-        assert learnt(study, RATE) == Spread(relative=pytest.approx(0.03 * math.sqrt(2 / 5)), degrees=5.0)
+        assert learnt(study, RATE).relative == pytest.approx(0.03 * math.sqrt(2 / 5))
+        assert learnt(study, RATE).degrees == 5.0
 
     def test_what_cannot_be_compared_tells_nothing(self) -> None:
         """Failures, counts, zeros, and what was not measured have no spread."""

@@ -29,8 +29,8 @@ def of(*values: tuple[float, float], goal: Goal = GOAL) -> Study:
     return log(a_study("batch_size=1..9", goal=goal), trials)
 
 
-def batches(study: Study) -> list[object]:
-    return [candidate.point["batch_size"] for candidate in front(study)]
+def batches(study: Study) -> list[float]:
+    return [float(candidate.point["batch_size"]) for candidate in front(study)]
 
 
 class TestFront:

@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
@@ -150,6 +151,36 @@ def test_what_leaves_the_group_is_ended_too(mark: str) -> None:
     run("leave_a_session_behind", max_runs=5, memory_limit=8 << 30)
 
     assert left(mark) == []
+
+
+GUARDED = """
+import os, signal, sys, time
+from pathlib import Path
+from modeldyno.engines.server import Launch, running
+launch = Launch(
+    name="fake", command=lambda _folder, _ports: [sys.executable, "-c", "import time; time.sleep(600)"],
+    ports={}, ready=lambda _ports: True, grace=0.5,
+)
+def served():
+    with running(launch) as server:
+        Path(__file__).with_name("place").write_text(server.folder)
+        time.sleep(1)  # whoever watches our family sees the guard
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_guard_of_a_server_removes_what_is_left(
+    mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that is killed while it has a server leaves neither the server nor its directory."""
+    monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path / "engines"))
+    (tmp_path / "guarded.py").write_text(GUARDED)
+    served = replace(job("none"), model=ModelRef(scheme="call", locator=f"{tmp_path / 'guarded.py'}:served"))
+    with isolated() as execute:
+        result = execute(served, watch=lambda _event: None)
+    assert [failure.kind for failure in result.failures] == [FailureKind.OOM], "as the system kills"
+    assert left(mark) == []
+    assert not Path((tmp_path / "place").read_text()).exists()
 
 
 def test_cores_that_are_not_there_are_a_wrong_request() -> None:

@@ -196,7 +196,7 @@ def axis(
     spread = [found for value in values for found in _spread(name, value)]
     if not spread:
         raise RequestError(f"The axis {name} has no values; write {name}=1,2,4 or {name}=1..4.")
-    if len(set(map(str, spread))) < len(spread):
+    if len(set(spread)) < len(spread):  # 1, 1.0 and true are the same to whoever looks a point up
         raise RequestError(f"The axis {name} has a value twice: {', '.join(map(_shown, spread))}.")
     numbers = all(not isinstance(value, bool | str) for value in spread)
     ordered = sorted(spread, key=float) if numbers else spread
@@ -231,13 +231,17 @@ def _spread(name: str, value: KnobValue) -> Iterator[KnobValue]:
 
 def _stepped(low: float, high: float, step: float) -> Iterator[KnobValue]:
     count = math.floor((high - low) / step + 1e-9)
-    return (low + place * step for place in range(count + 1))
+    return (round(low + place * step, _DIGITS) for place in range(count + 1))
 
 
 def _doubled(low: float, high: float, factor: float) -> Iterator[KnobValue]:
     while low <= high:
-        yield low
+        yield round(low, _DIGITS)
         low *= factor
+
+
+_DIGITS = 12
+"""Decimals of a value in a range: 0.1 + 2 x 0.1 is a little more than 0.3."""
 
 
 def _number(text: str) -> int | float:
@@ -253,9 +257,10 @@ def _valued(value: KnobValue) -> KnobValue:
         return text.lower() == "true"
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        return number if math.isfinite(number) else text
     return text
 
 

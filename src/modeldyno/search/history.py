@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modeldyno.core.estimate import hint
+from modeldyno.core.estimate import hint, miss
 from modeldyno.core.result import FailureKind
 from modeldyno.core.space import Key, Point, Space, key
 from modeldyno.core.study import LOADS, Stage, State
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from modeldyno.core.knob import KnobValue
     from modeldyno.core.objective import Goal
@@ -108,16 +108,22 @@ def _loads_last(space: Space) -> Space:
     return Space(axes=(*(axis for axis in space.axes if axis not in loads), *loads))
 
 
-def sampled(study: Study, source: random.Random) -> Iterator[Point]:
-    """Give points at random, and then those beside what was measured last; closed ones among them."""
+def sampled(study: Study, source: random.Random, around: Iterable[Point] = ()) -> Iterator[Point]:
+    """Give points at random, and then the neighbours of some; closed ones among them."""
     for _ in range(_SAMPLED):
         yield study.space.completed({axis.name: source.choice(axis.values) for axis in study.space.axes})
-    held = [c.point for c in study.candidates.values() if study.space.holds(c.point)]
-    for point in reversed(held):
+    for point in around:
         yield from study.space.neighbours(point)
 
 
-_SAMPLED = 400
+_SAMPLED = 250
+
+
+def foremost(study: Study) -> list[Candidate]:
+    """Sort the candidates that have a place in the space: what holds the bounds by its score, then the rest."""
+    told = (c for c in study.candidates.values() if not c.failed and placed(study, c.point))
+    scored = [(miss(c, study.goal), -sum(found), c) for c in told if (found := gains(study.goal, c)) is not None]
+    return [candidate for _, _, candidate in sorted(scored, key=lambda row: row[:2])]
 
 
 def serves(axes: tuple[Axis, ...]) -> bool:

@@ -37,7 +37,7 @@ class Rung:
 
     place: int
     score: float
-    """Minus infinity where it gave nothing."""
+    """Minus infinity where it gave nothing, or breaks a bound."""
     ends: bool
     """Whether it failed, or broke a bound that more of the knob can break."""
 
@@ -79,13 +79,14 @@ def _rungs(study: Study, axis: Axis) -> list[Rung]:
 
 
 def _rung(study: Study, candidate: Candidate, place: int) -> Rung:
-    """Judge by what was seen: a rung more at the edge decides nothing that verification does not."""
-    if candidate.failed:
-        return Rung(place=place, score=-math.inf, ends=True)
-    bounds = study.goal.constraints
-    ends = any(limits(bound) and missed(candidate, bound) > 0 for bound in bounds)
-    found = gains(study.goal, candidate)
-    return Rung(place=place, score=-math.inf if found is None else sum(found), ends=ends)
+    """Judge by what was seen: how sure that is is the business of verification."""
+    broken = [bound for bound in study.goal.constraints if missed(candidate, bound) > 0]
+    found = None if broken else gains(study.goal, candidate)
+    return Rung(
+        place=place,
+        score=-math.inf if found is None else sum(found),
+        ends=candidate.failed or any(map(limits, broken)),
+    )
 
 
 def _next(axis: Axis, rungs: Sequence[Rung], able: Sequence[int]) -> int | None:
@@ -105,11 +106,9 @@ def _next(axis: Axis, rungs: Sequence[Rung], able: Sequence[int]) -> int | None:
 
 
 def _climbing(rungs: Sequence[Rung]) -> bool:
-    """Say whether one of the last rungs gained on those before it."""
-    if len(rungs) <= PATIENCE:
-        return True
-    before = max(rung.score for rung in rungs[:-PATIENCE])
-    return max(rung.score for rung in rungs[-PATIENCE:]) > before + FLAT
+    """Say whether one of the last rungs gained on those before it, or none has held the bounds yet."""
+    before = max((rung.score for rung in rungs[:-PATIENCE]), default=-math.inf)
+    return before == -math.inf or max(rung.score for rung in rungs[-PATIENCE:]) > before + FLAT
 
 
 def _doubled(axis: Axis, top: int, above: Sequence[int]) -> int:

@@ -72,18 +72,14 @@ class Outlook:
     """Whether it failed."""
 
     @classmethod
-    def of(cls, study: Study) -> Outlook | None:
-        """Learn from a study; None where nothing is known yet of what it is to improve."""
+    def of(cls, study: Study) -> Outlook:
+        """Learn from a study in which something is known of all that it is to improve."""
         chart = Chart.of(study.space.axes)
         tried = [c for c in study.candidates.values() if placed(study, c.point)]
-        outputs = tuple(_fitted(chart, study.goal, [c for c in tried if not c.failed]))
-        known = {output.query for output in outputs}
-        if not known.issuperset(objective.query for objective in study.goal.objectives):
-            return None
         return cls(
             goal=study.goal,
             chart=chart,
-            outputs=outputs,
+            outputs=tuple(_fitted(chart, study.goal, [c for c in tried if not c.failed])),
             tried=chart.locate([c.point for c in tried]),
             failed=np.array([c.failed for c in tried], dtype=bool),
         )
@@ -116,7 +112,7 @@ class Outlook:
         """Give the probability that a point gives anything at all, by what became of those around it."""
         if not self.failed.any():
             return np.ones(len(points))
-        near = np.exp(-2 * self.chart.apart(self.chart.locate(points), self.tried).sum(axis=0))
+        near = np.exp(-2 * self.chart.apart(self.chart.locate(points), self.tried))
         return np.asarray(1 - near @ self.failed / (near.sum(axis=1) + 0.3))
 
 

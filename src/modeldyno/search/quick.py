@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from modeldyno.core.space import key
 from modeldyno.core.study import Ask
 from modeldyno.search import grid
-from modeldyno.search.history import LEAST, Closed, allowance, open_points, sampled, serves, spent
+from modeldyno.search.history import LEAST, Closed, allowance, foremost, open_points, sampled, serves, spent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.space import Point
-    from modeldyno.core.study import Study
+    from modeldyno.core.study import Candidate, Study
     from modeldyno.search.outlook import Array, Outlook
 
 requires: tuple[str, ...] = ()
@@ -28,8 +28,12 @@ ENOUGH = 0.01
 """Expected gain, as a share, below which nothing more is measured, once there are `LEAST` measurements."""
 WARM = 0.4
 """Share of the greatest expected gain for which the open server is kept: a start costs more than a load."""
-_WALKED = 1500
+_WALKED = 512
 """Largest space of which all points are looked at."""
+_BESIDE = 16
+"""Points of a larger one of which the neighbours are looked at, the best ones."""
+_RIVALS = 64
+"""Measured points of which one may be the best so far."""
 _HOLDS = 0.5
 """Probability from which on a measured point counts as one that holds its bounds."""
 _HOPE = 0.1
@@ -42,15 +46,15 @@ def propose(study: Study) -> Ask | None:
         return grid.propose(study)
     if spent(study) >= allowance(study):
         return None
-    points = _candidates(study)
+    leaders = foremost(study)
+    points = _candidates(study, leaders)
     if not points:
         return None
+    if not leaders:
+        return Ask(point=_unguided(study, points))
     from modeldyno.search.outlook import Outlook  # noqa: PLC0415 - numpy
 
-    outlook = Outlook.of(study)
-    if outlook is None:
-        return Ask(point=_unguided(study, points))
-    gain = _gain(study, outlook, points)
+    gain = _gain(Outlook.of(study), leaders, points)
     best = int(gain.argmax())
     if gain[best] < ENOUGH and spent(study) >= LEAST:
         return None
@@ -58,13 +62,14 @@ def propose(study: Study) -> Ask | None:
     return Ask(point=points[opened if gain[opened] >= WARM * gain[best] else best])
 
 
-def _candidates(study: Study) -> list[Point]:
-    """Give the points to choose from: all of a small space, of a large one some."""
+def _candidates(study: Study, leaders: Sequence[Candidate]) -> list[Point]:
+    """Give the points to choose from: all of a small space; of a large one some, and those beside the best."""
     if study.space.size <= _WALKED:
         return list(open_points(study))
     closed = Closed.of(study)
     source = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
-    return list({key(point): point for point in sampled(study, source) if point not in closed}.values())
+    around = [c.point for c in leaders if study.space.holds(c.point)][:_BESIDE]
+    return list({key(p): p for p in sampled(study, source, around) if p not in closed}.values())
 
 
 def _unguided(study: Study, points: Sequence[Point]) -> Point:
@@ -74,12 +79,11 @@ def _unguided(study: Study, points: Sequence[Point]) -> Point:
     return first if first in points else source.choice(points)
 
 
-def _gain(study: Study, outlook: Outlook, points: Sequence[Point]) -> Array:
+def _gain(outlook: Outlook, leaders: Sequence[Candidate], points: Sequence[Point]) -> Array:
     """Give the expected gain of each point; while nothing holds the bounds, what their excess would lose."""
     import numpy as np  # noqa: PLC0415 - heavy
 
-    seen = [candidate.point for candidate in study.candidates.values() if not candidate.failed]
-    score, excess = outlook.draws(seen)
+    score, excess = outlook.draws([candidate.point for candidate in leaders[:_RIVALS]])
     ahead, beyond = outlook.draws(points)
     holds = (excess <= 0).mean(axis=1) >= _HOLDS
     if holds.any():

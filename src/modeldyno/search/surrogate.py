@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _WIDE = 3.0
 """Largest over smallest value from which on an axis counts by ratios."""
-_FITTED = 64
-"""Most measurements that the strengths of effects are learnt from."""
+_FITTED = 40
+"""Most measurements that the strengths of effects are learnt from: the last ones."""
 
 
 # --- coordinates -------------------------------------------------------------------------------------
@@ -82,20 +82,58 @@ class Chart:
         columns = [scale.column(points) for scale in self.scales]
         return np.stack(columns, axis=1) if columns else np.zeros((len(points), 0))
 
-    def apart(self, first: Array, second: Array) -> Array:
-        """Give axes x first x second distances; those of words are 0 or 1."""
-        gaps: Array = np.abs(first.T[:, :, None] - second.T[:, None, :])
-        for place, scale in enumerate(self.scales):
-            if not scale.ordered:
-                gaps[place] = gaps[place] > 0
-        return gaps
+    def pair(self, first: Array, second: Array) -> tuple[Pair, ...]:
+        """Pair the values that each axis has here and there; of either there are few."""
+        return tuple(
+            Pair.of(first[:, place], second[:, place], ordered=scale.ordered)
+            for place, scale in enumerate(self.scales)
+        )
+
+    def apart(self, first: Array, second: Array, power: int = 1) -> Array:
+        """Give first x second sums of powers of the distances along the axes; those of words are 0 or 1."""
+        summed = np.zeros((len(first), len(second)))
+        for pair in self.pair(first, second):
+            summed += pair.spread(pair.gaps**power)
+        return summed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The distinct values of an axis at some points and at others."""
+
+    here: Array
+    there: Array
+    gaps: Array
+    """Here x there distances."""
+    ordered: bool
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, first: Array, second: Array, *, ordered: bool) -> Pair:
+        """Find them."""
+        here, rows = np.unique(first, return_inverse=True)
+        there, columns = np.unique(second, return_inverse=True)
+        gaps = np.abs(here[:, None] - there[None, :])
+        kept = gaps if ordered else (gaps > 0).astype(float)
+        return cls(here=here, there=there, gaps=kept, ordered=ordered, rows=rows, columns=columns)
+
+    def effect(self, reach: float) -> Array:
+        """Give here x there covariances of what the axis does alone, at a strength of 1."""
+        if not self.ordered:
+            return 1.0 - self.gaps
+        return self.here[:, None] * self.there[None, :] + BEND * _matern(self.gaps / reach)
+
+    def spread(self, table: Array) -> Array:
+        """Give first x second values of a table of here x there."""
+        return np.asarray(table[self.rows][:, self.columns])
 
 
 # --- the process -------------------------------------------------------------------------------------
 
 _LEVEL = 9.0
 """Variance of the level, beyond the mean of what was measured."""
-_BEND = 0.5
+BEND = 0.5
 """Variance of the smooth part of an effect, as a share of that of its linear part."""
 _JITTER = 1e-9
 """Variance that keeps a covariance invertible."""
@@ -133,72 +171,67 @@ class Surrogate:
     seen: Array
     """Measurements x axes."""
     theta: Array
-    root: Array
-    """Of their covariance: lower triangular."""
+    """As `kernel` takes it."""
+    inverse: Array
+    """Of the root of their covariance: lower triangular."""
     weights: Array
     mean: float
 
     @classmethod
     def fit(cls, chart: Chart, seen: Array, found: Array, counts: Array, prior: Prior) -> Surrogate:
-        """Learn from logarithms `found` of what so many measurements each gave in the mean."""
-        kept = slice(max(0, len(seen) - _FITTED), None)
+        """Learn from logarithms `found`, each the mean of so many measurements."""
+        kept = slice(-_FITTED, None)
         mean = float(found.mean())
         theta = _strengths(chart, seen[kept], found[kept] - mean, counts[kept], prior)
-        covariance = _kernel(chart, seen, seen, theta) + np.diag(np.exp(2 * theta[-2]) / counts)
-        root: Array = np.asarray(np.linalg.cholesky(covariance + _JITTER * np.eye(len(seen))), dtype=float)
-        weights = _solved(root, found - mean)
-        return cls(chart=chart, seen=seen, theta=theta, root=root, weights=weights, mean=mean)
+        covariance = kernel(chart, seen, seen, theta) + _noise(theta, counts)
+        inverse: Array = np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)), dtype=float)
+        weights: Array = inverse.T @ (inverse @ (found - mean))
+        return cls(chart=chart, seen=seen, theta=theta, inverse=inverse, weights=weights, mean=mean)
 
     def predict(self, places: Array) -> tuple[Array, Array]:
         """Give mean and standard deviation of the logarithm at places, without the noise."""
-        across = _kernel(self.chart, places, self.seen, self.theta)
-        mean = self.mean + across @ self.weights
-        reduced = np.linalg.solve(self.root, across.T)
-        variance = _diagonal(self.chart, places, self.theta) - (reduced * reduced).sum(axis=0)
-        return mean, np.sqrt(np.clip(variance, 1e-10, None))
+        across = kernel(self.chart, places, self.seen, self.theta)
+        reduced = across @ self.inverse.T
+        variance = _variances(self.chart, places, self.theta) - (reduced * reduced).sum(axis=1)
+        return self.mean + across @ self.weights, np.sqrt(np.clip(variance, 1e-10, None))
 
 
-def _solved(root: Array, right: Array) -> Array:
-    return np.asarray(np.linalg.solve(root.T, np.linalg.solve(root, right)))
-
-
-def _effects(chart: Chart, first: Array, second: Array, gaps: Array, theta: Array) -> Array:
-    """Give axes x first x second covariances of the effects that axes have alone."""
-    reach = math.exp(theta[-1])
-    single = np.empty_like(gaps)
-    for place, scale in enumerate(chart.scales):
-        if scale.ordered:
-            linear = first[:, place, None] * second[None, :, place]
-            single[place] = linear + _BEND * _matern(gaps[place] / reach)
-        else:
-            single[place] = 1.0 - gaps[place]
-        single[place] *= math.exp(2 * theta[place])
-    return single
-
-
-def _kernel(chart: Chart, first: Array, second: Array, theta: Array, gaps: Array | None = None) -> Array:
+def kernel(chart: Chart, first: Array, second: Array, theta: Array) -> Array:
     """Give first x second covariances.
 
-    `theta`: the logarithms of the strength of each axis, of that of two together, of what is local, of the
-    noise, and of the reach.
+    Args:
+        chart: the scales of the axes.
+        first: coordinates of points.
+        second: coordinates of others.
+        theta: the logarithms of the strength of each axis, of that of two together, of what is local, of
+            the noise, and of the reach.
     """
-    gaps = chart.apart(first, second) if gaps is None else gaps
-    single = _effects(chart, first, second, gaps, theta)
-    whole = single.sum(axis=0)
-    pairs = 0.5 * (whole * whole - (single * single).sum(axis=0))
-    together, local, _, reach = np.exp(theta[-4:])
-    near = _matern(np.sqrt((gaps * gaps).sum(axis=0)) / reach)
-    return np.asarray(_LEVEL + whole + together**2 * pairs + local**2 * near)
+    together, local, _, reach = np.exp(theta[-4:]).tolist()
+    whole, squares, apart = (np.zeros((len(first), len(second))) for _ in range(3))
+    for pair, strength in zip(chart.pair(first, second), np.exp(2 * theta).tolist(), strict=False):
+        single = pair.spread(strength * pair.effect(reach))
+        whole += single
+        squares += single * single
+        apart += pair.spread(pair.gaps * pair.gaps)
+    pairs = 0.5 * (whole * whole - squares)
+    return np.asarray(_LEVEL + whole + together**2 * pairs + local**2 * _matern(np.sqrt(apart) / reach))
 
 
-def _diagonal(chart: Chart, places: Array, theta: Array) -> Array:
-    """Give the variances of `_kernel` alone."""
+def _variances(chart: Chart, places: Array, theta: Array) -> Array:
+    """Give the diagonal of `kernel` alone."""
     ordered = np.array([scale.ordered for scale in chart.scales], dtype=bool)
-    single = np.where(ordered, places * places + _BEND, 1.0) * np.exp(2 * theta[:-4])
+    single = np.where(ordered, places * places + BEND, 1.0) * np.exp(2 * theta[:-4])
     whole = single.sum(axis=1)
     pairs = 0.5 * (whole * whole - (single * single).sum(axis=1))
     together, local = np.exp(theta[-4:-2])
     return np.asarray(_LEVEL + whole + together**2 * pairs + local**2)
+
+
+def _noise(theta: Array, counts: Array) -> Array:
+    return np.diag(np.exp(2 * theta[-2]) / counts + _JITTER)
+
+
+# --- its strengths -----------------------------------------------------------------------------------
 
 
 def _strengths(chart: Chart, seen: Array, found: Array, counts: Array, prior: Prior) -> Array:
@@ -207,13 +240,10 @@ def _strengths(chart: Chart, seen: Array, found: Array, counts: Array, prior: Pr
     medians = [prior.effect] * axes + [prior.together, prior.local, prior.noise, _REACH]
     centre = np.log(np.array(medians))
     spread = np.array([_SPREADS[0]] * axes + list(_SPREADS[1:]))
-    gaps = chart.apart(seen, seen)
+    covariance = _Covariance.of(chart, seen)
 
     def fitness(theta: Array) -> float:
-        covariance = _kernel(chart, seen, seen, theta, gaps) + np.diag(
-            np.exp(2 * theta[-2]) / counts + _JITTER
-        )
-        root = np.linalg.cholesky(covariance)
+        root = np.linalg.cholesky(covariance(theta) + _noise(theta, counts))
         white = np.linalg.solve(root, found)
         odds = 0.5 * (((theta - centre) / spread) ** 2).sum()
         return float(-0.5 * white @ white - np.log(np.diag(root)).sum() - odds)
@@ -228,3 +258,33 @@ def _strengths(chart: Chart, seen: Array, found: Array, counts: Array, prior: Pr
                     best, theta = value, moved
                     break
     return theta
+
+
+@dataclass(slots=True, kw_only=True)
+class _Covariance:
+    """The kernel of some points with themselves, for many strengths: effects are kept while the reach is."""
+
+    pairs: tuple[Pair, ...]
+    apart: Array
+    reach: float = math.nan
+    effects: Array
+    near: Array
+
+    @classmethod
+    def of(cls, chart: Chart, seen: Array) -> _Covariance:
+        apart = np.sqrt(chart.apart(seen, seen, power=2))
+        nothing = np.zeros((0, *apart.shape))
+        return cls(pairs=chart.pair(seen, seen), apart=apart, effects=nothing, near=nothing)
+
+    def __call__(self, theta: Array) -> Array:
+        if theta[-1] != self.reach:
+            self.reach = float(theta[-1])
+            reach = math.exp(self.reach)
+            tables = [pair.spread(pair.effect(reach)) for pair in self.pairs]
+            self.effects = np.stack(tables) if tables else self.effects
+            self.near = _matern(self.apart / reach)
+        single = np.exp(2 * theta[:-4])[:, None, None] * self.effects
+        whole = single.sum(axis=0)
+        pairs = 0.5 * (whole * whole - (single * single).sum(axis=0))
+        together, local = np.exp(2 * theta[-4:-2])
+        return np.asarray(_LEVEL + whole + together * pairs + local * self.near)

@@ -12,9 +12,9 @@ from modeldyno.core.metric import Query
 from modeldyno.core.study import Stage, State, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from modeldyno.core.space import Point
+    from modeldyno.core.knob import KnobValue
     from modeldyno.core.study import Study
 
 Z95 = 1.959964
@@ -30,7 +30,7 @@ def an_answer(query: str, value: float | None, *, error: float = 0.01, **parts: 
 
 
 def a_trial(
-    point: Point,
+    point: Mapping[str, KnobValue],
     *answers: Answer,
     stage: Stage = Stage.SEARCH,
     state: State = State.DONE,
@@ -38,9 +38,17 @@ def a_trial(
     doubts: tuple[str, ...] = (),
 ) -> Trial:
     """Make one; a study gives it its number."""
-    failed = {"failure": "open: it failed", "kind": "error"} if state is State.FAILED else {}
+    failed = state is State.FAILED
     return Trial(
-        number=0, point=point, answers=answers, stage=stage, state=state, care=care, doubts=doubts, **failed
+        number=0,
+        point=dict(point),
+        answers=answers,
+        stage=stage,
+        state=state,
+        care=care,
+        doubts=doubts,
+        failure="open: it failed" if failed else "",
+        kind="error" if failed else "",
     )
 
 
