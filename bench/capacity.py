@@ -92,7 +92,7 @@ def open_worker(durations: Durations) -> Server:
         rng = np.random.default_rng(999)
         times = np.concatenate([durations.draw(rng, 4096) for _ in range(3000)])
         gaps = rng.exponential(1.0, times.size)
-        busy = 1 - np.geomspace(0.8, 0.02, 50)
+        busy = 1 - np.geomspace(0.98, 0.02, 60)
         return busy, np.array([np.quantile(_sojourns(times, gaps * durations.mean / b), 0.99) for b in busy])
 
     def p99(rate: float) -> float:

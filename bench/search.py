@@ -18,9 +18,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +35,8 @@ from modeldyno.testing.surfaces import Surface, measured, searched, starts, stud
 from modeldyno.testing.synthetic import FAMILIES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from modeldyno.core.objective import Goal
     from modeldyno.core.space import Axis, Point
     from modeldyno.core.study import Study, Trial
@@ -265,7 +266,9 @@ def main() -> int:
                 if not math.isfinite(surface.bests[place]):
                     continue
                 most = allowance(study_of(surface, goal))
-                print(f"{surface.name}: {words(goal)}; {surface.space.size} points, at most {most} measurements")
+                print(
+                    f"{surface.name}: {words(goal)}; {surface.space.size} points, at most {most} measurements"
+                )
                 for strategy in given.strategies.split(","):
                     begun = time.monotonic()
                     once = partial(run, surface, place, strategy)

@@ -22,6 +22,7 @@ from modeldyno.core.measurement import Distribution, Measurement, observed
 from modeldyno.core.model import ModelRef
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import FailureKind, Result
+from modeldyno.engines.server import ServerFailed
 from modeldyno.errors import RequestError
 from modeldyno.executors.inline import inline
 from modeldyno.executors.replicated import replicated
@@ -199,6 +200,25 @@ def test_a_failure_shows_the_line_of_the_model() -> None:
 
     assert failure.message.startswith("ZeroDivisionError: division by zero (test_run.py:")
     assert "1 / 0" in failure.log
+
+
+def test_a_server_that_fails_is_a_failure_of_the_server() -> None:
+    """Its sentence stands alone, without a line of code, and what its log says goes beside it."""
+    failure = failure_of(ServerFailed("triton ended: no model", "a\nb"), "open")
+
+    assert (failure.kind, failure.message, failure.log) == (
+        FailureKind.SERVER,
+        "triton ended: no model",
+        "a\nb",
+    )
+
+
+def test_contexts_are_no_lines_of_the_model() -> None:
+    """What the standard library raises for a context is shown where the context is entered."""
+    with pytest.raises(RuntimeError, match="didn't yield") as raised:
+        contextmanager(lambda: iter(()))().__enter__()
+
+    assert "(test_run.py:" in failure_of(raised.value, "open").message
 
 
 def _raised() -> Exception:

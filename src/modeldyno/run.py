@@ -166,13 +166,18 @@ def failure_of(error: BaseException, where: str) -> Failure:
         return Failure(where=where, kind=FailureKind.SERVER, message=str(error), log=error.log)
     lines = str(error).strip().splitlines() or [""]
     text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _OURS not in Path(f.filename).parents]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(Path(f.filename))]
     memory = isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _OUT_OF_MEMORY)
     kind = FailureKind.OOM if memory else FailureKind.ERROR
     if frames:
         text += f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
     places = [f"{f.filename}:{f.lineno} {f.line}" for f in frames[-_FRAMES:]]
     return Failure(where=where, kind=kind, message=text, log="\n".join([*lines[1:], *places])[:2000])
+
+
+def _is_ours(path: Path) -> bool:
+    """Say whether a line is of this package, or of what opens and closes its contexts."""
+    return _OURS in path.parents or path.name == "contextlib.py"
 
 
 _OURS = Path(__file__).parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +78,8 @@ def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
     assert (found.result["latency.p50.raw"] or 0) >= 0.002
     assert found["all_batch_throughput"] == pytest.approx(found["request_rate"])
     assert found["sla"]["held"] != "broken"  # a busy machine may leave it undecided
-    assert found["sla"]["met"]
-    assert found["sla"]["attainment"] == 1
+    assert found["sla"]["met"] == (found["sla"]["held"] == "held")
+    assert found["sla"]["attainment"] > 0.5
     for stage in ("batch_formation", "preprocess", "inference", "postprocess"):
         assert found["stages"][stage]["mean"] >= 0, stage
     assert found["gpu"]["utilization"] is None
@@ -92,7 +93,7 @@ def test_a_percentile_of_few_requests_is_given_with_a_warning() -> None:
     found = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose()
     with pytest.warns(UncertifiedWarning, match="Ask for more with batch_num"):
         assert found["latency"]["p99"] >= 0.002
-    assert "p99 latency: 0.00" in str(found)
+    assert re.search(r"p99 latency: [\d.e-]+ s \(no claim", str(found))
     assert "effective samples are missing" in str(found)
     assert found["sla"]["held"] == "undecided"
 
@@ -180,7 +181,7 @@ def test_a_ready_made_inspector_sends_arrays_to_a_server(server: int) -> None:
 def test_a_model_that_a_server_lacks_is_named(server: int) -> None:
     """Who waits in vain is told for what, and where."""
     inspector = TritonInspector(np.ones(4, np.float32))
-    with pytest.raises(RunFailed, match=rf"model 'absent' at 127\.0\.0\.1:{server} was not ready within"):
+    with pytest.raises(RunFailed, match=rf"'absent' at 127\.0\.0\.1:{server} was not ready .* answered 404"):
         Profiler({"name": "absent"}, f"http://127.0.0.1:{server}", inspector).diagnose(timeout=0.1)
 
 

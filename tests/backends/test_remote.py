@@ -121,11 +121,16 @@ class TestProtocols:
         lost = replace(model, value=replace(model.value, path="/nowhere", model="nope"))
         with session(lost) as opened:
             reply = once(opened.target([{"prompt": np.array(["a"], object)}]))
-            with pytest.raises(ValueError, match=r"no model 'nope'; check the name behind #$"):
+            with pytest.raises(
+                ValueError, match=r"404: no .* here; perhaps .* no model 'nope'; check the name"
+            ):
                 opened.arrays(reply)
             known = replace(opened, endpoint=replace(lost.value, path=""))
             with pytest.raises(ValueError, match=r"no model 'nope'; .* \(it has: echo\)$"):
                 known.arrays(reply)
+            there = replace(opened, endpoint=replace(lost.value, path="", model="echo"))
+            with pytest.raises(ValueError, match=r"answered 404: no [^;]* here$"):
+                there.arrays(reply)
         gone = elsewhere("torchserve")
         with session(gone) as opened, pytest.raises(ValueError, match="no model 'net'"):
             opened.arrays(reply)

@@ -387,6 +387,15 @@ class TestSteps:
         assert step.load > 60
         assert step.care == 3.0
 
+    def test_a_lower_rate_is_measured_for_as_many_requests(self) -> None:
+        """Nothing is a claim: a quarter of the rate takes four times as long, as far as patience goes."""
+        search = Search(bounds=(BOUND,), knob=RATE)
+        step = propose(search, [uncertified(40, 0.3, 0.05), drowned(120, 110)])
+        assert step == Step(load=pytest.approx(10, rel=0.2), care=pytest.approx(4, rel=0.2))  # type: ignore[arg-type]
+        answer = propose(search, [uncertified(40, 0.3, 0.05, care=8.0), drowned(120, 110)])
+        assert isinstance(answer, Capacity)
+        assert (answer.end, answer.verdict) == (End.INDISTINCT, Verdict.UNDECIDED)
+
     def test_a_rate_that_is_rather_broken_is_followed_by_a_longer_run(self) -> None:
         """It is measured three times as long a little above, and not by little steps."""
         search = Search(bounds=(BOUND,), knob=RATE)

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metric import Query
 
-def climbed(axis: str, gives: Callable[[float], dict[Query, float] | None], goal: str = "a bound") -> list[float]:
+
+def climbed(
+    axis: str, gives: Callable[[float], dict[Query, float] | None], goal: str = "a bound"
+) -> list[float]:
     """Climb; give the values in the order in which they were measured."""
     study = a_study(axis, goal=GOALS[goal])
     while (ask := ladder.propose(study)) is not None:
@@ -37,9 +40,7 @@ def test_it_doubles_until_twice_as_much_gives_nothing_more() -> None:
 @pytest.mark.parametrize("edge", [1, 2, 3, 21, 100, 127])
 def test_it_closes_in_on_the_edge_of_a_bound(edge: int) -> None:
     """The largest value that holds the bound and the smallest that breaks it are both measured."""
-    seen = climbed(
-        "batch_size=1..200", lambda n: {RATE: n, LATE: 0.02 * n / (edge + 0.5)}, "a bound"
-    )
+    seen = climbed("batch_size=1..200", lambda n: {RATE: n, LATE: 0.02 * n / (edge + 0.5)}, "a bound")
 
     assert {edge, edge + 1} <= set(seen)
     assert len(seen) <= 2 * math.log2(200) + 1

@@ -186,6 +186,8 @@ class ServerInspector(BaseModelInspector):
         """
         super().__init__(repeat_data, **more)
         self.endpoint = endpoint
+        self.refused = ""
+        """What the server said when it was last asked for the model and answered that it is not ready."""
 
     def make_request(self, input_batch: list[Any]) -> Target:
         """Stack the items along a first axis, and write the request."""
@@ -203,10 +205,14 @@ class ServerInspector(BaseModelInspector):
         question = client.described(self._endpoint()) or client.greeting(self._endpoint())
         if question is None:
             return True
+        self.refused = ""
         try:
-            return once(question, timeout=5).status in _READY
+            status = once(question, timeout=5).status
         except OSError:
             return False
+        if status not in _READY:
+            self.refused = f"the server answered {status} for it: check the name, and whether it is loaded."
+        return status in _READY
 
     def input_name(self) -> str:
         """Name the only input, as the server calls it."""

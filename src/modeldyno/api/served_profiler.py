@@ -25,7 +25,7 @@ from modeldyno.errors import RequestError, RunFailed, UnknownName
 from modeldyno.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from modeldyno.core.result import Result
 
@@ -144,7 +144,7 @@ class Profiler:
         """
         if batch_size is not None:
             self.inspector.set_batch_size(batch_size)
-        _await(self.inspector.check_model_status, timeout, getattr(self.inspector, "endpoint", None))
+        _await(self.inspector, timeout)
         result = self._result()
         if result.find("latency") is None:
             why = result.failures[0].message if result.failures else "nothing was answered"
@@ -209,13 +209,15 @@ class Profiler:
         return info if isinstance(info, str) and "name" in names and "://" not in info else ""
 
 
-def _await(ready: Callable[[], bool], timeout: float, place: Endpoint | None) -> None:
+def _await(inspector: BaseModelInspector, timeout: float) -> None:
     """Ask again after pauses that double, shortened at random."""
     end, pause = time.monotonic() + timeout, _SHORTEST
-    while not ready():
+    while not inspector.check_model_status():
         if time.monotonic() + pause > end:
+            place = getattr(inspector, "endpoint", None)
             model = f"model '{place.model}' at {place.host}:{place.port}" if place else "model"
-            raise RunFailed(f"The {model} was not ready within {timeout:g} s; is its server running?")
+            hint = getattr(inspector, "refused", "") or "is its server running?"
+            raise RunFailed(f"The {model} was not ready within {timeout:g} s; {hint}")
         time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
         pause = min(2 * pause, _LONGEST)
 

@@ -202,10 +202,11 @@ class _Session:
         try:
             return self.client.arrays(output)
         except ValueError as error:
-            if output.status != _NOT_FOUND or not self.endpoint.model:
-                raise
             place = self.endpoint
-            raise ValueError(unknown_model(place.model, place.version, self._models())) from error
+            if output.status != _NOT_FOUND or not place.model or place.model in (known := self._models()):
+                raise
+            said = unknown_model(place.model, place.version, known)
+            raise ValueError(said if known else f"{error}; perhaps {said}") from error
 
     def prompt_tokens(self, reply: Reply) -> int:
         """Give the tokens of the prompts that an answer is of; -1 where nobody tells."""

@@ -203,6 +203,8 @@ def _lower(search: Search, bottom: Known, line: Curve | None) -> Step | End:
     if search.whole and bottom.load <= 1:
         broken = bottom.verdict is Verdict.BROKEN
         return End.SMALLEST if broken else _longer(search, bottom, End.INDISTINCT)
+    if bottom.uncertified > search.patience * (1 - 1e-9) and not search.whole:
+        return End.INDISTINCT  # fewer requests would tell even less
     if line is None and bottom.most is not None and bottom.most < bottom.load:
         return Step(load=_SETTLED * bottom.most)
     if line is None:
@@ -211,7 +213,10 @@ def _lower(search: Search, bottom: Known, line: Curve | None) -> Step | End:
     gap = _gap(search, line, away)
     load = max(min(line.crossing, bottom.load) * math.exp(-gap), bottom.load / _FARTHEST)
     load = max(_whole(search, load, math.floor), 1.0) if search.whole else load
-    return Step(load=load, care=_time_there(search, line, load, gap) if away < _NEAR else 1.0)
+    care = _time_there(search, line, load, gap) if away < _NEAR else 1.0
+    if bottom.uncertified and not search.whole:  # a lower rate needs longer for as many requests
+        care = max(care, min(bottom.uncertified * bottom.load / load, search.patience))
+    return Step(load=load, care=care)
 
 
 def _between(

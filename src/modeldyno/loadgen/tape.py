@@ -2,7 +2,7 @@
 
 What is held is put in the order in which requests ended, and the earlier half of it written, so that a
 driver may tell of them as late as the later half reaches back. The statistics of `core.served` look at a
-part at a time, so that memory does not grow with the length of a load.
+part at a time, so that memory does not grow with the length of a load. See docs/decisions/0011.
 """
 
 from __future__ import annotations

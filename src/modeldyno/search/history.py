@@ -120,9 +120,10 @@ _SAMPLED = 250
 
 
 def foremost(study: Study) -> list[Candidate]:
-    """Sort the candidates that have a place in the space: what holds the bounds by its score, then the rest."""
+    """Sort the candidates of the space: what holds the bounds by its score, and then the rest by its miss."""
     told = (c for c in study.candidates.values() if not c.failed and placed(study, c.point))
-    scored = [(miss(c, study.goal), -sum(found), c) for c in told if (found := gains(study.goal, c)) is not None]
+    goal = study.goal
+    scored = [(miss(c, goal), -sum(found), c) for c in told if (found := gains(goal, c)) is not None]
     return [candidate for _, _, candidate in sorted(scored, key=lambda row: row[:2])]
 
 

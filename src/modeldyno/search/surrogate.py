@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from modeldyno.core.knob import KnobValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from modeldyno.core.space import Axis, Point
 
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 _WIDE = 3.0
 """Largest over smallest value from which on an axis counts by ratios."""

@@ -76,7 +76,9 @@ def lost(study: Study, ask: Ask, *, state: State = State.FAILED, kind: str = "oo
 
 def plain(point: Point) -> dict[Query, float]:
     """Give what a point gives: more of each number is faster, and later."""
-    size = math.prod(value for value in point.values() if isinstance(value, int) and not isinstance(value, bool))
+    size = math.prod(
+        value for value in point.values() if isinstance(value, int) and not isinstance(value, bool)
+    )
     late = 0.001 * size * (1.5 if point.get("precision") == "fp32" else 1.0)
     return {
         RATE: 1000 * size / (size + 4),
@@ -123,7 +125,7 @@ class StrategySuite:
         assert strategy.propose(last) is None
 
     def test_it_is_a_function_of_the_study(self, strategy: ports.Strategy) -> None:
-        """The same study gives the same proposal, each time that it is asked, on the way as at the beginning."""
+        """The same study gives the same proposal, on the way as at the beginning."""
         for study in _searched(strategy, self.study(), plain):
             assert strategy.propose(study) == strategy.propose(replace(study))
 
@@ -154,7 +156,9 @@ class StrategySuite:
 
         assert study.trials
 
-    def test_what_takes_more_memory_than_what_ran_out_of_it_is_left_out(self, strategy: ports.Strategy) -> None:
+    def test_what_takes_more_memory_than_what_ran_out_of_it_is_left_out(
+        self, strategy: ports.Strategy
+    ) -> None:
         """After a batch that did not fit, no larger one is tried with all else the same."""
         study = self.study()
         while (ask := strategy.propose(study)) is not None:
@@ -182,7 +186,7 @@ class StrategySuite:
     ) -> None:
         """Of a million points no more are looked at than the history and a few thousand others."""
         made = 0
-        walk = Space._from
+        walk = Space._from  # noqa: SLF001 - points that are walked through come from there
 
         def counted(self: Space, place: int, chosen: Point) -> Iterator[Point]:
             nonlocal made
@@ -201,7 +205,9 @@ class StrategySuite:
 
     def large(self) -> Study:
         """Begin a study of a million points."""
-        return self.study(None, *(f"{name}=1..10" for name in ("batch_size", "a", "b", "c", "d", "concurrency")))
+        return self.study(
+            None, *(f"{name}=1..10" for name in ("batch_size", "a", "b", "c", "d", "concurrency"))
+        )
 
     def test_importing_it_imports_no_framework(self) -> None:
         """It can be named for nothing."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from modeldyno.core import reference, verification
 from modeldyno.core.goal import Answer, Constraint
@@ -21,14 +23,12 @@ from modeldyno.core.metric import Query
 from modeldyno.core.objective import Goal, Objective
 from modeldyno.core.result import FailureKind
 from modeldyno.core.space import Axis, Key, Point, Space, key
-from modeldyno.core.study import LOADS, Ask, Stage, State, Study, Trial
+from modeldyno.core.study import LOADS, Ask, State, Study, Trial
 from modeldyno.testing.results import a_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
 Values = dict[Query, float]
 START, LOOK = 4.0, 2.0

@@ -25,15 +25,24 @@ CORES = 2
 
 
 def served(seed: int) -> Surface:
-    """Give a server with instances, batching and a queue delay, in a closed loop."""
+    """Give a server with instances, batching and a queue delay, in a closed loop; every other one is small."""
     source = np.random.default_rng([seed, 1])
-    axes = (
-        Axis(name="instances", values=tuple(range(1, int(source.integers(3, 6))))),
-        Axis(name="max_batch", values=tuple(2**n for n in range(int(source.integers(3, 6))))),
-        Axis(name="queue_delay", values=(0.0, 0.0005, 0.002, 0.005)[: int(source.integers(2, 5))]),
-        Axis(name="concurrency", values=tuple(2**n for n in range(int(source.integers(5, 8))))),
-    )
-    default: Point = {"instances": 1, "max_batch": 1, "queue_delay": 0.0}
+    if seed % 2:
+        axes = (
+            Axis(name="instances", values=(1, 2)),
+            Axis(name="max_batch", values=(1, 4, 8, 16)),
+            Axis(name="queue_delay", values=(0.0, 0.005), where="max_batch", equals=(4, 8, 16)),
+            Axis(name="concurrency", values=(1, 2, 4, 8, 16, 32)),
+        )
+        default: Point = {"instances": 1, "max_batch": 1, "concurrency": 1}
+    else:
+        axes = (
+            Axis(name="instances", values=tuple(range(1, int(source.integers(3, 6))))),
+            Axis(name="max_batch", values=tuple(2**n for n in range(int(source.integers(3, 6))))),
+            Axis(name="queue_delay", values=(0.0, 0.0005, 0.002, 0.005)[: int(source.integers(2, 5))]),
+            Axis(name="concurrency", values=tuple(2**n for n in range(int(source.integers(5, 8))))),
+        )
+        default = {"instances": 1, "max_batch": 1, "queue_delay": 0.0}
     return _surface(f"served {seed}", Space(axes=axes), default, _server(source), source)
 
 
@@ -46,7 +55,7 @@ def _server(source: np.random.Generator) -> Callable[[Point], list[float]]:
 
     def found(point: Point) -> list[float]:
         instances, batch = float(point["instances"]), float(point["max_batch"])
-        delay, slots = float(point["queue_delay"]), float(point["concurrency"])
+        delay, slots = float(point.get("queue_delay", 0.0)), float(point["concurrency"])
         rate = 1.0
         for _ in range(80):
             queued = min(batch, max(1.0, slots / (instances + 0.5)))
@@ -78,35 +87,31 @@ def threaded(seed: int) -> Surface:
     axes = (
         Axis(name="intra_threads", values=tuple(range(1, int(source.integers(3, 6))))),
         Axis(name="batch_size", values=tuple(2**n for n in range(int(source.integers(5, 9))))),
-        Axis(name="graph_optimization", values=("none", "basic", "extended", "all")),
+        Axis(name="graph_optimization", values=("disable", "basic", "extended", "all")),
     )
     default: Point = {"intra_threads": 1, "batch_size": 1, "graph_optimization": "all"}
-    return _surface(f"threaded {seed}", Space(axes=axes), default, _runtime(source, axes), source)
+    return _surface(f"threaded {seed}", Space(axes=axes), default, _runtime(source, axes, 0.1), source)
 
 
 def compiled(seed: int) -> Surface:
     """Give a framework within the process: batch, threads, compilation and precision."""
     source = np.random.default_rng([seed, 3])
     axes = (
-        Axis(name="batch_size", values=tuple(2**n for n in range(int(source.integers(5, 8))))),
         Axis(name="threads", values=(1, 2)),
-        Axis(name="compile", values=(False, True)),
-        Axis(name="precision", values=("float32", "bfloat16", "int8")),
+        Axis(name="batch_size", values=tuple(2**n for n in range(int(source.integers(5, 8))))),
+        Axis(name="compile", values=("off", "default")),
+        Axis(name="precision", values=("fp32", "bf16", "int8")[: int(source.integers(2, 4))]),
     )
-    default: Point = {"batch_size": 1, "threads": 2, "compile": False, "precision": "float32"}
-    return _surface(f"compiled {seed}", Space(axes=axes), default, _runtime(source, axes), source)
+    default: Point = {"threads": 1, "batch_size": 1, "compile": "off", "precision": "fp32"}
+    return _surface(f"compiled {seed}", Space(axes=axes), default, _runtime(source, axes, 0.5), source)
 
 
-def _runtime(source: np.random.Generator, axes: Sequence[Axis]) -> Callable[[Point], list[float]]:
+def _runtime(
+    source: np.random.Generator, axes: Sequence[Axis], sizes: float
+) -> Callable[[Point], list[float]]:
     """Give what a runtime does: each of its words has an effect on the call, the sample, and both together."""
     call, sample = 10 ** source.uniform(-4, -2), 10 ** source.uniform(-4.5, -2)
-    words = [
-        (axis.name, value)
-        for axis in axes
-        if not axis.ordered or axis.name == "compile"
-        for value in axis.values
-    ]
-    sizes = 0.15 if any(axis.name == "graph_optimization" for axis in axes) else 0.5
+    words = [(axis.name, value) for axis in axes if not axis.ordered for value in axis.values]
     on_call = {word: source.normal(0, sizes) for word in words}
     on_sample = {word: source.normal(0, sizes) for word in words}
     pairs = {pair: source.normal(0, sizes / 4) for pair in product(words, words)}
