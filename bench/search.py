@@ -28,7 +28,7 @@ import numpy as np
 
 from modeldyno.core.ranking import ranking
 from modeldyno.core.space import key
-from modeldyno.core.study import LOADS, Ask, Stage, State
+from modeldyno.core.study import LOADS, Ask, Stage, State, Study
 from modeldyno.search import grid, optuna, quick
 from modeldyno.search.history import allowance, foremost, open_points, spent
 from modeldyno.testing.surfaces import Surface, measured, searched, starts, study_of, verified
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.objective import Goal
     from modeldyno.core.space import Axis, Point
-    from modeldyno.core.study import Study, Trial
+    from modeldyno.core.study import Trial
 
 FOLDER = Path(__file__).parent / "surfaces"
 REACHED = math.log(0.95)

@@ -72,7 +72,7 @@ def server() -> Iterator[int]:
 def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
     """Latency, rates, stages and the agreement come of a subclass that only says how to send."""
     found = Profiler(
-        {"name": "resnet", "engine": "custom"}, inspector=Sleeping("x", batch_num=300, percentile=50)
+        {"name": "resnet", "engine": "custom"}, inspector=Sleeping("x", batch_num=300, sla=60, percentile=50)
     ).diagnose()
     assert (found["model"], found["engine"], found["batch_size"]) == ("resnet", "custom", 1)
     assert (found.result["latency.p50.raw"] or 0) >= 0.002

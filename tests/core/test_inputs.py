@@ -123,9 +123,7 @@ def test_a_length_that_nobody_gave_keeps_to_its_limit(
 
 def test_a_fixed_dimension_stays() -> None:
     """A shape cannot change what the model fixed."""
-    with pytest.raises(
-        RequestError, match=r"\[batch, 3, height, width\]: 4 in 1x4x8x8 contradicts 3,"
-    ):
+    with pytest.raises(RequestError, match=r"\[batch, 3, height, width\]: 4 in 1x4x8x8 contradicts 3,"):
         dimensions((IMAGE,), (parse_input("image=1x4x8x8"),), None)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno.core.study import Ask
 from modeldyno.search import ladder
 from modeldyno.testing.strategies import GOALS, LATE, RATE, lost, told
 from modeldyno.testing.studies import a_study
@@ -82,10 +83,10 @@ def test_where_the_first_value_breaks_the_bound_there_is_nothing_to_climb() -> N
 def test_it_goes_on_from_what_was_measured_in_the_middle() -> None:
     """Above a default it climbs; below one that breaks the bound it goes down."""
     study = a_study("batch_size=1..64*2", goal=GOALS["a bound"])
-    middle = told(study, ladder.Ask(point={"batch_size": 16}), {RATE: 16, LATE: 0.01})
-    beyond = told(study, ladder.Ask(point={"batch_size": 16}), {RATE: 16, LATE: 0.1})
+    middle = told(study, Ask(point={"batch_size": 16}), {RATE: 16, LATE: 0.01})
+    beyond = told(study, Ask(point={"batch_size": 16}), {RATE: 16, LATE: 0.1})
 
-    assert ladder.propose(middle) == ladder.Ask(point={"batch_size": 32})
+    assert ladder.propose(middle) == Ask(point={"batch_size": 32})
     lower = ladder.propose(beyond)
     assert lower is not None
     assert float(lower.point["batch_size"]) < 16

@@ -176,7 +176,7 @@ def tokens(reply: Reply) -> int:
 
 
 def prompt_tokens(reply: Reply) -> int:
-    """Give the tokens of the prompts that an answer is of, as the server counts them; -1: it does not tell."""
+    """Give the tokens of the prompts that an answer is of, as the server counts them; -1: unknown."""
     try:
         return _used(reply, "prompt_tokens")
     except ValueError:

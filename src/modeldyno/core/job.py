@@ -42,7 +42,7 @@ class Job:
     inspection: Inspection = field(default_factory=Inspection)
     observation: Observation = field(default_factory=Observation)
     sizes: dict[str, int] = field(default_factory=dict)
-    """Dimension of the inputs to its size, where no shape says it, such as ``seq``; never changed in place."""
+    """Dimension of the inputs to its size, where no shape says it, such as ``seq``; never changed."""
     load: Load | None = None
     """What the server is put under; None for a run within the process."""
     name: str | None = None

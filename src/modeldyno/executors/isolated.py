@@ -238,7 +238,7 @@ class Child:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def _await_guards(self) -> None:
-        """Let those who end a server of the child's, and remove its files, do so: they know that it is gone."""
+        """Let those who end a server of the child's, and remove its files, do so: they know it is gone."""
         deadline = time.monotonic() + _TIDYING
         while time.monotonic() < deadline and any(
             born and birth(pid) == born and is_guard(pid) for pid, born in self.family.items()

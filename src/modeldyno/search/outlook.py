@@ -39,6 +39,7 @@ _YIELD = 0.5
 _RATE = Prior(effect=0.4, local=0.06, noise=0.035)
 _TAIL = Prior(effect=0.1, local=0.04, noise=0.08)
 _OTHER = Prior(effect=0.3, local=0.06, noise=0.02)
+STRICT = 1.0
 CAUTION = 2.0
 """Times that errors of prediction are taken for larger: few measurements tell little of the errors too."""
 _DRAWS = 48
@@ -92,6 +93,8 @@ class Outlook:
         for objective in self.goal.objectives:
             share = objective.weight / whole
             score += logs[objective.query] * (share if objective.maximize else -share)
+        middle = score.mean(axis=1, keepdims=True)
+        score = middle + CAUTION * (score - middle)
         floors = {output.query: output.floor for output in self.outputs}
         for bound in self.goal.constraints:
             if bound.query in logs:
@@ -104,7 +107,7 @@ class Outlook:
         logs: dict[Query, Array] = {}
         for output, luck in zip(self.outputs, _normals(len(self.outputs)), strict=True):
             mean, error = output.surrogate.predict(places)
-            drawn = (mean + output.slope * under_way)[:, None] + CAUTION * error[:, None] * luck
+            drawn = (mean + output.slope * under_way)[:, None] + STRICT * error[:, None] * luck
             logs[output.query] = drawn - logs[self.outputs[0].query] if output.coupled else drawn
         return logs
 

@@ -63,7 +63,7 @@ def propose(study: Study) -> Ask | None:
 
 
 def _candidates(study: Study, leaders: Sequence[Candidate]) -> list[Point]:
-    """Give the points to choose from: all of a small space, of a large one some, those beside the best too."""
+    """Give the points to choose from: all of a small space; some of a large one, those near the best too."""
     if study.space.size <= _WALKED:
         return list(open_points(study))
     closed = Closed.of(study)

@@ -61,7 +61,8 @@ class Scale:
         """Give the coordinates of points; an axis that does not matter there lies in the middle."""
         if self.ordered:
             known = np.array([float(point.get(self.name, math.nan)) for point in points])
-            return np.nan_to_num(np.interp(known, self.values, self.places), nan=0.0)
+            placed: Array = np.nan_to_num(np.interp(known, self.values, self.places), nan=0.0)
+            return placed
         return np.array([self.words.get(point.get(self.name, ""), -1) for point in points], dtype=float)
 
 
@@ -237,7 +238,7 @@ def _strengths(chart: Chart, seen: Array, found: Array, counts: Array, prior: Pr
     """Search the likeliest strengths, one after the other, by steps that become smaller."""
     axes = len(chart.scales)
     medians = [prior.effect] * axes + [prior.together, prior.local, prior.noise, _REACH]
-    centre = np.log(np.array(medians))
+    centre: Array = np.log(np.array(medians))
     spread = np.array([_SPREADS[0]] * axes + list(_SPREADS[1:]))
     covariance = _Covariance.of(chart, seen)
 

@@ -25,7 +25,7 @@ CORES = 2
 
 
 def served(seed: int) -> Surface:
-    """Give a server with instances, batching and a queue delay, in a closed loop; every other one is small."""
+    """Give a server with instances, batching and a queue delay in a closed loop; every other is small."""
     source = np.random.default_rng([seed, 1])
     if seed % 2:
         axes = (
@@ -109,7 +109,7 @@ def compiled(seed: int) -> Surface:
 def _runtime(
     source: np.random.Generator, axes: Sequence[Axis], sizes: float
 ) -> Callable[[Point], list[float]]:
-    """Give what a runtime does: each of its words has an effect on the call, the sample, and both together."""
+    """Give what a runtime does: each of its words acts on the call, the sample, and both together."""
     call, sample = 10 ** source.uniform(-4, -2), 10 ** source.uniform(-4.5, -2)
     words = [(axis.name, value) for axis in axes if not axis.ordered for value in axis.values]
     on_call = {word: source.normal(0, sizes) for word in words}
