@@ -57,6 +57,7 @@ def test_the_configuration_of_the_server() -> None:
     model = json.loads(lines["models"])["m"]["1.0"]
     assert (model["minWorkers"], model["maxWorkers"], model["batchSize"]) == (2, 2, 8)
     assert model["maxBatchDelay"] == 2, "milliseconds, rounded up"
+    assert model["startupTimeout"] == 180
 
 
 def test_what_the_handler_is_told() -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHORT = ("--input", "x=1x4", "--max-time", "1.5s", "--min-time", "0.3s", "--precision", "30%")
+SURE = (*SHORT, "--max-time", "60s", "--percentile", "p50")
+"""Until the median is a claim, which takes a busy machine long."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def test_a_url_is_put_under_load(url: str, capsys: pytest.CaptureFixture[str]) -
 
 def test_a_bound_that_is_broken_is_the_exit_code(url: str) -> None:
     """A bound that cannot hold gives 1."""
-    assert run(url, *SHORT, "--require", "latency.p50 <= 1ms", "-q") == 1
+    assert run(url, *SHORT, "--require", "throughput >= 1000000000/s", "-q") == 1
 
 
 def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +75,7 @@ def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest
 def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The search answers in a sentence, and its exit code says that something holds."""
     words = ("--find-load", "--require", "latency.p50 <= 1s", "--most", "2")
-    assert run(url, *words, *SHORT) == 0
+    assert run(url, *words, *SURE) == 0
     assert "Concurrency 2 holds latency.p50 <= 1 s" in capsys.readouterr().out
 
 

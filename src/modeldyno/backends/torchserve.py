@@ -208,6 +208,7 @@ def _serving(name: str, config: Mapping[str, KnobValue], folder: Path) -> dict[s
         "batchSize": int(config["max_batch"]),
         "maxBatchDelay": -(-int(config.get("queue_delay", _DELAY)) // 1000),
         "responseTimeout": 120,
+        "startupTimeout": int(serving.startup_time(config)),  # or it gives a worker up before we do
     }
     return {
         "enable_model_api": "true",
