@@ -32,16 +32,20 @@ if TYPE_CHECKING:
 
 _RATES = ("throughput", "request_rate", "batch_rate")
 _TIMES = ("latency", "service_time")
-_WORK = ("concurrency", "batch_size")
-"""Axes that multiply what is under way at a time."""
+_WORK = ("concurrency", "rate", "batch_size")
+"""Axes that multiply what is under way at a time, or that comes in a second."""
 _YIELD = 0.5
 """Power of what is under way with which throughput is believed to grow; latency has the rest."""
 _RATE = Prior(effect=0.4, local=0.06, noise=0.035)
 _TAIL = Prior(effect=0.1, local=0.04, noise=0.08)
 _OTHER = Prior(effect=0.3, local=0.06, noise=0.02)
-STRICT = 1.0
-CAUTION = 2.0
-"""Times that errors of prediction are taken for larger: few measurements tell little of the errors too."""
+DARING = 2.0
+"""Times that a score may be farther from what is predicted: few measurements tell little of errors too.
+
+That a bound is broken is believed at once: what lies just beyond it is a temptation otherwise.
+"""
+_UNSEEN = 0.5
+"""Points that work which are taken for granted everywhere."""
 _DRAWS = 48
 _SMALL, _TINY = 1e-3, 1e-300
 
@@ -80,7 +84,7 @@ class Outlook:
         return cls(
             goal=study.goal,
             chart=chart,
-            outputs=tuple(_fitted(chart, study.goal, [c for c in tried if not c.failed])),
+            outputs=tuple(_fitted(study, chart, [c for c in tried if not c.failed])),
             tried=chart.locate([c.point for c in tried]),
             failed=np.array([c.failed for c in tried], dtype=bool),
         )
@@ -94,7 +98,7 @@ class Outlook:
             share = objective.weight / whole
             score += logs[objective.query] * (share if objective.maximize else -share)
         middle = score.mean(axis=1, keepdims=True)
-        score = middle + CAUTION * (score - middle)
+        score = middle + DARING * (score - middle)
         floors = {output.query: output.floor for output in self.outputs}
         for bound in self.goal.constraints:
             if bound.query in logs:
@@ -107,32 +111,45 @@ class Outlook:
         logs: dict[Query, Array] = {}
         for output, luck in zip(self.outputs, _normals(len(self.outputs)), strict=True):
             mean, error = output.surrogate.predict(places)
-            drawn = (mean + output.slope * under_way)[:, None] + STRICT * error[:, None] * luck
+            drawn = (mean + output.slope * under_way)[:, None] + error[:, None] * luck
             logs[output.query] = drawn - logs[self.outputs[0].query] if output.coupled else drawn
         return logs
 
     def works(self, points: Sequence[Point]) -> Array:
-        """Give the probability that a point gives anything at all, by what became of those around it."""
+        """Give the probability that a point gives anything at all.
+
+        That is by what became of those around it, and of those that have a value in common with it: of the
+        value that has failed most.
+        """
+        chance = np.ones(len(points))
         if not self.failed.any():
-            return np.ones(len(points))
-        near = np.exp(-2 * self.chart.apart(self.chart.locate(points), self.tried))
-        return np.asarray(1 - near @ self.failed / (near.sum(axis=1) + 0.3))
+            return chance
+        places = self.chart.locate(points)
+        near = np.exp(-2 * self.chart.apart(places, self.tried))
+        chance -= near @ self.failed / (near.sum(axis=1) + _UNSEEN)
+        for column, tried in zip(places.T, self.tried.T, strict=True):
+            alike = (column[:, None] == tried[None, :]).astype(float)
+            worked = alike @ (1.0 - self.failed)
+            chance = np.minimum(chance, (worked + _UNSEEN) / (alike.sum(axis=1) + _UNSEEN))
+        return chance
 
 
 def work(points: Sequence[Point]) -> Array:
-    """Give the logarithms of the samples that are under way at a time, but for what all have in common."""
+    """Give the logarithms of the samples that are under way, or come in, but for what all have in common."""
     return np.array([sum(math.log(float(p[name])) for name in _WORK if name in p) for p in points])
 
 
-def _fitted(chart: Chart, goal: Goal, told: Sequence[Candidate]) -> list[Output]:
+def _fitted(study: Study, chart: Chart, told: Sequence[Candidate]) -> list[Output]:
     """Fit a process to each metric of the goal that was measured; first a rate, from which times are told."""
     points = [candidate.point for candidate in told]
     places, under_way = chart.locate(points), work(points)
     counts = np.array([len(candidate.telling) for candidate in told], dtype=float)
-    values = {query: _values(told, query) for query in goal.queries}
-    rate = next((q for q in goal.queries if q.metric in _RATES and (values[q] > 0).any()), None)
+    values = {query: _values(told, query) for query in study.goal.queries}
+    rate = next((q for q in values if q.metric in _RATES and (values[q] > 0).any()), None)
+    if _open_loop(study):
+        rate = None
     outputs = []
-    for query in sorted(goal.queries, key=lambda q: q != rate):
+    for query in sorted(values, key=lambda q: q != rate):
         coupled = rate is not None and query.metric in _TIMES
         known = np.isfinite(values[query])
         if coupled and rate is not None:
@@ -146,6 +163,12 @@ def _fitted(chart: Chart, goal: Goal, told: Sequence[Candidate]) -> list[Output]
         surrogate = Surrogate.fit(chart, places[known], logs - slope * under_way[known], counts[known], prior)
         outputs.append(Output(query=query, surrogate=surrogate, slope=slope, coupled=coupled, floor=floor))
     return outputs
+
+
+def _open_loop(study: Study) -> bool:
+    """Say whether requests come when they are due, whatever the server does."""
+    load = study.job.load
+    return any(axis.name == "rate" for axis in study.space.axes) or (load is not None and not load.closed)
 
 
 def _values(told: Sequence[Candidate], query: Query) -> Array:

@@ -153,6 +153,8 @@ class Prior:
 
 _SPREADS = (1.0, 0.6, 0.7, 0.5, 0.4)
 """Standard deviations of the logarithms of effects, together, local, noise, and reach."""
+STEPS = (1.0, 1.0, 0.5)
+"""Of the search for the likeliest strengths, in their standard deviations."""
 _REACH = 0.9
 """Median of the length over which an effect stays alike, where the whole range is 2."""
 
@@ -249,7 +251,7 @@ def _strengths(chart: Chart, seen: Array, found: Array, counts: Array, prior: Pr
         return float(-0.5 * white @ white - np.log(np.diag(root)).sum() - odds)
 
     best, theta = fitness(centre), centre
-    for step in (1.0, 0.5, 0.25):
+    for step in STEPS:
         for place in range(len(centre)):
             for sign in (1, -1):
                 moved = theta.copy()
