@@ -116,7 +116,7 @@ def sampled(study: Study, source: random.Random, around: Iterable[Point] = ()) -
         yield from study.space.neighbours(point)
 
 
-_SAMPLED = 250
+_SAMPLED = 200
 
 
 def foremost(study: Study) -> list[Candidate]:

@@ -16,7 +16,8 @@ import numpy as np
 from modeldyno.core.estimate import hint
 from modeldyno.core.metric import Query
 from modeldyno.core.objective import Goal
-from modeldyno.search.history import placed
+from modeldyno.core.space import key
+from modeldyno.search.history import foremost, placed
 from modeldyno.search.surrogate import Chart, Prior, Surrogate
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ That a bound is broken is believed at once: what lies just beyond it is a tempta
 _UNSEEN = 0.5
 """Points that work which are taken for granted everywhere."""
 _DRAWS = 48
+_LEARNT = 96
+"""Most points that are learnt from."""
 _SMALL, _TINY = 1e-3, 1e-300
 
 
@@ -78,9 +81,16 @@ class Outlook:
 
     @classmethod
     def of(cls, study: Study) -> Outlook:
-        """Learn from a study in which something is known of all that it is to improve."""
+        """Learn from a study in which something is known of all that it is to improve.
+
+        Of a long one from the best and the last measurements, for what is learnt grows with their cube.
+        """
         chart = Chart.of(study.space.axes)
         tried = [c for c in study.candidates.values() if placed(study, c.point)]
+        if len(tried) > _LEARNT:
+            best = {key(candidate.point) for candidate in foremost(study)[: _LEARNT // 2]}
+            late = tried[-_LEARNT // 2 :]
+            tried = [*(c for c in tried[: -_LEARNT // 2] if key(c.point) in best), *late]
         return cls(
             goal=study.goal,
             chart=chart,

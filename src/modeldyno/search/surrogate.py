@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 _WIDE = 3.0
 """Largest over smallest value from which on an axis counts by ratios."""
-_FITTED = 40
+_FITTED = 32
 """Most measurements that the strengths of effects are learnt from: the last ones."""
 
 
