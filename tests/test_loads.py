@@ -50,7 +50,7 @@ def test_a_ladder_is_measured_on_one_server(server: str) -> None:
 
 def test_a_search_brackets_the_largest_load_that_holds(server: str) -> None:
     """With two workers of 20 ms, four slots wait for 40 ms, and eight for 80."""
-    what = Search(bounds=(BOUND,), start=2, most=16, measurements=4)
+    what = Search(bounds=(BOUND,), start=2, most=16, measurements=4, patience=2.0)
     *_, (outcome, answer) = loads.search(asked(server), what)
     assert answer is not None
     # Five, of which one waits for two before it, take 60 ms; on a busy machine nothing may be sure of two.
