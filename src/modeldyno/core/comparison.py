@@ -115,7 +115,9 @@ class Contrast:
 
     candidate: Result
     changes: tuple[Change, ...]
-    """Every metric that both have, judged together."""
+    """Every metric that both have, judged together; those that the verdict rests on come first."""
+    judged: tuple[Query, ...] = ()
+    """What the verdict as a whole rests on; empty: all of `changes`."""
     settings: tuple[Difference, ...] = ()
     """Of the job: knobs, inputs, load."""
     software: tuple[Difference, ...] = ()
@@ -127,13 +129,18 @@ class Contrast:
 
     @property
     def outcome(self) -> Outcome:
-        """The verdict as a whole: worse where anything is, and same only where everything is."""
-        found = {change.outcome for change in self.changes}
+        """The verdict as a whole: worse where anything judged is, and same only where everything is."""
+        found = {change.outcome for change in self.verdicts}
         if Outcome.WORSE in found:
             return Outcome.WORSE
         if Outcome.UNDECIDED in found or not found:
             return Outcome.UNDECIDED
         return Outcome.BETTER if Outcome.BETTER in found else Outcome.SAME
+
+    @property
+    def verdicts(self) -> tuple[Change, ...]:
+        """The changes that the verdict as a whole rests on."""
+        return tuple(change for change in self.changes if not self.judged or change.query in self.judged)
 
     def of(self, outcome: Outcome) -> Iterator[Change]:
         """Give the changes that have this outcome."""
@@ -152,4 +159,8 @@ class Comparison:
     contrasts: tuple[Contrast, ...]
     order: str = "stored"
     """How the runs were laid out: ``alternating`` or ``block`` where both were run for it."""
+    sequence: tuple[int, ...] = ()
+    """Which was run, run after run, where they were run for it: 0 is the baseline, 1 the first candidate."""
+    level: float = 0.95
+    """Confidence of all intervals of a candidate together, at each of the looks that were planned."""
     schema: int = SCHEMA
