@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno import sweeps, wire
+from modeldyno import wire
 from modeldyno.core.result import FailureKind
 from modeldyno.core.study import Budget, Stage, State
 from modeldyno.errors import RequestError, RunFailed
+from modeldyno.sweeps import loop
 from modeldyno.testing.studies import Bench
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Have trials run where they cost nothing."""
     made = Bench(rate=lambda point: 100.0 * float(point.get("batch_size", 1)))
-    monkeypatch.setattr(sweeps, "children", lambda _interrupted: nullcontext(made))
+    monkeypatch.setattr(loop, "children", lambda _interrupted: nullcontext(made))
     return made
 
 

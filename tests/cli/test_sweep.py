@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import plugins, sweeps, wire
+from modeldyno import plugins, wire
 from modeldyno.cli import exporting
 from modeldyno.cli.studying import exit_code
 from modeldyno.core.ranking import ranking
 from modeldyno.core.result import Artifact, FailureKind, Kept
-from modeldyno.sweepkeys import KEYS
+from modeldyno.sweeps import loop
+from modeldyno.sweeps.keys import KEYS
 from modeldyno.testing.studies import Bench
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
 
     def put(rate: Any = by_batch, kind: type[Bench] = Bench, **more: Any) -> Bench:
         made = kind(rate=rate, **more)
-        monkeypatch.setattr(sweeps, "children", lambda _interrupted: nullcontext(made))
+        monkeypatch.setattr(loop, "children", lambda _interrupted: nullcontext(made))
         return made
 
     return put

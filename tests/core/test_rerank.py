@@ -9,7 +9,7 @@ from modeldyno.core.ranking import ranking
 from modeldyno.core.rerank import reranked
 from modeldyno.core.result import FailureKind
 from modeldyno.core.study import State, Trial
-from modeldyno.sweeps import sweep
+from modeldyno.sweeps.loop import sweep
 from modeldyno.testing.studies import Bench, a_study
 
 if TYPE_CHECKING:

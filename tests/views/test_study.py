@@ -16,7 +16,7 @@ from modeldyno.core.result import FailureKind
 from modeldyno.core.study import Stage, State, Trial
 from modeldyno.errors import RunFailed
 from modeldyno.reporters import terminal
-from modeldyno.sweeps import sweep
+from modeldyno.sweeps.loop import sweep
 from modeldyno.testing.studies import Bench, a_served_study, a_study
 from modeldyno.views.study import brief, sentence, study
 from modeldyno.views.study_charts import charts

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins, sweepwords, wire
+from modeldyno import plugins, wire
 from modeldyno.api.functions import check_settings
 from modeldyno.api.words import in_python
 from modeldyno.core import onward
@@ -16,10 +16,11 @@ from modeldyno.core.study import Study
 from modeldyno.errors import RequestError
 from modeldyno.executors.inline import inline
 from modeldyno.executors.interrupts import counted_interrupts
-from modeldyno.sweepfile import Words
-from modeldyno.sweepkeys import KEYS
-from modeldyno.sweeps import saved
-from modeldyno.sweeps import sweep as carried_on
+from modeldyno.sweeps import words as told
+from modeldyno.sweeps.file import Words
+from modeldyno.sweeps.keys import KEYS
+from modeldyno.sweeps.loop import saved
+from modeldyno.sweeps.loop import sweep as carried_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,25 +103,25 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         RunFailed: the first two trials failed.
     """
     check_settings(settings)
-    told = {
+    given = {
         "maximize": maximize, "minimize": minimize, "require": require, "rank": rank, "strategy": strategy,
         "backend": backend, "input": inputs, "probe": probes, "name": name, "set": settings, "load": load,
         "space": _space(space), "plan": _plan(plan),
         "budget": _given(max_time=max_time, max_trials=max_trials, certain=certain),
     }  # fmt: skip
-    tree = {key: _listed(value) for key, value in told.items() if value not in (None, (), "", {}, [])}
+    tree = {key: _listed(value) for key, value in given.items() if value not in (None, (), "", {}, [])}
     if resume is not None:
         return _carried_out(_resumed(model, resume, Words(tree=tree)), store, watch, force=force)
     if model is None:
         raise RequestError("A sweep needs a model; or resume=, with the id or the name of a study.")
     if isinstance(model, str | Path):
-        made, _ = sweepwords.study(Words(tree={**tree, "model": str(model)}), trust=trust)
+        made, _ = told.study(Words(tree={**tree, "model": str(model)}), trust=trust)
         return _carried_out(_planned(made, plan), store, watch, force=force)
     objects = plugins.resolve("loader", "object")
     ref = objects.offer(model, name=name, example=example)
     live = {"backend": objects.backend_of(model), **tree, "model": str(ref)}
     try:
-        made, _ = sweepwords.study(Words(tree=live), trust=trust)
+        made, _ = told.study(Words(tree=live), trust=trust)
         return _carried_out(_planned(made, plan), store, watch, rooms=_here)
     finally:
         objects.withdraw(ref)
@@ -164,7 +165,7 @@ def _resumed(model: Any, resume: str | Path | Study, words: Words) -> Study:
             "max_time, max_trials and certain can."
         )
     found = resume if isinstance(resume, Study) else read_study(resume)
-    return replace(found, budget=sweepwords.budget(words, found.budget))
+    return replace(found, budget=told.budget(words, found.budget))
 
 
 def read_study(source: str | Path) -> Study:

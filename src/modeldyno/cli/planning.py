@@ -8,7 +8,6 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from modeldyno import sweeps
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.core import glance
 from modeldyno.core.block import Align, Column, Notice, Severity, Table, shorten
@@ -17,6 +16,8 @@ from modeldyno.core.study import LOADS
 from modeldyno.core.verification import RIVALS, ROUNDS
 from modeldyno.errors import RequestError
 from modeldyno.run import serves
+from modeldyno.sweeps.loop import check
+from modeldyno.sweeps.placing import placed
 from modeldyno.views.study_rows import point
 from modeldyno.views.words import count
 
@@ -41,7 +42,7 @@ def plan(study: Study, chosen: tuple[Axis, ...]) -> int:
     Raises:
         RequestError: it cannot be carried out.
     """
-    sweeps.check(study)
+    check(study)
     with listened():
         print_blocks(*_blocks(study, chosen))
     return 0
@@ -101,7 +102,7 @@ def _refused(study: Study) -> tuple[int, Counter[str]]:
     for each in islice(study.space.points(), _CHECKED):
         seen += 1
         try:
-            sweeps.placed(study, each)
+            placed(study, each)
         except RequestError as error:
             reasons[shorten(str(error), _REASON)] += 1
         if time.monotonic() - begun > _PATIENCE:

@@ -6,9 +6,10 @@ import json
 
 import click
 
-from modeldyno import sweepkeys, wire
+from modeldyno import wire
+from modeldyno.sweeps import keys
 
-_SCHEMAS = {"result": wire.schema, "sweep": sweepkeys.schema}
+_SCHEMAS = {"result": wire.schema, "sweep": keys.schema}
 
 
 @click.command(name="schema")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import plugins, sweeps, sweepwords, wire
+from modeldyno import plugins, wire
 from modeldyno.cli import exporting, planning
 from modeldyno.cli.keeping import Places
 from modeldyno.cli.output import find_study, listened, print_blocks, write_study, writes_studies
@@ -23,6 +23,8 @@ from modeldyno.core.rerank import reranked
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.executors.interrupts import counted_interrupts
 from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
+from modeldyno.sweeps import loop
+from modeldyno.sweeps import words as told
 from modeldyno.views import study as laid_out
 
 if TYPE_CHECKING:
@@ -31,18 +33,18 @@ if TYPE_CHECKING:
     from modeldyno.core.result import Result
     from modeldyno.core.space import Axis
     from modeldyno.core.study import Study
-    from modeldyno.sweepfile import Words
+    from modeldyno.sweeps.file import Words
 
 _GOALS = {"maximize", "minimize", "require", "mode", "latency_budget", "min_throughput", "rank"}
 
 
 def begin(words: Words, options: dict[str, Any]) -> int:
     """Make a study of words, and carry it out; give the exit code."""
-    study, chosen = sweepwords.study(words, trust=options["trust"])
+    study, chosen = told.study(words, trust=options["trust"])
     if options["dry_run"]:
         return planning.plan(study, chosen)
     places = _places(options)
-    sweeps.check(study)  # a mistake is found before anything is said or kept
+    loop.check(study)  # a mistake is found before anything is said or kept
     if not places.silent and not options["quiet"]:
         with listened():
             print_blocks(Notice(severity=Severity.NOTE, text=_begun(study, chosen, stored=places.store)))
@@ -61,7 +63,7 @@ def resume(words: Words, options: dict[str, Any]) -> int:
             "--max-time, --max-trials and --until can. For another goal, give --rerank."
         )
     study = find_study(options["resume"])
-    budget = sweepwords.budget(words, study.budget)
+    budget = told.budget(words, study.budget)
     return _carried_out(replace(study, budget=budget), places, options)
 
 
@@ -75,7 +77,7 @@ def rerank(words: Words, options: dict[str, Any]) -> int:
             "it takes goals: --maximize, --minimize, --require, --rank."
         )
     found = find_study(options["rerank"])
-    goal = sweepwords.goal_of(words) if words.tree else found.goal
+    goal = told.goal_of(words) if words.tree else found.goal
     with plugins.store() as store:
 
         def kept(identifier: str) -> Result | None:
@@ -102,13 +104,13 @@ def _carried_out(study: Study, places: Places, options: dict[str, Any]) -> int:
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
         progress = stack.enter_context(Progress(quiet=options["quiet"]))
-        steps: Iterator[sweeps.Step] = sweeps.sweep(
+        steps: Iterator[loop.Step] = loop.sweep(
             study, watch=progress.watch, interrupted=lambda: len(interrupts), force=options["force"]
         )
         if places.store:
             store = stack.enter_context(plugins.store())
             store.put_study(study, headline=onward.headline(study))
-            steps = sweeps.saved(steps, store)
+            steps = loop.saved(steps, store)
         last = deque(steps, maxlen=1)
     study = last[0][0] if last else study
     code = _told(study, places, options)

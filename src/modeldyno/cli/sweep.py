@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from modeldyno import sweepfile
 from modeldyno.cli import asking, quantity
 from modeldyno.cli.keeping import keeping_options, limit_options
 from modeldyno.errors import RequestError
-from modeldyno.sweepfile import Words
-from modeldyno.sweepkeys import KEYS
+from modeldyno.sweeps.file import SUFFIXES, Tree, Words, read
+from modeldyno.sweeps.keys import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -160,10 +159,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 def words(ctx: click.Context, options: dict[str, Any]) -> Words:
     """Give what is told by a file and by options; of these, what was typed counts more than the file."""
     path = Path(options["model"] or "")
-    if path.suffix not in sweepfile.SUFFIXES:
+    if path.suffix not in SUFFIXES:
         told = _tree(options, (name for name, value in options.items() if _given(ctx, name, value)))
         return Words(tree={**({"model": options["model"]} if options["model"] else {}), **told})
-    file = sweepfile.read(path)
+    file = read(path)
     below = (name for name, value in options.items() if _given(ctx, name, value) and not _typed(ctx, name))
     above = [name for name, value in options.items() if _given(ctx, name, value) and _typed(ctx, name)]
     tree = file.tree
@@ -183,10 +182,10 @@ def _typed(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP
 
 
-def _tree(options: dict[str, Any], names: Iterable[str]) -> sweepfile.Tree:
+def _tree(options: dict[str, Any], names: Iterable[str]) -> Tree:
     """Write options as a file has them."""
     given = {name: options[name] for name in names}
-    tree: sweepfile.Tree = {name: _listed(given[name]) for name in _PLAIN if name in given}
+    tree: Tree = {name: _listed(given[name]) for name in _PLAIN if name in given}
     for part, parts in _WITHIN.items():
         found = {there: given[name] for name, there in parts.items() if name in given}
         tree |= {part: found} if found else {}

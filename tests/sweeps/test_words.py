@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from modeldyno import machine, plugins, sweepkeys, sweepspace, sweepwords
+from modeldyno import machine, plugins
 from modeldyno.core.load import Arrivals
 from modeldyno.core.objective import Rank
 from modeldyno.errors import RequestError
-from modeldyno.sweepfile import Words, parse
+from modeldyno.sweeps import axes, keys
+from modeldyno.sweeps import words as words_of
+from modeldyno.sweeps.file import Words, parse
 
 if TYPE_CHECKING:
     from modeldyno.core.space import Axis
@@ -28,12 +30,12 @@ def told(**tree: Any) -> Study:
 
 
 def made(**tree: Any) -> tuple[Study, tuple[Axis, ...]]:
-    return sweepwords.study(Words(tree={"model": ONNX, **tree}))
+    return words_of.study(Words(tree={"model": ONNX, **tree}))
 
 
 def filed(text: str) -> Study:
     """Read words of a file."""
-    return sweepwords.study(parse(f"model: {ONNX}\n{text}", "s.yaml"))[0]
+    return words_of.study(parse(f"model: {ONNX}\n{text}", "s.yaml"))[0]
 
 
 def spoken(study: Study) -> list[str]:
@@ -142,7 +144,7 @@ def test_what_a_backend_finds_worth_a_look_is_its_own(backend: str) -> None:
     """Each of its axes is a knob of its own, in its types; some backends name none."""
     knobs = {knob.name for knob in plugins.backend(backend).knobs}
 
-    assert {axis.name for axis in sweepspace.usual(backend, {}, 4, ())} <= knobs
+    assert {axis.name for axis in axes.usual(backend, {}, 4, ())} <= knobs
 
 
 def test_a_server_is_put_under_rising_loads_unless_told_otherwise() -> None:
@@ -238,7 +240,7 @@ def test_a_mistake_tells_its_line_and_what_to_write(text: str, said: str) -> Non
 def test_words_without_a_model_are_refused() -> None:
     """The model is the one thing that must be there."""
     with pytest.raises(RequestError, match="names no model"):
-        sweepwords.study(Words(tree={"space": {"batch_size": [1]}}))
+        words_of.study(Words(tree={"space": {"batch_size": [1]}}))
 
 
 def test_what_has_no_knobs_to_vary_is_told_so() -> None:
@@ -252,7 +254,7 @@ def test_what_has_no_knobs_to_vary_is_told_so() -> None:
 )
 def test_a_certainty_is_a_sentence_or_a_share(text: str, share: float) -> None:
     """It is written as a bound, or alone."""
-    assert sweepwords.certainty(text) == pytest.approx(share)
+    assert words_of.certainty(text) == pytest.approx(share)
 
 
 DOCUMENTS: tuple[dict[str, Any], ...] = (
@@ -285,8 +287,8 @@ WRONG: tuple[dict[str, Any], ...] = (
 
 def test_the_schema_takes_what_is_right_and_no_more() -> None:
     """An editor that knows the JSON Schema marks the same mistakes."""
-    validator = jsonschema.Draft202012Validator(sweepkeys.schema())
-    validator.check_schema(sweepkeys.schema())
+    validator = jsonschema.Draft202012Validator(keys.schema())
+    validator.check_schema(keys.schema())
 
     assert [list(validator.iter_errors(document)) for document in DOCUMENTS] == [[]] * len(DOCUMENTS)
     assert all(list(validator.iter_errors(document)) for document in WRONG)

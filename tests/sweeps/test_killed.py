@@ -18,7 +18,7 @@ from modeldyno.core.objective import Goal, Objective
 from modeldyno.core.ranking import ranking
 from modeldyno.core.study import Budget, Study, Trial
 from modeldyno.stores import sql
-from modeldyno.sweeps import sweep
+from modeldyno.sweeps.loop import sweep
 from modeldyno.testing.studies import Bench, a_study
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SWEEPER = """
 import os, sys, time
 from modeldyno.stores import sql
-from modeldyno.sweeps import saved, sweep
+from modeldyno.sweeps.loop import saved, sweep
 from modeldyno.testing.studies import Bench
 
 url, study_id, begun = sys.argv[1:]

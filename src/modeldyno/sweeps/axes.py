@@ -12,15 +12,15 @@ from modeldyno.core.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.core.space import Axis, Point, Space, axis, parse_axis
 from modeldyno.core.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.placing import BACKEND, knob_of
 from modeldyno.ports import HasSpace
 from modeldyno.request import SERVER
-from modeldyno.sweepkeys import AXIS
+from modeldyno.sweeps.keys import AXIS
+from modeldyno.sweeps.placing import BACKEND, knob_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.sweepfile import Words
+    from modeldyno.sweeps.file import Words
 
 
 def axes(words: Words, backend: str) -> tuple[Axis, ...]:

@@ -22,7 +22,7 @@ from modeldyno.core.space import key
 from modeldyno.core.study import Stage, State, Trial
 from modeldyno.errors import RequestError, RunFailed, StaleStudy, TrustRequired, UnknownName
 from modeldyno.executors.rooms import children
-from modeldyno.placing import check_axes, check_dimensions, placed
+from modeldyno.sweeps.placing import check_axes, check_dimensions, placed
 from modeldyno.views import brief
 
 if TYPE_CHECKING:

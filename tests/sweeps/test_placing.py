@@ -10,7 +10,7 @@ import pytest
 from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.space import Axis, Space
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.placing import backends, check_axes, check_dimensions, knob_of, placed
+from modeldyno.sweeps.placing import backends, check_axes, check_dimensions, knob_of, placed
 from modeldyno.testing.studies import a_served_study, a_study
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.errors import RequestError
-from modeldyno.sweepfile import Words, parse, read
+from modeldyno.sweeps.file import Words, parse, read
 
 if TYPE_CHECKING:
     from pathlib import Path

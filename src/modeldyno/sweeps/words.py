@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import machine, plugins, request, sweepspace
+from modeldyno import machine, plugins, request
 from modeldyno.core.excerpt import ALONE
 from modeldyno.core.goal import Constraint
 from modeldyno.core.knob import KnobValue, configure
@@ -25,14 +25,15 @@ from modeldyno.core.space import Axis, Space
 from modeldyno.core.study import LOADS, Budget, Study
 from modeldyno.core.units import BYTES, FRACTION, RATE, SECONDS, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.placing import check_axes
 from modeldyno.run import serves
-from modeldyno.sweepkeys import FOREIGN, KEYS, STRATEGY
+from modeldyno.sweeps import axes
+from modeldyno.sweeps.keys import FOREIGN, KEYS, STRATEGY
+from modeldyno.sweeps.placing import check_axes
 
 if TYPE_CHECKING:
     from modeldyno.core.knob import Knob
     from modeldyno.core.model import ModelRef
-    from modeldyno.sweepfile import Tree, Words
+    from modeldyno.sweeps.file import Tree, Words
 
 PLAN = Plan(max_time=10.0)
 """What verifies is measured so; the search looks more shortly, as `core.glance` says."""
@@ -58,10 +59,10 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
         backend = str(tree.get("backend") or _backend(model, tree))
     with words.at("backend"):
         knobs = plugins.backend(backend).knobs
-    named = sweepspace.axes(words, backend)
+    named = axes.axes(words, backend)
     settings = _settings(words, knobs)
     cores = len(machine.allowed_cores())
-    chosen = () if named else sweepspace.usual(backend, settings, cores, _inputs(words))
+    chosen = () if named else axes.usual(backend, settings, cores, _inputs(words))
     chosen = (*chosen, *_loads(words, backend, (*named, *chosen)))
     space = Space(axes=(*named, *chosen))
     if not space.axes:
@@ -92,7 +93,7 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
         space=space,
         goal=goal,
         settings=settings,
-        default=sweepspace.default(space, knobs, settings),
+        default=axes.default(space, knobs, settings),
         strategy=_strategy(words),
         seed=plan.seed,
         budget=budget(words, Budget()),
@@ -206,7 +207,7 @@ def _settings(words: Words, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
             if isinstance(value, dict | list):
                 raise RequestError(f"The knob {name} takes one value; to vary it, write it below space:.")
             given = configure(known, {name: value})
-            canonical = sweepspace.canonical(name, known)
+            canonical = axes.canonical(name, known)
             if canonical in found:
                 raise RequestError(f"The knob {canonical} is set twice; {name} is another name of it.")
             found[canonical] = given.get(canonical, defaults.get(canonical, value))
@@ -285,7 +286,7 @@ def _loads(words: Words, backend: str, axes: Iterable[Axis]) -> tuple[Axis, ...]
     }
     if told or not serves(backend):
         return ()
-    return tuple(sweepspace.read(name, values) for name, values in _SEARCHED.items())
+    return tuple(axes.read(name, values) for name, values in _SEARCHED.items())
 
 
 def _load(words: Words, space: Space) -> Load:

@@ -18,7 +18,7 @@ from modeldyno.core.result import Doubted, FailureKind, Progressed
 from modeldyno.core.study import Ask, Budget, Stage, State
 from modeldyno.errors import RequestError, RunFailed, StaleStudy, UnknownName
 from modeldyno.stores import sql
-from modeldyno.sweeps import check, next_ask, saved, sweep
+from modeldyno.sweeps.loop import check, next_ask, saved, sweep
 from modeldyno.testing.studies import Bench, a_served_study, a_study
 
 if TYPE_CHECKING:
@@ -386,7 +386,7 @@ def test_a_million_points_are_not_walked_through(
 
     monkeypatch.setattr(type(study.space), "points", counted)
     monkeypatch.setattr(type(study.space), "at", counted)
-    monkeypatch.setattr("modeldyno.sweeps.check_dimensions", lambda *_: None)
+    monkeypatch.setattr("modeldyno.sweeps.loop.check_dimensions", lambda *_: None)
     found, _, _ = next(sweep(study, rooms=Bench(rate=by_batch)))
 
     assert study.space.size == 10**6
@@ -397,7 +397,7 @@ def test_a_million_points_are_not_walked_through(
 @pytest.mark.slow
 def test_a_million_points_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep of 10^6 points has its first trial within a second, where that takes no time."""
-    monkeypatch.setattr("modeldyno.sweeps.check_dimensions", lambda *_: None)
+    monkeypatch.setattr("modeldyno.sweeps.loop.check_dimensions", lambda *_: None)
     begun = time.monotonic()
     next(sweep(a_million(strategy="quick"), rooms=Bench(rate=by_batch)))
 
