@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study import Candidate, Study, Trial
 
 _Z = NORMAL.inv_cdf(0.975)
-_PRIOR, _PRIOR_DEGREES = 0.03, 2.0
+PRIOR, PRIOR_DEGREES = 0.03, 2.0
 """Spread from run to run that is assumed where nothing was repeated, and what this is worth."""
 UNCERTIFIED = 0.5
 """Most chance of a bound on a percentile that is no claim yet, or was not measured."""
@@ -78,8 +78,8 @@ def learnt(study: Study, query: Query) -> Spread:
         own = sum(error**2 for _, error, _ in parts) * (len(parts) - 1) / len(parts)
         squares += sum((each - mean) ** 2 for each in logs) - own
         degrees += len(parts) - 1
-    whole = _PRIOR_DEGREES + degrees
-    variance = (_PRIOR_DEGREES * _PRIOR**2 + max(0.0, squares)) / whole
+    whole = PRIOR_DEGREES + degrees
+    variance = (PRIOR_DEGREES * PRIOR**2 + max(0.0, squares)) / whole
     return Spread(relative=math.sqrt(variance), degrees=whole)
 
 

@@ -1,0 +1,305 @@
+"""Baseline and candidate -> changes: the difference of each metric, its interval, and the verdict.
+
+The unit of replication is the process. Each gives one number, the asked statistic of its samples; what is
+compared is the mean of their logarithms, by Welch's interval, or by the paired one where the runs of the two
+took turns, so that what both of a round met cancels out. A metric is worse (or better) when two tests are
+passed: the interval excludes no change, and the estimate is beyond the smallest effect that matters. It is
+the same when the whole interval lies within that effect. All else is undecided.
+
+Intervals are widened for the number of metrics judged together (Bonferroni). Metrics that tell the same, such
+as latency and throughput, count once: they err together.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, variance
+from typing import TYPE_CHECKING
+
+from modeldyno.core import student
+from modeldyno.core.comparison import SMALLEST_EFFECT, Change, Outcome
+from modeldyno.core.estimate import PRIOR, PRIOR_DEGREES
+from modeldyno.core.goal import Answer
+from modeldyno.core.headlines import SMALLEST, families, headlines, smallest_of
+from modeldyno.core.measurement import Distribution, Interval
+from modeldyno.core.metric import METRICS, Better, Query, fraction_of
+from modeldyno.core.statistics import NORMAL, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from modeldyno.core.measurement import Measurement
+    from modeldyno.core.result import Result
+
+LEVEL = 0.95
+FEWEST = 3
+"""Processes a side from which on their own spread tells what starts differ by."""
+
+
+def changes(
+    baseline: Result,
+    candidate: Result,
+    *,
+    smallest: Mapping[str, float] = SMALLEST,
+    queries: Iterable[Query | str] | None = None,
+    level: float = LEVEL,
+    paired: bool = False,
+) -> tuple[Change, ...]:
+    """Judge several metrics together.
+
+    Args:
+        baseline: what is compared with.
+        candidate: what is judged.
+        smallest: the relative effect that matters, by query, by metric, or under ``ALL`` for the rest.
+        queries: what to judge; the headlines that both have, unless told.
+        level: confidence of all intervals together.
+        paired: whether process i of both ran in the same round, one right after the other.
+    """
+    asked = headlines(baseline, candidate) if queries is None else tuple(map(_query, queries))
+    found = [(query, _measured(baseline, query), _measured(candidate, query)) for query in asked]
+    each = 1 - (1 - level) / max(1, families(found))
+    return tuple(
+        _absent(query, before, after, smallest)
+        if before is None or after is None
+        else change(
+            query, before, after, smallest=smallest_of(query, before, smallest), level=each, paired=paired
+        )
+        for query, before, after in found
+    )
+
+
+def change(
+    query: Query,
+    baseline: Measurement,
+    candidate: Measurement,
+    *,
+    smallest: float = SMALLEST_EFFECT,
+    level: float = LEVEL,
+    paired: bool = False,
+) -> Change:
+    """Judge one metric.
+
+    Args:
+        query: names the statistic, where the measurements are distributions.
+        baseline: what is compared with.
+        candidate: what is judged.
+        smallest: relative effect that matters; a count may be given 0.
+        level: confidence of the interval, two-sided.
+        paired: whether process i of both ran in the same round.
+
+    Raises:
+        RequestError: the query does not fit the measurements.
+    """
+    before, after = Answer.to(query, (baseline,)), Answer.to(query, (candidate,))
+
+    def found(
+        outcome: Outcome,
+        why: str,
+        *,
+        difference: float | None = None,
+        interval: Interval | None = None,
+    ) -> Change:
+        return Change(
+            query=query,
+            baseline=before.value,
+            candidate=after.value,
+            difference=difference,
+            interval=interval,
+            outcome=outcome,
+            smallest=smallest,
+            why=why,
+        )
+
+    if before.value is None or after.value is None:
+        return found(Outcome.UNDECIDED, before.why or after.why)
+    if before.exact and after.exact:
+        return _of_counts(query, before, after, smallest)
+    here, there = numbers(query, baseline), numbers(query, candidate)
+    if min(*here, *there) <= 0:
+        outcome, why = _ranked(query, here, there, level)
+        same = outcome is Outcome.SAME
+        return found(
+            outcome,
+            why,
+            difference=0.0 if same else None,
+            interval=Interval(low=0.0, high=0.0) if same else None,
+        )
+    logs = ([math.log(n) for n in here], [math.log(n) for n in there])
+    own = (_own_error(before, len(here)), _own_error(after, len(there)))
+    ratio, error, degrees, how = _ratio(*logs, own, paired=paired)
+    reach = student.point((1 - level) / 2, degrees) * error if error else 0.0
+    interval = Interval(low=_percent(ratio - reach), high=_percent(ratio + reach))
+    outcome = _verdict(query, _percent(ratio), interval, smallest)
+    why = how if outcome is not Outcome.UNDECIDED else f"{_open(query, interval, smallest)}; {how}"
+    return found(outcome, why, difference=_percent(ratio), interval=interval)
+
+
+def numbers(query: Query, measurement: Measurement) -> list[float]:
+    """Give the one number of each process."""
+    value = measurement.value
+    if not isinstance(value, Distribution):
+        return list(measurement.runs) or [float(value)]
+    assert query.statistic is not None
+    fraction = fraction_of(query.statistic)
+    if fraction is not None:
+        return [quantile(run, fraction) for run in value.arrays()]
+    return [Distribution(runs=(run,)).statistic(query.statistic) for run in value.runs]
+
+
+# --- the difference of two groups of processes ------------------------------------------------------
+
+
+def _ratio(
+    before: Sequence[float], after: Sequence[float], own: tuple[float, float], *, paired: bool
+) -> tuple[float, float, float, str]:
+    """Give the difference of logarithms, its standard error, degrees of freedom, and what they rest on."""
+    ratio = fmean(after) - fmean(before)
+    n, m = len(before), len(after)
+    if min(n, m) < FEWEST:
+        degrees = PRIOR_DEGREES + n + m - 2
+        squares = PRIOR_DEGREES * PRIOR**2 + _squares(before) + _squares(after)
+        error = math.sqrt(squares / degrees * (1 / n + 1 / m) + own[0] ** 2 + own[1] ** 2)
+        return ratio, error, degrees, f"{_of(n, m)}, fewer than {FEWEST}: how starts differ is partly assumed"
+    if paired and n == m:
+        differences = [b - a for a, b in zip(before, after, strict=True)]
+        return ratio, math.sqrt(variance(differences) / n), n - 1, f"{n} rounds, paired"
+    parts = variance(before) / n, variance(after) / m
+    whole = sum(parts)
+    below = parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1)
+    # Satterthwaite's degrees of freedom; no spread at all needs none.
+    return ratio, math.sqrt(whole), whole**2 / below if below else n + m - 2, _of(n, m)
+
+
+def _squares(logs: Sequence[float]) -> float:
+    mean = fmean(logs)
+    return sum((each - mean) ** 2 for each in logs)
+
+
+def _of(n: int, m: int) -> str:
+    return f"{n} and {m} processes"
+
+
+def _own_error(answer: Answer, processes: int) -> float:
+    """Give the relative standard error within a run that stands alone; spread shows it otherwise."""
+    if processes > 1 or answer.interval is None or not answer.value:
+        return 0.0
+    ends = [abs(e - answer.value) for e in (answer.interval.low, answer.interval.high) if math.isfinite(e)]
+    return max(ends, default=0.0) / abs(answer.value) / NORMAL.inv_cdf(0.975)
+
+
+def _percent(ratio: float) -> float:
+    """Give candidate / baseline - 1 of a difference of logarithms."""
+    return math.expm1(min(ratio, 700.0))
+
+
+# --- verdicts ---------------------------------------------------------------------------------------
+
+
+def _verdict(query: Query, difference: float, interval: Interval, smallest: float) -> Outcome:
+    """Judge by the interval against no change, and by the estimate against what matters.
+
+    What matters is the same for a slowdown and for what undoes it: a factor of 1 + smallest either way.
+    """
+    least, most = 1 / (1 + smallest) - 1, smallest
+    if least <= interval.low and interval.high <= most:
+        return Outcome.SAME
+    if (interval.low > 0 and difference > most) or (interval.high < 0 and difference < least):
+        return _direction(query, difference)
+    return Outcome.UNDECIDED
+
+
+def _direction(query: Query, difference: float) -> Outcome:
+    better = METRICS[query.metric].better
+    if better is Better.NEITHER:
+        return Outcome.UNDECIDED
+    return Outcome.BETTER if (difference < 0) is (better is Better.LOWER) else Outcome.WORSE
+
+
+def _open(query: Query, interval: Interval, smallest: float) -> str:
+    if METRICS[query.metric].better is Better.NEITHER:
+        return "neither way is better"
+    if interval.low > 0 or interval.high < 0:
+        return f"there is a change, and it may be less than the {smallest:.2g} that matters"
+    return "further processes are needed"
+
+
+def _of_counts(query: Query, before: Answer, after: Answer, smallest: float) -> Change:
+    """Compare what does not vary; what operators without a formula leave open is open here, too."""
+    assert before.value is not None
+    assert after.value is not None
+    equal = before.value == after.value
+    difference = 0.0 if equal else after.value / before.value - 1 if before.value else None
+    interval = None if difference is None else Interval(low=difference, high=difference)
+    ends, others = before.bounds(), after.bounds()
+    if equal:
+        outcome, why = Outcome.SAME, "a count"
+    elif others.low <= ends.high and ends.low <= others.high:
+        outcome, why = Outcome.UNDECIDED, "what is open in the counts is more than their difference"
+    elif difference is not None and abs(difference) <= smallest:
+        outcome, why = Outcome.SAME, "a count"
+    else:
+        outcome, why = _direction(query, after.value - before.value), "a count"
+    return Change(
+        query=query,
+        baseline=before.value,
+        candidate=after.value,
+        difference=difference,
+        interval=interval,
+        outcome=outcome,
+        smallest=smallest,
+        why=why,
+    )
+
+
+def _ranked(
+    query: Query, before: Sequence[float], after: Sequence[float], level: float
+) -> tuple[Outcome, str]:
+    """Judge what has no ratio, as some of it is not positive: whether all of one lie above all of the other.
+
+    By chance this happens in 2 of C(n + m, n) cases (the exact test of Mann and Whitney at its extreme).
+    """
+    if len({*before, *after}) == 1:
+        return Outcome.SAME, "the same number in all processes"
+    apart = min(after) > max(before) or max(after) < min(before)
+    if apart and 2 / math.comb(len(before) + len(after), len(before)) <= 1 - level:
+        return _direction(
+            query, after[0] - before[0]
+        ), "no ratio to what is not positive; all processes agree"
+    return Outcome.UNDECIDED, "no ratio to what is not positive, and too few processes to tell without"
+
+
+# --- what is there ----------------------------------------------------------------------------------
+
+
+def _query(asked: Query | str) -> Query:
+    return Query.parse(asked) if isinstance(asked, str) else asked
+
+
+def _measured(result: Result, query: Query) -> Measurement | None:
+    """Give the measurement that answers a query, if there is one.
+
+    Raises:
+        RequestError: it is asked for in a way that cannot be answered.
+    """
+    found = result.find(query.metric, query.scope)
+    if found is not None:
+        Answer.to(query, (found,))
+    return found
+
+
+def _absent(
+    query: Query, before: Measurement | None, after: Measurement | None, smallest: Mapping[str, float]
+) -> Change:
+    lacking = "either" if before is after else "the baseline" if before is None else "the candidate"
+    known = before or after
+    value = None if known is None else Answer.to(query, (known,)).value
+    return Change(
+        query=query,
+        baseline=None if before is None else value,
+        candidate=None if after is None else value,
+        difference=None,
+        interval=None,
+        outcome=Outcome.UNDECIDED,
+        smallest=SMALLEST_EFFECT if known is None else smallest_of(query, known, smallest),
+        why=f"not measured in {lacking}",
+    )

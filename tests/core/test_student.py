@@ -1,0 +1,37 @@
+"""Student's t, against scipy."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import t as reference
+
+from modeldyno.core import student
+
+
+@settings(deadline=None)
+@given(st.floats(1e-9, 0.5), st.floats(0.7, 500))
+def test_a_point_is_exceeded_with_its_probability(tail: float, degrees: float) -> None:
+    """The point agrees with scipy's, at any level and any degrees of freedom."""
+    assert student.point(tail, degrees) == pytest.approx(reference.isf(tail, degrees), rel=1e-7, abs=1e-9)
+
+
+@settings(deadline=None)
+@given(st.floats(0, 1e6), st.floats(0.7, 500))
+def test_what_lies_beyond_a_point(t: float, degrees: float) -> None:
+    """The probability beyond a point agrees with scipy's, far out, too."""
+    assert student.beyond(t, degrees) == pytest.approx(reference.sf(t, degrees), rel=1e-7, abs=1e-290)
+
+
+def test_without_degrees_of_freedom_nothing_is_known() -> None:
+    """A point with no degrees of freedom is infinitely far away."""
+    assert student.point(0.025, 0) == math.inf
+
+
+def test_half_lies_beyond_the_middle() -> None:
+    """The distribution is symmetric."""
+    assert student.beyond(0, 3) == pytest.approx(0.5)
+    assert student.point(0.5, 3) == pytest.approx(0, abs=1e-9)
