@@ -9,6 +9,7 @@ import signal
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,6 +128,15 @@ def test_a_server_that_answers_nothing_well_is_a_failure() -> None:
     assert "the very first request was not answered well" in " ".join(d.seen for d in result.doubts)
 
 
+def test_a_server_that_never_answered_well_is_given_up() -> None:
+    """Neither the time of the plan nor the patience with a silent server is spent on it."""
+    with server("--fault", "500=1") as url:
+        begin = perf_counter()
+        result = loaded(url, Load(concurrency=1, timeout=60), plan=replace(PLAN, max_time=90))
+        assert perf_counter() - begin < 45
+    assert {failure.kind for failure in result.failures} == {"server"}
+
+
 def test_so_many_requests_are_measured_as_were_asked_for(steady: str) -> None:
     """A number of requests is counted after the warm-up, and is no reason for doubt."""
     result = loaded(steady, Load(concurrency=1, requests=50), plan=replace(PLAN, max_time=20))
@@ -227,7 +237,7 @@ def test_a_stream_gives_the_times_of_its_tokens() -> None:
     assert (result["token_rate"] or 0) > 0
     # Each token is a piece, and what ends the stream is none.
     gaps = spread(result, "inter_token_latency")
-    assert gaps.statistic("p50") >= 0.004
+    assert gaps.statistic("mean") >= 0.003
     assert len(gaps) == 7 * len(spread(result, "time_to_first_token"))
     (prompt,) = result.inputs
     assert (prompt.low, prompt.high, prompt.distinct) == (128, 128, 64)

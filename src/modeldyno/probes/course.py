@@ -42,6 +42,8 @@ SILENCE, _TRACE_END, _DURATION = "no answers", "end of the trace", "duration"
 """Reasons to stop that a call within a process does not have."""
 _GRACE = 2.0
 """Seconds beyond the timeout of a request after which a server that answers nothing is given up."""
+_HOPELESS = 20
+"""Failed requests after which, and after the grace, a server is given up that never answered one well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ class Course:
     """When the requests ended whose latency was drawn, in blocks."""
     answered: int = 0
     """Of those from which is drawn."""
+    failed: int = 0
+    """Requests that ended otherwise than well."""
     waiting: int = 0
     """Requests on their way, and those that are due and not sent."""
     ending: str = ""
@@ -121,6 +125,7 @@ class Course:
             self.waiting = taken.backlog + taken.in_flight
             self.tape.add(taken.records)
             fine = taken.records.chosen(taken.records.fine)
+            self.failed += len(taken.records) - len(fine)
             if len(fine):
                 self.heard = now
             if len(fine) and now - self.begin > self.load.ramp:
@@ -139,6 +144,9 @@ class Course:
         if ended:
             return _TRACE_END
         if now - self.heard > self.load.timeout + _GRACE:
+            return SILENCE
+        never = self.heard == self.begin and self.load.requests is None
+        if never and self.failed >= _HOPELESS and now - self.begin > _GRACE:
             return SILENCE
         if drawn and self.load.duration is not None and self.steady is not None:
             return _DURATION if now - self.steady >= self.load.duration else ""
