@@ -278,9 +278,9 @@ def certainty(text: str) -> float:
     return parse_quantity(match["share"], FRACTION)
 
 
-def _loads(words: Words, backend: str, axes: Iterable[Axis]) -> tuple[Axis, ...]:
+def _loads(words: Words, backend: str, varied: Iterable[Axis]) -> tuple[Axis, ...]:
     """Vary the concurrency of a server where nobody speaks of its load."""
-    told = any(axis.name in LOADS for axis in axes) or words.tree.get("load", {}).keys() & {
+    told = any(axis.name in LOADS for axis in varied) or words.tree.get("load", {}).keys() & {
         "concurrency",
         "rate",
     }
