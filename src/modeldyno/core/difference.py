@@ -1,10 +1,10 @@
 """Baseline and candidate -> changes: the difference of each metric, its interval, and the verdict.
 
 The unit of replication is the process. Each gives one number, the asked statistic of its samples; what is
-compared is the mean of their logarithms, by Welch's interval, or by the paired one where the runs of the two
-took turns, so that what both of a round met cancels out. A metric is worse (or better) when two tests are
-passed: the interval excludes no change, and the estimate is beyond the smallest effect that matters. It is
-the same when the whole interval lies within that effect. All else is undecided.
+compared is the trimmed mean of their logarithms, by the interval of Yuen and Welch, or by the paired one
+where the runs of the two took turns, so that what both of a round met cancels out. A metric is worse (or
+better) when two tests are passed: the interval excludes no change, and the estimate is beyond the smallest
+effect that matters. It is the same when the whole interval lies within that effect. All else is undecided.
 
 Intervals are widened for the number of metrics judged together (Bonferroni). Metrics that tell the same, such
 as latency and throughput, count once: they err together.
@@ -13,7 +13,8 @@ as latency and throughput, count once: they err together.
 from __future__ import annotations
 
 import math
-from statistics import fmean, variance
+from dataclasses import dataclass
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from modeldyno.core import student
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 FEWEST = 3
 """Processes a side from which on their own spread tells what starts differ by."""
+_TRIM = 0.15
+"""Part of the processes that is left out at either end."""
 
 
 def changes(
@@ -91,47 +94,52 @@ def change(
         RequestError: the query does not fit the measurements.
     """
     before, after = Answer.to(query, (baseline,)), Answer.to(query, (candidate,))
-
-    def found(
-        outcome: Outcome,
-        why: str,
-        *,
-        difference: float | None = None,
-        interval: Interval | None = None,
-    ) -> Change:
-        return Change(
-            query=query,
-            baseline=before.value,
-            candidate=after.value,
-            difference=difference,
-            interval=interval,
-            outcome=outcome,
-            smallest=smallest,
-            why=why,
-        )
-
     if before.value is None or after.value is None:
-        return found(Outcome.UNDECIDED, before.why or after.why)
-    if before.exact and after.exact:
-        return _of_counts(query, before, after, smallest)
-    here, there = numbers(query, baseline), numbers(query, candidate)
-    if min(*here, *there) <= 0:
-        outcome, why = _ranked(query, here, there, level)
-        same = outcome is Outcome.SAME
-        return found(
-            outcome,
-            why,
-            difference=0.0 if same else None,
-            interval=Interval(low=0.0, high=0.0) if same else None,
-        )
-    logs = ([math.log(n) for n in here], [math.log(n) for n in there])
-    own = (_own_error(before, len(here)), _own_error(after, len(there)))
-    ratio, error, degrees, how = _ratio(*logs, own, paired=paired)
-    reach = student.point((1 - level) / 2, degrees) * error if error else 0.0
-    interval = Interval(low=_percent(ratio - reach), high=_percent(ratio + reach))
-    outcome = _verdict(query, _percent(ratio), interval, smallest)
-    why = how if outcome is not Outcome.UNDECIDED else f"{_open(query, interval, smallest)}; {how}"
-    return found(outcome, why, difference=_percent(ratio), interval=interval)
+        found = _Found(outcome=Outcome.UNDECIDED, why=before.why or after.why)
+    elif before.exact and after.exact:
+        found = _of_counts(query, before, after, smallest)
+    else:
+        here, there = numbers(query, baseline), numbers(query, candidate)
+        own = math.hypot(_own_error(before, len(here)), _own_error(after, len(there)))
+        found = _of_numbers(query, here, there, smallest=smallest, level=level, paired=paired, own=own)
+    return _change(query, before.value, after.value, found, smallest)
+
+
+def between(
+    query: Query,
+    before: Sequence[float],
+    after: Sequence[float],
+    *,
+    smallest: float = SMALLEST_EFFECT,
+    level: float = LEVEL,
+    paired: bool = False,
+) -> Change:
+    """Judge one metric by the numbers of the processes alone; the change gives the median of either."""
+    found = _of_numbers(query, before, after, smallest=smallest, level=level, paired=paired, own=0.0)
+    return _change(query, median(before), median(after), found, smallest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    outcome: Outcome
+    why: str
+    difference: float | None = None
+    interval: Interval | None = None
+
+
+def _change(
+    query: Query, before: float | None, after: float | None, found: _Found, smallest: float
+) -> Change:
+    return Change(
+        query=query,
+        baseline=before,
+        candidate=after,
+        difference=found.difference,
+        interval=found.interval,
+        outcome=found.outcome,
+        smallest=smallest,
+        why=found.why,
+    )
 
 
 def numbers(query: Query, measurement: Measurement) -> list[float]:
@@ -149,25 +157,63 @@ def numbers(query: Query, measurement: Measurement) -> list[float]:
 # --- the difference of two groups of processes ------------------------------------------------------
 
 
+def _of_numbers(  # noqa: PLR0913 - what `change` is given, and the error within the runs
+    query: Query,
+    here: Sequence[float],
+    there: Sequence[float],
+    *,
+    smallest: float,
+    level: float,
+    paired: bool,
+    own: float,
+) -> _Found:
+    if min(*here, *there) <= 0:
+        return _ranked(query, here, there, level)
+    logs = [math.log(n) for n in here], [math.log(n) for n in there]
+    ratio, error, degrees, how = _ratio(*logs, own, paired=paired)
+    reach = student.point((1 - level) / 2, degrees) * error if error else 0.0
+    difference, interval = (
+        _percent(ratio),
+        Interval(low=_percent(ratio - reach), high=_percent(ratio + reach)),
+    )
+    outcome = _verdict(query, difference, interval, smallest)
+    why = how if outcome is not Outcome.UNDECIDED else f"{_open(query, interval, smallest)}; {how}"
+    return _Found(outcome=outcome, why=why, difference=difference, interval=interval)
+
+
 def _ratio(
-    before: Sequence[float], after: Sequence[float], own: tuple[float, float], *, paired: bool
+    before: Sequence[float], after: Sequence[float], own: float, *, paired: bool
 ) -> tuple[float, float, float, str]:
     """Give the difference of logarithms, its standard error, degrees of freedom, and what they rest on."""
-    ratio = fmean(after) - fmean(before)
     n, m = len(before), len(after)
     if min(n, m) < FEWEST:
-        degrees = PRIOR_DEGREES + n + m - 2
+        ratio, degrees = fmean(after) - fmean(before), PRIOR_DEGREES + n + m - 2
         squares = PRIOR_DEGREES * PRIOR**2 + _squares(before) + _squares(after)
-        error = math.sqrt(squares / degrees * (1 / n + 1 / m) + own[0] ** 2 + own[1] ** 2)
+        error = math.sqrt(squares / degrees * (1 / n + 1 / m) + own**2)
         return ratio, error, degrees, f"{_of(n, m)}, fewer than {FEWEST}: how starts differ is partly assumed"
     if paired and n == m:
-        differences = [b - a for a, b in zip(before, after, strict=True)]
-        return ratio, math.sqrt(variance(differences) / n), n - 1, f"{n} rounds, paired"
-    parts = variance(before) / n, variance(after) / m
-    whole = sum(parts)
-    below = parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1)
+        ratio, square, degrees = _trimmed([b - a for a, b in zip(before, after, strict=True)])
+        return ratio, math.sqrt(square), degrees, f"{n} rounds, paired"
+    (here, *own_here), (there, *own_there) = _trimmed(before), _trimmed(after)
+    parts = (own_here, own_there)
+    whole = sum(square for square, _ in parts)
+    below = sum(square**2 / degrees for square, degrees in parts)
     # Satterthwaite's degrees of freedom; no spread at all needs none.
-    return ratio, math.sqrt(whole), whole**2 / below if below else n + m - 2, _of(n, m)
+    return there - here, math.sqrt(whole), whole**2 / below if below else n + m - 2, _of(n, m)
+
+
+def _trimmed(logs: Sequence[float]) -> tuple[float, float, float]:
+    """Give the trimmed mean, its squared standard error, and degrees of freedom (Yuen 1974).
+
+    A process that met a neighbour is out by far more than others differ: of seven or more, 15 % at either end
+    are left out of the mean, and count in its error as the nearest that is left in. Without, it is the mean.
+    """
+    ordered = sorted(logs)
+    out = int(_TRIM * len(ordered))
+    inner = ordered[out : len(ordered) - out]
+    drawn_in = [inner[0]] * out + inner + [inner[-1]] * out
+    left = len(inner)
+    return fmean(inner), _squares(drawn_in) / (left * (left - 1)), left - 1
 
 
 def _squares(logs: Sequence[float]) -> float:
@@ -223,7 +269,7 @@ def _open(query: Query, interval: Interval, smallest: float) -> str:
     return "further processes are needed"
 
 
-def _of_counts(query: Query, before: Answer, after: Answer, smallest: float) -> Change:
+def _of_counts(query: Query, before: Answer, after: Answer, smallest: float) -> _Found:
     """Compare what does not vary; what operators without a formula leave open is open here, too."""
     assert before.value is not None
     assert after.value is not None
@@ -239,33 +285,25 @@ def _of_counts(query: Query, before: Answer, after: Answer, smallest: float) -> 
         outcome, why = Outcome.SAME, "a count"
     else:
         outcome, why = _direction(query, after.value - before.value), "a count"
-    return Change(
-        query=query,
-        baseline=before.value,
-        candidate=after.value,
-        difference=difference,
-        interval=interval,
-        outcome=outcome,
-        smallest=smallest,
-        why=why,
-    )
+    return _Found(outcome=outcome, why=why, difference=difference, interval=interval)
 
 
-def _ranked(
-    query: Query, before: Sequence[float], after: Sequence[float], level: float
-) -> tuple[Outcome, str]:
+def _ranked(query: Query, before: Sequence[float], after: Sequence[float], level: float) -> _Found:
     """Judge what has no ratio, as some of it is not positive: whether all of one lie above all of the other.
 
     By chance this happens in 2 of C(n + m, n) cases (the exact test of Mann and Whitney at its extreme).
     """
     if len({*before, *after}) == 1:
-        return Outcome.SAME, "the same number in all processes"
+        none = Interval(low=0.0, high=0.0)
+        return _Found(
+            outcome=Outcome.SAME, why="the same number in all processes", difference=0.0, interval=none
+        )
     apart = min(after) > max(before) or max(after) < min(before)
     if apart and 2 / math.comb(len(before) + len(after), len(before)) <= 1 - level:
-        return _direction(
-            query, after[0] - before[0]
-        ), "no ratio to what is not positive; all processes agree"
-    return Outcome.UNDECIDED, "no ratio to what is not positive, and too few processes to tell without"
+        why = "no ratio to what is not positive; all processes agree"
+        return _Found(outcome=_direction(query, after[0] - before[0]), why=why)
+    why = "no ratio to what is not positive, and too few processes to tell without"
+    return _Found(outcome=Outcome.UNDECIDED, why=why)
 
 
 # --- what is there ----------------------------------------------------------------------------------

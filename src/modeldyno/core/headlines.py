@@ -95,10 +95,15 @@ def _has(result: Result, query: Query) -> bool:
 def families(found: Iterable[tuple[Query, Measurement | None, Measurement | None]]) -> int:
     """Count what is judged together: kin count once, and counts do not err."""
     return len({
-        (_KIN.get(query.metric, query.metric), query.scope)
+        (kin(query), query.scope)
         for query, before, after in found
         if before is not None and after is not None and not (exact(before) and exact(after))
     })  # fmt: skip
+
+
+def kin(query: Query) -> str:
+    """Name what a query tells, which is the same for metrics that move together."""
+    return _KIN.get(query.metric, query.metric)
 
 
 def exact(measurement: Measurement) -> bool:
@@ -108,5 +113,9 @@ def exact(measurement: Measurement) -> bool:
 
 def smallest_of(query: Query, measurement: Measurement, given: Mapping[str, float]) -> float:
     """Find the smallest effect that matters; any change of a count does, unless told."""
-    usual = 0.0 if exact(measurement) else SMALLEST_EFFECT
+    return smallest_named(query, given, 0.0 if exact(measurement) else SMALLEST_EFFECT)
+
+
+def smallest_named(query: Query, given: Mapping[str, float], usual: float = SMALLEST_EFFECT) -> float:
+    """Find it by the query, by its metric, or for all."""
     return given.get(str(query), given.get(query.metric, given.get(ALL, usual)))
