@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from modeldyno import views
-from modeldyno.core.block import Block, Chart, Notice, Severity, Table
+from modeldyno.core.block import Block, Notice, Severity, Table
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.goal import Constraint
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.measurement import Distribution, Interval, Measurement, observed
 from modeldyno.core.plan import Plan
+from modeldyno.core.plot import Bins
 from modeldyno.core.result import Failure, FailureKind, Result
 from modeldyno.ports import Entry
 from modeldyno.testing.reporters import (
@@ -279,9 +280,9 @@ class TestNotices:
 class TestHistogram:
     def test_it_shows_the_bulk_and_names_the_rest(self) -> None:
         """The picture has all calls but those that it says it leaves out."""
-        (chart,) = (block for block in views.blocks(full()) if isinstance(block, Chart))
+        (chart,) = (block for block in views.blocks(full()) if isinstance(block, Bins))
 
-        assert sum(chart.y) == 2400 - 12
+        assert sum(chart.counts) == 2400 - 12
         assert chart.note == "not drawn: 1 below, down to 316 us and 11 above, up to 1.24 ms"
         assert [mark.name for mark in chart.marks] == ["p50", "p99"]
 
@@ -289,14 +290,14 @@ class TestHistogram:
         """Bins of unlike width are said to be so."""
         times = random.Random(0).sample([1e-6 * 1.1**n for n in range(100)], 100)
         document = measured(Measurement(metric="latency", value=Distribution.of(times)))
-        (chart,) = (block for block in views.blocks(document) if isinstance(block, Chart))
+        (chart,) = (block for block in views.blocks(document) if isinstance(block, Bins))
 
         assert chart.note.endswith("each bin is wider than the one before by the same factor")
         assert [mark.name for mark in chart.marks] == ["p50"]
 
     def test_few_calls_have_no_picture(self) -> None:
         """Five calls have no shape."""
-        assert not any(isinstance(block, Chart) for block in views.blocks(uncertified()))
+        assert not any(isinstance(block, Bins) for block in views.blocks(uncertified()))
 
 
 class TestFooter:

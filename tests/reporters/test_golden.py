@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,7 +48,14 @@ def test_csv(golden: Callable[[str, str], None]) -> None:
 
 
 def test_html(golden: Callable[[str, str], None]) -> None:
-    """A whole page."""
+    """A whole page, but for its style and its scripts."""
     document = full()
+    page = html.render(document, judgements=judged(document))
+    bare = re.sub(r"(<(style|script)>).*?(</\2>)", r"\1\3", page, flags=re.DOTALL)
 
-    golden("report.html", html.render(document, judgements=judged(document)))
+    golden("report.html", re.sub(r"'sha256-[^']*'", "'sha256-...'", bare))
+
+
+def test_fragment(golden: Callable[[str, str], None]) -> None:
+    """What a notebook shows."""
+    golden("fragment.html", html.fragment(full()))

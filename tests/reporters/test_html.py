@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+from modeldyno.core.block import Heading, Notice, Severity
+from modeldyno.core.plot import Plot, Scale, Series
 from modeldyno.reporters import html
 from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full, hostile, judged
 
 OWN = {
     "html", "head", "meta", "title", "style", "body", "main", "div", "p", "ul", "li", "span", "strong",
     "br", "pre", "table", "caption", "thead", "tbody", "tr", "th", "td", "wbr", "figure", "figcaption", "svg",
-    "rect", "line", "text",
+    "rect", "line", "text", "h2", "h3", "h4", "section", "nav", "a", "footer", "details", "summary", "script",
 }  # fmt: skip
 VOID = {"meta", "br", "wbr"}
 
@@ -24,6 +28,7 @@ class Outline(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
+        self.scripts = 0
         self.tags: set[str] = set()
         self.attributes: set[str] = set()
         self.crossed: list[str] = []
@@ -34,14 +39,21 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note an element."""
         self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
+        self._note(attrs)
+        self.scripts += tag == "script"
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note an element without content."""
         self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
+        self._note(attrs)
+
+    def _note(self, attrs: list[tuple[str, str | None]]) -> None:
+        """Note attributes; a link within the page is none that acts."""
+        self.attributes |= {
+            name for name, value in attrs if name != "href" or not (value or "").startswith("#part-")
+        }
 
     def handle_endtag(self, tag: str) -> None:
         """Check the nesting."""
@@ -65,6 +77,12 @@ def test_names_are_no_elements(text: str) -> None:
         )
         assert not outline.crossed
         assert not outline.open
+        assert outline.scripts in {0, len(own(written))}
+
+
+def own(page: str) -> list[str]:
+    """Give the scripts of a page, its data among them."""
+    return re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL)
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
@@ -75,14 +93,73 @@ def test_elements_are_nested_well(kind: str) -> None:
     assert (outline.crossed, outline.open) == ([], [])
 
 
-def test_the_policy_allows_this_style_and_nothing_else() -> None:
-    """The content-security policy of a page names the hash of its own style, and no other source."""
+def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:
+    """The policy of a page names the digests of its own style and scripts, and no other source."""
     page = html.render(full())
     style = page.partition("<style>")[2].partition("</style>")[0]
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    data, *scripts = own(page)
+    allowed = " ".join(map(digest, scripts))
 
-    assert f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'" in page
-    assert "script" not in page
+    assert f"default-src 'none'; script-src {allowed}; style-src {digest(style)}; base-uri 'none'" in page
+    assert json.loads(data)["pictures"]
+    assert len(scripts) == 5
+
+
+def digest(text: str) -> str:
+    """Name text as a policy does."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_a_fragment_has_no_script() -> None:
+    """What a notebook shows runs nothing."""
+    assert "<script" not in html.fragment(full())
+
+
+def test_a_page_without_pictures_draws_nothing() -> None:
+    """Where there is nothing to draw, the page does not carry what draws."""
+    page = html.lay_out([Notice(severity=Severity.VERDICT, text="all is well")], title="t")
+
+    assert len(page) < 20_000
+    assert "echarts" not in page
+
+
+def test_what_draws_is_what_was_built() -> None:
+    """The bundle has the digest that was written when it was built, and brings its licences."""
+    folder = Path(html.__file__).parent / "page"
+    recorded = (folder / "echarts.sha256").read_text().split()[0]
+    bundle = (folder / "echarts.js").read_bytes()
+
+    assert hashlib.sha256(bundle).hexdigest() == recorded
+    assert len(bundle) < 600_000
+    assert {"Apache License", "zrender", "tslib"} <= set(
+        re.findall("Apache License|zrender|tslib", (folder / "echarts.LICENSE").read_text())
+    )
+    assert not re.search(rb"\beval\(|new Function\(|https?://(?!www\.w3\.org/)", bundle)
+
+
+def test_scripts_are_ascii() -> None:
+    """Entities mean nothing inside of a script, so that none may be needed there."""
+    for path in (Path(html.__file__).parent / "page").glob("*.js"):
+        assert path.read_bytes().isascii(), path.name
+
+
+def test_sections_are_listed() -> None:
+    """A page of several parts begins with links to them."""
+    blocks = (Heading(title="One"), Notice(severity=Severity.NOTE, text="a"), Heading(title="<Two>"))
+    page = html.lay_out(blocks, title="t")
+
+    assert '<a href="#part-1">One</a>' in page
+    assert '<a href="#part-2">&lt;Two&gt;</a>' in page
+    assert '<section id="part-2">\n<h2>&lt;Two&gt;</h2>' in page
+
+
+def test_plots_stand_side_by_side() -> None:
+    """Three plots that follow each other share a row; two have one each."""
+    series = Series(name="s", x=(0.0, 1.0), y=(1.0, 2.0))
+    plot = Plot(title="p", x=Scale(label="x"), y=Scale(label="y"), series=(series,))
+
+    assert 'class="several"' in html.lay_out([plot] * 3, title="t")
+    assert 'class="several"' not in html.lay_out([plot] * 2, title="t")
 
 
 def test_it_reads_the_same_wherever_it_is_pasted() -> None:

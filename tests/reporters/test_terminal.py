@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from modeldyno import views
-from modeldyno.core.block import Align, Chart, ChartKind, Column, Notice, Severity, Table
+from modeldyno.core.block import Align, Column, Heading, Notice, Severity, Table
+from modeldyno.core.plot import Bins, Effect, Forest, Scale
 from modeldyno.reporters import terminal
 from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full, hostile, judged
 
@@ -162,17 +163,25 @@ class TestTables:
 
 def test_a_chart_without_counts_is_drawn() -> None:
     """Bins that are all empty have no bars."""
-    chart = Chart(
-        kind=ChartKind.HISTOGRAM,
+    chart = Bins(
         title="t",
-        x=(1.0, 2.0, 3.0),
-        y=(0.0, 0.0),
-        x_label="x",
-        y_label="n",
-        x_unit="s",
+        scale=Scale(label="x", unit="s"),
+        edges=(1.0, 2.0, 3.0),
+        counts=(0.0, 0.0),
+        counted="n",
     )
 
     assert terminal.text([chart]) == "t (n)\n1 s  0\n2 s  0\n"
+
+
+def test_a_picture_is_told() -> None:
+    """What no terminal draws is said in a sentence, with its note; a heading stands out."""
+    effect = Effect(name="latency.p50", value=0.1, low=0.05, high=0.2, smallest=0.03, outcome="worse")
+    picture = Forest(title="Changes", effects=(effect,), note="of one process")
+
+    assert terminal.text([Heading(title="Part"), picture]) == (
+        "PART\n\nChanges\nDifferences with their 95 % intervals: latency.p50 +10.0%, worse.\nof one process\n"
+    )
 
 
 def test_notices_of_a_kind_stand_together() -> None:

@@ -44,6 +44,8 @@ _SHOWN: dict[str, tuple[tuple[float, float, str], ...]] = {
     HERTZ: ((0.0, 1.0, " Hz"), (1e3, 1e3, " kHz"), (1e6, 1e6, " MHz"), (1e9, 1e9, " GHz")),
     CELSIUS: ((0.0, 1.0, " °C"),),
 }
+KINDS = frozenset(_SHOWN)
+"""Every base unit that there is."""
 _WHOLE = frozenset({BYTES, COUNT})
 _ZERO = {
     SECONDS: "0 s", BYTES: "0 B", COUNT: "0", RATE: "0/s", FRACTION: "0%", CORES: "0 cores",
@@ -175,6 +177,11 @@ def format_axis(values: Sequence[float], unit: str) -> tuple[str, ...]:
     step = min((b - a for a, b in pairwise(values)), default=values[-1]) / scale
     places = next((n for n in range(9) if abs(step - round(step, n)) < step / 20), 9)
     return tuple(_placed(value / scale, places) + suffix for value in values)
+
+
+def sizes(unit: str) -> tuple[tuple[float, float, str], ...]:
+    """Give where a number begins to be shown in a unit, the unit's size and its name; the smallest first."""
+    return _SHOWN[unit]
 
 
 def _suiting(size: float, unit: str, digits: int) -> tuple[float, str]:

@@ -6,12 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from modeldyno import views
-from modeldyno.core.block import Align, Block, Chart, Notice, Severity, Table
+from modeldyno.core.block import Align, Block, Heading, Notice, Severity, Table
+from modeldyno.core.plot import Bins
 from modeldyno.reporters import terminal
+from modeldyno.views.told import numbers, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from modeldyno.core.block import Picture
     from modeldyno.core.goal import Judgement
     from modeldyno.core.result import Result
 
@@ -32,15 +35,17 @@ _LINK = re.compile(r"(?i)\b(https?|ftp|www)(?=[:.])")
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a report."""
-    return _laid_out(views.blocks(document, judgements))
+    return lay_out(views.blocks(document, judgements), title=views.headline(document))
 
 
 def compare(first: Result, second: Result) -> str:
     """Write a comparison of two."""
-    return _laid_out(views.comparison(first, second))
+    return lay_out(views.comparison(first, second), title=f"{second.name} against {first.name}")
 
 
-def _laid_out(blocks: Iterable[Block]) -> str:
+def lay_out(blocks: Iterable[Block], *, title: str) -> str:
+    """Write any blocks; the first of them says what they are about."""
+    del title
     parts: list[str] = []
     before: Block | None = None
     for block in blocks:
@@ -62,8 +67,10 @@ def _lines(block: Block) -> Iterator[str]:
             return _notice(block)
         case Table():
             return _table(block)
-        case Chart():
-            return _chart(block)
+        case Heading():
+            return iter((f"{'#' * (block.level + 1)} {escape(block.title)}",))
+        case _:
+            return _picture(block)
 
 
 def _notice(block: Notice) -> Iterator[str]:
@@ -89,8 +96,15 @@ def _row(cells: Sequence[str], *, raw: bool = False) -> str:
     return f"| {' | '.join(cell if raw else escape(cell) for cell in cells)} |"
 
 
-def _chart(block: Chart) -> Iterator[str]:
-    return _fenced(terminal.text([block]).rstrip("\n"))
+def _picture(block: Picture) -> Iterator[str]:
+    """Draw a histogram in characters; give the numbers of any other picture, or say what it shows."""
+    if isinstance(block, Bins):
+        yield from _fenced(terminal.text([block]).rstrip("\n"))
+        return
+    known = numbers(block)
+    yield from _table(known) if known else (f"### {escape(block.title)}", "", escape(told(block)))
+    if block.note:
+        yield from ("", f"_{escape(block.note)}_")
 
 
 def _fenced(text: str) -> Iterator[str]:

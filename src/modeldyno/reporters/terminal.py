@@ -10,14 +10,17 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from modeldyno import views
-from modeldyno.core.block import Align, Block, Chart, Notice, Severity, Table
+from modeldyno.core.block import Align, Block, Heading, Notice, Severity, Table
+from modeldyno.core.plot import Bins
 from modeldyno.core.units import format_axis, unbroken
+from modeldyno.views.told import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
 
+    from modeldyno.core.block import Picture
     from modeldyno.core.goal import Judgement
     from modeldyno.core.result import Result
 
@@ -109,8 +112,10 @@ def _lines(block: Block, width: int) -> Iterator[Line]:
             return _notice_lines(block, width)
         case Table():
             return _table_lines(block, width)
-        case Chart():
-            return _chart_lines(block, width)
+        case Heading():
+            return (((line, "title"),) for line in wrap(block.title.upper(), width))
+        case _:
+            return _picture_lines(block, width)
 
 
 # --- notices -----------------------------------------------------------------------------------
@@ -210,20 +215,31 @@ def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
                 yield from (((" " * indent + part, "faint" if place else "value"),) for part in parts)
 
 
-# --- charts ------------------------------------------------------------------------------------
+# --- pictures ----------------------------------------------------------------------------------
 
 _LONGEST_BAR = 40
 
 
-def _chart_lines(block: Chart, width: int) -> Iterator[Line]:
-    yield ((f"{block.title} ", "title"), (f"({block.y_label})", "faint"))
-    labels = format_axis(block.x, block.x_unit)[:-1]
-    counts = [f"{count:,.0f}" for count in block.y]
+def _picture_lines(block: Picture, width: int) -> Iterator[Line]:
+    """Draw a histogram; of any other picture, say what it shows."""
+    if isinstance(block, Bins):
+        yield from _bins_lines(block, width)
+        return
+    yield from (((line, "title"),) for line in wrap(block.title, width))
+    yield from (((line, ""),) for line in wrap(told(block), width))
+    if block.note:
+        yield from (((line, "faint"),) for line in wrap(block.note, width))
+
+
+def _bins_lines(block: Bins, width: int) -> Iterator[Line]:
+    yield ((f"{block.title} ", "title"), (f"({block.counted})", "faint"))
+    labels = format_axis(block.edges, block.scale.unit)[:-1]
+    counts = [f"{count:,.0f}" for count in block.counts]
     named = [_marks(block, place) for place in range(len(counts))]
     left, middle = max(map(cells, labels)), max(map(cells, counts))
     room = width - left - middle - max(map(cells, named)) - 4
-    longest, most = min(max(room, 1), _LONGEST_BAR), max(block.y)
-    for label, count, size, marks in zip(labels, counts, block.y, named, strict=True):
+    longest, most = min(max(room, 1), _LONGEST_BAR), max(block.counts)
+    for label, count, size, marks in zip(labels, counts, block.counts, named, strict=True):
         bar = _bar(size / most * longest if most else 0.0)
         spans = ((f"{label:>{left}} ", "faint"), (bar, "bar"), (f" {count}", ""), (f"  {marks}", "note"))
         yield spans if marks else spans[:-1]
@@ -237,10 +253,10 @@ def _bar(size: float) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def _marks(block: Chart, place: int) -> str:
+def _marks(block: Bins, place: int) -> str:
     """Name what stands in a bin; marks are shown by the precision of the axis."""
-    low, high = block.x[place : place + 2]
-    return ", ".join(mark.name for mark in block.marks if low <= mark.x < high)
+    low, high = block.edges[place : place + 2]
+    return ", ".join(mark.name for mark in block.marks if low <= mark.at < high)
 
 
 # --- text --------------------------------------------------------------------------------------

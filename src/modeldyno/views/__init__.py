@@ -10,6 +10,7 @@ from modeldyno.views.compare import comparison, summary
 from modeldyno.views.lists import brief, listing, numbers
 from modeldyno.views.look import PLAIN, SORTS, Look
 from modeldyno.views.memory_change import memory_changed
+from modeldyno.views.pages import page
 from modeldyno.views.report import blocks
 from modeldyno.views.sentence import headline
 
@@ -24,5 +25,6 @@ __all__ = [
     "listing",
     "memory_changed",
     "numbers",
+    "page",
     "summary",
 ]

@@ -43,9 +43,9 @@ def footer(result: Result) -> Table:
         "load": "" if result.job.load is None else loaded(result, result.job.load),
         "measured": _how(result),
         "noise": _disturbance(result),
-        "hardware": _facts(environment.hardware),
-        "software": _facts(environment.software),
-        "conditions": "" if looked else _facts(environment.conditions),
+        "hardware": listed(environment.hardware),
+        "software": listed(environment.software),
+        "conditions": "" if looked else listed(environment.conditions),
         "result": joined(result.id, moment(result.created)),
     }
     rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
@@ -111,7 +111,8 @@ _SPEAKING = {"processor", "architecture", "system"}
 """Facts that say what they are."""
 
 
-def _facts(facts: Mapping[str, Fact]) -> str:
+def listed(facts: Mapping[str, Fact]) -> str:
+    """List facts of an environment."""
     return ", ".join(
         _fact(name, value) if name in _SPEAKING else f"{name.replace('_', ' ')} {_fact(name, value)}"
         for name, value in facts.items()

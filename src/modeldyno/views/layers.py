@@ -66,7 +66,7 @@ class Branch:
 
 def layers(result: Result, look: Look) -> Iterator[Block]:
     """Show the layers that were watched."""
-    root = _tree(result)
+    root = tree(result)
     if root is None or not root.time or not root.children:
         return
     some = bool(result.job.observation.layers)
@@ -81,7 +81,7 @@ def layers(result: Result, look: Look) -> Iterator[Block]:
 # -- the tree -----------------------------------------------------------------------------------------
 
 
-def _tree(result: Result) -> Branch | None:
+def tree(result: Result) -> Branch | None:
     """Build the tree of what was watched; alike neighbours are one, with their sum."""
     found = result.activity.layers if result.activity else ()
     if not found or found[0].path:

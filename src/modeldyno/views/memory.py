@@ -27,20 +27,31 @@ APART = frozenset(("step_time", "allocated_peak", "fragmentation", "memory_growt
 _STAGES = ("copy", "forward", "backward", "optimizer")
 _MEASURED = "measured"
 _NAME, _HELD, _WIDE = 38, 6, 32
-_BEFORE = GIVEN | {Category.OPTIMIZER}
+BEFORE = GIVEN | {Category.OPTIMIZER}
 """What is there before a call begins."""
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def memory(result: Result) -> Iterator[Block]:
     """Lay out what was measured of memory and of training steps, if anything was."""
+    yield from sizes(result)
+    if result.activity is not None and result.activity.held:
+        yield from _course(result.activity)
+    yield from contents(result)
+
+
+def sizes(result: Result) -> Iterator[Block]:
+    """Lay out the numbers: training steps, what was measured beside what was predicted, the peak."""
     yield from _steps(result)
     yield from _numbers(result)
-    activity = result.activity
-    if activity is not None and activity.held:
-        yield from _sentence(result, activity)
-        yield from _course(activity)
-        yield _contents(result, activity)
+    if result.activity is not None and result.activity.held:
+        yield from _sentence(result, result.activity)
+
+
+def contents(result: Result) -> Iterator[Table]:
+    """Lay out what lay in memory at the peak."""
+    if result.activity is not None and result.activity.held:
+        yield _contents(result, result.activity)
 
 
 def stepped(result: Result) -> str:
@@ -113,7 +124,7 @@ def _steps(result: Result) -> Iterator[Table]:
 
 def _numbers(result: Result) -> Iterator[Block]:
     """Set what was measured beside what was predicted."""
-    of = _unit(result)
+    of = moments(result)
     rows = list(_compared(result))
     single = (
         ("idle in the allocator's reserve", "fragmentation"),
@@ -244,7 +255,7 @@ def _what(scope: str, role: str) -> str:
 def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
     """Say what most of the peak is."""
     peak = result.find("allocated_peak")
-    made = [group for group in _groups(activity) if group[1] not in _BEFORE]
+    made = [group for group in _groups(activity) if group[1] not in BEFORE]
     if peak is None or not made or not number(peak)[0]:
         return
     name, _, size = made[0]
@@ -256,10 +267,11 @@ def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
 
 def _taken(groups: Iterable[tuple[str, str, int]]) -> int:
     """Add up what was not there before: the base of all shares."""
-    return sum(size for _, role, size in groups if role not in _BEFORE)
+    return sum(size for _, role, size in groups if role not in BEFORE)
 
 
-def _unit(result: Result) -> str:
+def moments(result: Result) -> str:
+    """Name what the memory is of: a call, or a training step."""
     return "step" if result.job.inspection.mode is Mode.TRAIN else "call"
 
 
@@ -276,7 +288,7 @@ def _contents(result: Result, activity: Activity) -> Table:
         rows.append(told(f"in {count(len(rest), 'more place')}", rest))
     where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     return Table(
-        title=f"Held at the measured peak{where}: shares of what the {_unit(result)} itself took",
+        title=f"Held at the measured peak{where}: shares of what the {moments(result)} itself took",
         columns=_columns("what", "bytes>", "share>"),
         rows=tuple(rows),
     )
@@ -293,7 +305,7 @@ def _course(activity: Activity) -> Iterator[Notice]:
 
 def levels(course: Course) -> list[float]:
     """Give the bytes in use at each moment, beyond what was there before the call."""
-    lines = [unpack(line) for name, line in course.levels.items() if name not in _BEFORE]
+    lines = [unpack(line) for name, line in course.levels.items() if name not in BEFORE]
     return [float(sum(column)) for column in zip(*lines, strict=True)]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.block import Block, Chart, ChartKind, Mark, Notice, Severity, clean, shorten
+from modeldyno.core.block import Block, Notice, Severity, clean, shorten
 from modeldyno.core.histogram import Histogram, histogram
 from modeldyno.core.measurement import Distribution
+from modeldyno.core.plot import Bins, Rule, Scale
 from modeldyno.core.units import format_quantity
 from modeldyno.views.devices import devices
 from modeldyno.views.footer import footer
@@ -35,20 +36,33 @@ def blocks(result: Result, judgements: Sequence[Judgement] = (), look: Look = PL
     figures = inspection(result, look) if looked_at(result) else _measured(result, judgements, look)
     return (
         Notice(severity=Severity.VERDICT, text=verdict(result, judgements, "")),
-        *map(_judgement, judgements),
-        *map(_failure, result.failures),
+        *verdicts(judgements),
+        *failures(result),
         *figures,
-        *(
-            Notice(
-                severity=Severity.DOUBT,
-                code=shorten(doubt.code, NAME_LIMIT),
-                text=shorten(clean(doubt.seen), TEXT_LIMIT),
-                advice=shorten(clean(doubt.advice), TEXT_LIMIT),
-            )
-            for doubt in result.doubts
-        ),
+        *doubts(result),
         footer(result),
     )
+
+
+def verdicts(judgements: Sequence[Judgement]) -> Iterator[Notice]:
+    """Say how each bound fared."""
+    yield from map(_judgement, judgements)
+
+
+def failures(result: Result) -> Iterator[Notice]:
+    """Say what went wrong."""
+    yield from map(_failure, result.failures)
+
+
+def doubts(result: Result) -> Iterator[Notice]:
+    """Say why not to trust the figures, and what to do about it."""
+    for doubt in result.doubts:
+        yield Notice(
+            severity=Severity.DOUBT,
+            code=shorten(doubt.code, NAME_LIMIT),
+            text=shorten(clean(doubt.seen), TEXT_LIMIT),
+            advice=shorten(clean(doubt.advice), TEXT_LIMIT),
+        )
 
 
 def _measured(result: Result, judgements: Sequence[Judgement], look: Look) -> Iterator[Block]:
@@ -57,7 +71,7 @@ def _measured(result: Result, judgements: Sequence[Judgement], look: Look) -> It
         return
     yield from results(result, judgements)
     yield from breakdown(result)
-    yield from _histogram(result)
+    yield from latencies(result)
     yield from layers(result, look)
     yield from operations(result)
     yield from generation(result)
@@ -94,23 +108,24 @@ _CRASHED = "Current thread "
 """Begins the stack that Python's fault handler writes."""
 
 
-def _histogram(result: Result) -> Iterator[Chart]:
+def latencies(result: Result) -> Iterator[Bins]:
+    """Draw how the times of the calls are spread, where there are enough of them to show a shape."""
     found = result.find("latency")
     if found is None or not isinstance(found.value, Distribution):
         return
     value, shape = found.value, histogram(found.value)
     if shape is None:
         return
-    yield Chart(
-        kind=ChartKind.HISTOGRAM,
+    yield Bins(
         title="Latency",
-        x=shape.edges,
-        y=tuple(map(float, shape.counts)),
-        x_label="latency",
-        y_label=f"{unit_of_work(result)}s",
-        x_unit=found.row.unit,
+        scale=Scale(label="latency", unit=found.row.unit),
+        edges=shape.edges,
+        counts=tuple(map(float, shape.counts)),
+        counted=f"{unit_of_work(result)}s",
         marks=tuple(
-            Mark(name=name, x=value.statistic(name)) for name in ("p50", "p99") if not value.missing(name)
+            Rule(name=name, at=value.statistic(name), vertical=True)
+            for name in ("p50", "p99")
+            if not value.missing(name)
         ),
         note=_left_out(value, shape, found.row.unit),
     )

@@ -16,30 +16,33 @@ if TYPE_CHECKING:
     from modeldyno.core.load import Load
     from modeldyno.core.result import Result
 
-_STAGES = {
+STAGE_NAMES = {
     "queue_time": "queue",
     "compute_input_time": "compute: input",
     "compute_time": "compute: model",
     "compute_output_time": "compute: output",
     "network_time": "network, protocol and client",
 }
-SERVED = frozenset((*_STAGES, "formed_batch", "executions", "in_flight", "client_cpu", "client_time"))
+SERVED = frozenset((*STAGE_NAMES, "formed_batch", "executions", "in_flight", "client_cpu", "client_time"))
 """Metrics that have a place of their own."""
 _LARGEST = 4
 """Sizes of batches that are named."""
 
-assert set(STAGES) < set(_STAGES)
+assert set(STAGES) < set(STAGE_NAMES)
 
 
 def spoken(result: Result) -> str:
     """Say what the server did; nothing where nothing was served."""
     rate, latency = result.find("request_rate"), result.find("latency")
+    if rate is None and result.job.load is not None:  # another tool may count samples alone
+        rate = result.find("throughput")
     if rate is None:
         return ""
     backend = shorten(clean(result.job.backend), NAME_LIMIT)
     at = f"at {result.job.load}" if result.job.load else "under load"
     value, interval = number(rate)
-    speed = estimate(value, interval, RATE)[0].replace("/s", " requests/s")
+    counted = "requests" if rate.metric == "request_rate" else "samples"
+    speed = estimate(value, interval, RATE)[0].replace("/s", f" {counted}/s")
     does = f"answers {speed} {at} on {backend}"
     if tokens := result.find("token_rate"):
         does = f"generates {plain(tokens).replace('/s', ' tokens/s')} ({speed}) {at} on {backend}"
@@ -75,15 +78,23 @@ def _half(times: Distribution) -> str:
     return f"{few}{estimate(times.statistic('p50'), times.interval('p50'), SECONDS)[0]}"
 
 
+def stages(result: Result) -> Iterator[tuple[str, float]]:
+    """Give the stages of a mean request that are known, and the seconds of each."""
+    for metric, name in STAGE_NAMES.items():
+        found = result.find(metric)
+        if found is not None:
+            yield name, number(found)[0]
+
+
 def breakdown(result: Result) -> Iterator[Block]:
     """Divide the mean time of a request into the stages that the server tells of, and the rest."""
     service = result.find("service_time")
-    parts = [(metric, found) for metric in _STAGES if (found := result.find(metric)) is not None]
+    parts = [(metric, found) for metric in STAGE_NAMES if (found := result.find(metric)) is not None]
     if service is None or not isinstance(service.value, Distribution) or not parts:
         return
     whole = service.value.statistic("mean")
     rows = [
-        (_STAGES[metric], plain(found), share(number(found)[0], whole), metric) for metric, found in parts
+        (STAGE_NAMES[metric], plain(found), share(number(found)[0], whole), metric) for metric, found in parts
     ]
     yield Table(
         title="Where a request spends its time, on the average, by the server's own account",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -10,7 +11,9 @@ from modeldyno.core.estimate import hint
 from modeldyno.core.metric import METRICS, Query
 from modeldyno.core.plot import Parallel, Picture, Plot, Rule, Scale, Series
 from modeldyno.core.space import key
+from modeldyno.core.study import LOADS
 from modeldyno.views.study_rows import point, word
+from modeldyno.views.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,13 +26,19 @@ if TYPE_CHECKING:
 
 CURVES = 3
 """Configurations that have a curve of their own, the default apart."""
-_THROUGHPUT, _LATENCY = Query(metric="throughput"), Query(metric="latency", statistic="p99")
+_THROUGHPUT, _USUAL = Query(metric="throughput"), Query(metric="latency", statistic="p99")
+_MEMORY = (
+    Query(metric="process_memory", statistic="max"),
+    Query(metric="device_memory", statistic="max"),
+)
+_TITLES = {"throughput": "Throughput", "process_memory": "Process memory", "device_memory": "Device memory"}
 
 
 def charts(found: Study, ranked: Ranking) -> Iterator[Picture]:
     """Draw what a study tells; a picture for which nothing was measured is left out."""
     drawn = (
-        _curves(found, ranked),
+        _curves(found, ranked, _THROUGHPUT),
+        *(_curves(found, ranked, query) for query in _MEMORY),
         *(_front(found, pair) for pair in combinations(found.goal.objectives, 2)),
         *(_against(found, ranked, axis) for axis in found.space.axes),
         _parallel(found, ranked),
@@ -37,47 +46,95 @@ def charts(found: Study, ranked: Ranking) -> Iterator[Picture]:
     yield from (picture for picture in drawn if picture is not None)
 
 
-# --- throughput against latency --------------------------------------------------------------------
+# --- throughput and memory against latency -----------------------------------------------------------
 
 
-def _curves(found: Study, ranked: Ranking) -> Plot | None:
-    """Draw a curve through the loads of the best configurations and the default, with the bounds."""
-    rows = [row for row in ranked.rows if not row.failure][:CURVES]
-    if ranked.default is not None and ranked.default not in rows:
-        rows.append(ranked.default)
-    series = [drawn for row in rows if (drawn := _curve(found, ranked, row)).x]
+def _curves(found: Study, ranked: Ranking, query: Query) -> Plot | None:
+    """Draw a curve through the loads of the best configurations and the default, with the bounds.
+
+    The other candidates are points behind them.
+    """
+    rows = foremost(ranked)
+    series = [drawn for row in rows if (drawn := _curve(found, ranked, row, query)).x]
     if not series:
         return None
+    shown = [found.configuration(row.point) for row in rows]
+    rest = [c for c in found.candidates.values() if found.configuration(c.point) not in shown]
+    others = _points(found, "others", rest, query)
+    loads = any(axis.name in LOADS for axis in found.space.axes)
+    through = "; each line goes through the loads of one" if loads else ""
+    places = [x for each in (*series, others) for x in each.x if x > 0]
     return Plot(
-        title="Throughput against latency",
-        x=_scale(_LATENCY),
-        y=_scale(_THROUGHPUT),
-        series=tuple(series),
-        rules=tuple(_rules(found)),
-        note=f"The best {len(series)} of {ranked.configurations}; each line goes through the loads of one.",
+        title=f"{_TITLES[query.metric]} against latency",
+        x=replace(_scale(latency_of(found)), logarithmic=max(places) > _FAR * min(places)),
+        y=_scale(query),
+        series=(*series, *((others,) if others.x else ())),
+        rules=tuple(_rules(found, query)),
+        note=f"{_whose(ranked, len(series))}{through}",
     )
 
 
-def _curve(found: Study, ranked: Ranking, row: Standing) -> Series:
+def _whose(ranked: Ranking, drawn: int) -> str:
+    """Say what is drawn as a line."""
+    best = drawn - any(row.default for row in foremost(ranked)[-1:])
+    beside = ", and the default" if best < drawn else ""
+    return (
+        f"the best {best} of {count(ranked.configurations, 'configuration')}{beside}"
+        if best
+        else "the default"
+    )
+
+
+def foremost(ranked: Ranking) -> list[Standing]:
+    """Give the best configurations and the default, as far as they gave anything."""
+    rows = [row for row in ranked.rows if not row.failure][:CURVES]
+    default = ranked.default
+    return [
+        *rows,
+        *((default,) if default is not None and not default.failure and default not in rows else ()),
+    ]
+
+
+def latency_of(found: Study) -> Query:
+    """Give the latency that a study is about: the one that is bounded, or else that of the slowest in 100."""
+    bounded = (bound.query for bound in found.goal.constraints if bound.query.metric == "latency")
+    return next(bounded, _USUAL)
+
+
+def _points(found: Study, name: str, candidates: Sequence[Candidate], query: Query) -> Series:
+    known = [
+        (latency, value, candidate)
+        for candidate in candidates
+        if (latency := hint(candidate, latency_of(found))) is not None and (value := hint(candidate, query))
+    ]
+    return Series(
+        name=name,
+        x=tuple(latency for latency, _, _ in known),
+        y=tuple(value for _, value, _ in known),
+        labels=tuple(point(c.point) for _, _, c in known),
+        joined=False,
+    )
+
+
+def under_loads(found: Study, row: Standing) -> list[Candidate]:
+    """Give what was measured of the configuration of a row, in the order of the loads."""
     mine = [
         candidate
         for candidate in found.candidates.values()
         if found.configuration(candidate.point) == found.configuration(row.point)
     ]
     # The order of the loads is that of the points of the space, whenever they were measured.
-    mine.sort(key=lambda candidate: [float(v) for v in _load(found, candidate.point)])
-    known = [
-        (latency, rate, candidate)
-        for candidate in mine
-        if (latency := hint(candidate, _LATENCY)) is not None and (rate := hint(candidate, _THROUGHPUT))
-    ]
-    return Series(
-        name="the default" if row.default else point(found.configuration(row.point)) or "the model",
-        x=tuple(latency for latency, _, _ in known),
-        y=tuple(rate for _, rate, _ in known),
-        labels=tuple(point(c.point) for _, _, c in known),
-        marked=row == ranked.best,
-    )
+    return sorted(mine, key=lambda candidate: [float(v) for v in _load(found, candidate.point)])
+
+
+def called(found: Study, row: Standing) -> str:
+    """Name the configuration of a row, without its load."""
+    return "the default" if row.default else point(found.configuration(row.point)) or "the model"
+
+
+def _curve(found: Study, ranked: Ranking, row: Standing, query: Query) -> Series:
+    drawn = _points(found, called(found, row), under_loads(found, row), query)
+    return replace(drawn, joined=True, marked=row == ranked.best)
 
 
 def _load(found: Study, at: Mapping[str, KnobValue]) -> Sequence[KnobValue]:
@@ -85,10 +142,10 @@ def _load(found: Study, at: Mapping[str, KnobValue]) -> Sequence[KnobValue]:
     return [value for name, value in at.items() if name not in configuration]
 
 
-def _rules(found: Study) -> Iterator[Rule]:
+def _rules(found: Study, query: Query) -> Iterator[Rule]:
     for bound in found.goal.constraints:
-        if bound.query in {_LATENCY, _THROUGHPUT}:
-            yield Rule(name=str(bound), at=bound.bound, vertical=bound.query == _LATENCY)
+        if bound.query in {latency_of(found), query}:
+            yield Rule(name=str(bound), at=bound.bound, vertical=bound.query == latency_of(found))
 
 
 # --- several objectives ----------------------------------------------------------------------------
@@ -138,7 +195,7 @@ def _beats(one: tuple[float, float], other: tuple[float, float], pair: tuple[Obj
 def _against(found: Study, ranked: Ranking, axis: Axis) -> Plot | None:
     """Draw the first objective against a knob: every candidate, and the best of each value."""
     query = found.goal.objectives[0].query
-    scale = _knob(axis)
+    scale = _knob(found, axis)
     known = [
         (_place(scale, axis, candidate), value, candidate)
         for candidate in found.candidates.values()
@@ -165,7 +222,7 @@ def _against(found: Study, ranked: Ranking, axis: Axis) -> Plot | None:
 def _parallel(found: Study, ranked: Ranking) -> Parallel | None:
     """Draw each candidate as a line across its knobs, its objectives and its bounded metrics."""
     axes = [axis for axis in found.space.axes if len(axis.values) > 1]
-    knobs = [_knob(axis) for axis in axes]
+    knobs = [_knob(found, axis) for axis in axes]
     lines = []
     for candidate in found.candidates.values():
         values = [
@@ -195,22 +252,26 @@ def _parallel(found: Study, ranked: Ranking) -> Parallel | None:
     )
 
 
-def _knob(axis: Axis) -> Scale:
-    if not axis.ordered:
-        return Scale(label=axis.name, categories=tuple(map(word, axis.values)))
-    numbers = [float(value) for value in axis.values]
-    return Scale(label=axis.name, logarithmic=numbers[0] > 0 and numbers[-1] >= _WIDE * numbers[0])
+def _knob(found: Study, axis: Axis) -> Scale:
+    """Lay off the values of a knob, side by side as long as they are few."""
+    seen = (c.point[axis.name] for c in found.candidates.values() if axis.name in c.point)
+    values = tuple(dict.fromkeys((*axis.values, *seen)))
+    if axis.ordered:
+        values = tuple(sorted(values, key=float))
+    if not axis.ordered or len(values) <= _FEW:
+        return Scale(label=axis.name, categories=tuple(map(word, values)))
+    ends = float(values[0]), float(values[-1])
+    return Scale(label=axis.name, logarithmic=ends[0] > 0 and ends[1] >= _WIDE * ends[0])
 
 
-_WIDE = 10.0
-"""Ratio of the ends of an axis from which on its logarithm is laid off."""
+_WIDE, _FEW, _FAR = 10.0, 12, 40.0
+"""Ratio of the ends of an axis from which on its logarithm is laid off, values that stand side by side, and
+the ratio from which on the largest latency would press all others together."""
 
 
 def _place(scale: Scale, axis: Axis, candidate: Candidate) -> float:
     value = candidate.point[axis.name]
-    if not scale.categories:
-        return float(value)
-    return float(axis.values.index(value)) if value in axis.values else float(len(axis.values))
+    return float(scale.categories.index(word(value))) if scale.categories else float(value)
 
 
 def _scale(query: Query) -> Scale:

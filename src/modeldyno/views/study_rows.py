@@ -237,6 +237,9 @@ _LEAST, _TENTH = 0.0005, 0.1
 # --- what could not be measured --------------------------------------------------------------------
 
 
+UNMEASURED = "What could not be measured"
+
+
 def failures(found: Study) -> Iterator[Table]:
     """Group by its reason what cannot be, and what went wrong; with the first point of each."""
     groups: dict[tuple[str, str], list[Trial]] = {}
@@ -251,7 +254,7 @@ def failures(found: Study) -> Iterator[Table]:
     if rest:
         rows[_REASONS:] = [(str(rest), "others", "--json FILE, or -o FILE.csv, has them all")]
     if rows:
-        yield Table(title="What could not be measured", columns=_columns("", "<", "why<"), rows=tuple(rows))
+        yield Table(title=UNMEASURED, columns=_columns("", "<", "why<"), rows=tuple(rows))
 
 
 def _how(trial: Trial) -> str:

@@ -1,0 +1,479 @@
+"use strict";
+// Pictures of a report as options of ECharts: one function for each kind.
+const charts = (() => {
+  const { digits, shown, unit, titled, finite } = units;
+  const SYMBOLS = ["circle", "triangle", "rect", "diamond", "emptyCircle", "emptyTriangle", "emptyRect"];
+  const DASHES = ["solid", "dashed", "dotted", [8, 3, 2, 3], [2, 2], [12, 4], [6, 2, 2, 2, 2, 2]];
+
+  // Patterns beside colours, for bars; a reader switches them on, or has asked the system for contrast.
+  const state = { patterns: matchMedia("(prefers-contrast: more)").matches };
+  // Many points that no line joins are a cloud behind what matters.
+  const isCloud = (one) => !one.joined && !one.marked && one.x.length > 40;
+
+  // --- what all pictures share -------------------------------------------------------------------
+
+  const base = (colours, told) => ({
+    animation: false,
+    aria: { enabled: true, label: { description: told }, decal: { show: state.patterns } },
+    color: colours.list,
+    backgroundColor: "transparent",
+    textStyle: { fontFamily: "system-ui, -apple-system, 'Segoe UI', sans-serif", color: colours.text },
+    tooltip: {
+      renderMode: "richText",
+      trigger: "item",
+      confine: true,
+      backgroundColor: colours.back,
+      borderColor: colours.line,
+      borderWidth: 1,
+      padding: [6, 9],
+      textStyle: { color: colours.text, fontSize: 12, lineHeight: 17 },
+    },
+  });
+  const grid = { left: 4, right: 16, top: 10, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "all" };
+  const axis = (colours, more) => ({
+    axisLine: { show: true, onZero: false, lineStyle: { color: colours.line } },
+    axisTick: { show: false },
+    axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true },
+    splitLine: { show: false },
+    nameTextStyle: { color: colours.soft, fontSize: 12 },
+    ...more,
+  });
+  const across = (colours, name, more) =>
+    axis(colours, { name, nameLocation: "middle", nameGap: 26, ...more });
+  const upwards = (colours, name, more) =>
+    axis(colours, {
+      name,
+      nameLocation: "end",
+      nameGap: 14,
+      axisLine: { show: false },
+      splitLine: { show: true, lineStyle: { color: colours.shade } },
+      ...more,
+      nameTextStyle: { color: colours.soft, fontSize: 12, align: "left", padding: [0, 0, 0, -28] },
+    });
+  const ranged = (scale, values, size, tight) => {
+    if (scale.categories) return { type: "category", data: scale.categories };
+    const label = { formatter: (v) => digits(v) };
+    if (scale.logarithmic) {
+      const some = values.filter((v) => v > 0).map((v) => v / size);
+      const [low, high] = [Math.min(...some), Math.max(...some)];
+      const logBase = high / low <= 512 && some.every((v) => Number.isInteger(Math.log2(v))) ? 2 : 10;
+      if (logBase === 10 && high / low >= 30) {
+        return { type: "log", logBase, min: low / 1.25, max: high * 1.25, axisLabel: { ...label, showMinLabel: false, showMaxLabel: false } };
+      }
+      const power = (v, round) => logBase ** round(Math.log(v) / Math.log(logBase) + (round === Math.floor ? 1e-9 : -1e-9));
+      return { type: "log", logBase, min: power(low, Math.floor), max: power(high, Math.ceil), axisLabel: label };
+    }
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    if (tight) {
+      const ends = { min: low / size, max: high / size };
+      return { type: "value", ...ends, axisLabel: { ...label, showMinLabel: low === 0, showMaxLabel: false } };
+    }
+    return { type: "value", scale: low > 0.6 * high || low < 0, axisLabel: label };
+  };
+  const merged = (one, other) => ({ ...one, ...other, axisLabel: { ...one.axisLabel, ...other.axisLabel } });
+
+  // A line across the picture with its name at its end, kept inside.
+  const rule = (colours, one, size, vertical, colour) => ({
+    type: "custom",
+    silent: true,
+    z: 6,
+    encode: vertical ? { x: 0, y: [] } : { x: [], y: 0 },
+    data: [[one.at / size]],
+    renderItem: (params, api) => {
+      const { x, y, width, height } = params.coordSys;
+      const place = vertical ? api.coord([api.value(0), 0])[0] : api.coord([0, api.value(0)])[1];
+      if (vertical ? place < x - 1 || place > x + width + 1 : place < y - 1 || place > y + height + 1) return null;
+      const right = place > x + width / 2;
+      const line = vertical
+        ? { x1: place, x2: place, y1: y, y2: y + height }
+        : { x1: x, x2: x + width, y1: place, y2: place };
+      const text = vertical
+        ? { x: place + (right ? -5 : 5), y: y + 2 + 14 * (one.row || 0), align: right ? "right" : "left", verticalAlign: "top" }
+        : { x: x + width - 2, y: place - 3, align: "right", verticalAlign: place - y < 16 ? "top" : "bottom" };
+      return {
+        type: "group",
+        children: [
+          { type: "line", shape: line, style: { stroke: colour, lineWidth: 1.25, lineDash: [5, 4] } },
+          {
+            type: "text",
+            style: { ...text, text: one.name, fill: colour, fontSize: 11, stroke: colours.back, lineWidth: 3 },
+          },
+        ],
+      };
+    },
+  });
+  const band = (colours, one, size) => ({
+    type: "custom",
+    silent: true,
+    z: 0,
+    encode: { x: [0, 1], y: [] },
+    data: [[one.low / size, one.high / size]],
+    renderItem: (params, api) => {
+      const { x, y, width, height } = params.coordSys;
+      const from = Math.max(x, api.coord([api.value(0), 0])[0]);
+      const to = Math.min(x + width, api.coord([api.value(1), 0])[0]);
+      return {
+        type: "group",
+        children: [
+          { type: "rect", shape: { x: from, y, width: Math.max(1, to - from), height }, style: { fill: colours.shade } },
+          {
+            type: "text",
+            style: { x: Math.max(from, x) + 5, y: y + 4, text: one.name, fill: colours.soft, fontSize: 11 },
+          },
+        ],
+      };
+    },
+  });
+
+  // --- pictures ----------------------------------------------------------------------------------
+
+  const plot = (picture, colours, width, hidden) => {
+    const shownSeries = picture.series.map((one, place) => ({ ...one, place })).filter((one) => !hidden.has(one.place));
+    const xs = finite([...picture.series.flatMap((one) => one.x), ...picture.rules.filter((r) => r.vertical).map((r) => r.at), ...picture.bands.map((one) => one.low)]);
+    const ys = finite([
+      ...picture.series.flatMap((one) => [...one.y, ...(one.high || [])]),
+      ...picture.rules.filter((r) => !r.vertical).map((r) => r.at),
+    ]);
+    const totals = picture.stacked
+      ? picture.series[0].x.map((_, at) => picture.series.reduce((sum, one) => sum + (one.y[at] || 0), 0))
+      : ys;
+    const [xSize, xSuffix] = unit(picture.x, xs);
+    const [ySize, ySuffix] = unit(picture.y, totals);
+    // A course has no room beside it.
+    const continuous = picture.series.some((one) => one.joined && one.x.length > 60);
+    const series = [];
+    picture.bands.forEach((one) => series.push(band(colours, one, xSize)));
+    shownSeries.forEach((one) => {
+      const cloud = isCloud(one);
+      const colour = cloud ? colours.list[6] : colours.list[one.place % colours.list.length];
+      const many = one.x.length > 60;
+      series.push({
+        type: one.joined ? "line" : "scatter",
+        name: one.name,
+        data: one.x.map((x, at) => ({
+          value: [x === null ? null : x / xSize, one.y[at] === null ? null : one.y[at] / ySize],
+          name: one.labels ? one.labels[at] : "",
+          raw: [x, one.y[at], one.low ? one.low[at] : null, one.high ? one.high[at] : null],
+        })),
+        color: colour,
+        symbol: cloud ? "circle" : SYMBOLS[one.place % SYMBOLS.length],
+        symbolSize: one.joined && many ? 0 : cloud ? 5 : one.marked ? 9 : 7,
+        showSymbol: !(one.joined && many),
+        step: picture.stacked ? "end" : false,
+        stack: picture.stacked ? "all" : undefined,
+        areaStyle: picture.stacked ? { opacity: 0.55 } : undefined,
+        lineStyle: {
+          width: picture.stacked ? 0.5 : one.marked ? 2.5 : many ? 1 : 1.75,
+          type: picture.stacked || one.marked ? "solid" : DASHES[one.place % DASHES.length],
+        },
+        itemStyle: { opacity: cloud ? 0.45 : 1 },
+        emphasis: { disabled: one.x.length > 400 },
+        z: one.marked ? 5 : cloud ? 2 : 3,
+        tooltip: {
+          formatter: ({ data }) =>
+            [
+              one.name,
+              data.name,
+              `${picture.x.label}: ${shown(picture.x, data.raw[0])}`,
+              `${picture.y.label}: ${shown(picture.y, data.raw[1])}` +
+                (data.raw[2] === null ? "" : ` (${shown(picture.y, data.raw[2])} to ${shown(picture.y, data.raw[3])})`),
+            ]
+              .filter((line, at, all) => line && all.indexOf(line) === at)
+              .join("\n"),
+        },
+      });
+      if (one.low && one.low.length) {
+        series.push({
+          type: "custom",
+          silent: true,
+          z: 2,
+          data: one.x.map((x, at) => [x / xSize, one.low[at] === null ? NaN : one.low[at] / ySize, one.high[at] === null ? NaN : one.high[at] / ySize]),
+          encode: { x: 0, y: [1, 2] },
+          renderItem: (params, api) => {
+            const low = api.coord([api.value(0), api.value(1)]);
+            const high = api.coord([api.value(0), api.value(2)]);
+            if (!Number.isFinite(low[1]) || !Number.isFinite(high[1])) return null;
+            return { type: "line", shape: { x1: low[0], y1: low[1], x2: high[0], y2: high[1] }, style: { stroke: colour, lineWidth: 1.5, opacity: 0.7 } };
+          },
+        });
+      }
+    });
+    let row = 0;
+    picture.rules.forEach((one) => {
+      const named = { ...one, row: one.vertical ? row++ : 0 };
+      series.push(rule(colours, named, one.vertical ? xSize : ySize, one.vertical, colours.text));
+    });
+    return {
+      ...base(colours, picture.told),
+      grid,
+      xAxis: merged(across(colours, titled(picture.x, xSuffix)), ranged(picture.x, xs, xSize, continuous)),
+      yAxis: merged(upwards(colours, titled(picture.y, ySuffix)), ranged(picture.y, totals, ySize)),
+      series,
+    };
+  };
+
+  const bins = (picture, colours) => {
+    const total = picture.counts.reduce((sum, n) => sum + n, 0);
+    const count = picture.counts.length;
+    const place = (value) => {
+      const at = picture.edges.findIndex((edge, i) => i < count && value >= edge && value < picture.edges[i + 1]);
+      return at < 0 ? null : at + (value - picture.edges[at]) / (picture.edges[at + 1] - picture.edges[at]);
+    };
+    const marks = picture.marks.map((one) => ({ ...one, at: place(one.at) })).filter((one) => one.at !== null);
+    marks.sort((a, b) => a.at - b.at);
+    return {
+      ...base(colours, picture.told),
+      grid: { ...grid, right: 24 },
+      xAxis: across(colours, picture.scale.label, {
+        type: "value",
+        min: 0,
+        max: count,
+        interval: 1,
+        axisTick: { show: true, lineStyle: { color: colours.line } },
+        axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true, formatter: (at) => picture.labels[at] ?? "" },
+      }),
+      yAxis: upwards(colours, picture.counted, { type: "value", minInterval: 1 }),
+      series: [
+        {
+          type: "custom",
+          encode: { x: [0, 1], y: 2 },
+          data: picture.counts.map((n, at) => [at, at + 1, n]),
+          renderItem: (params, api) => {
+            const [x0, y0] = api.coord([api.value(0), api.value(2)]);
+            const [x1, y1] = api.coord([api.value(1), 0]);
+            const height = api.value(2) ? Math.max(y1 - y0, 1.5) : 0;
+            return { type: "rect", shape: { x: x0 + 1, y: y1 - height, width: Math.max(1, x1 - x0 - 2), height }, style: { fill: colours.list[0] } };
+          },
+          tooltip: {
+            formatter: ({ dataIndex: at }) =>
+              `${picture.labels[at]} to ${picture.labels[at + 1]}\n${digits(picture.counts[at])} ${picture.counted}, ${digits((100 * picture.counts[at]) / total)}%`,
+          },
+        },
+        ...marks.map((one, row) => rule(colours, { ...one, row }, 1, true, colours.text)),
+      ],
+    };
+  };
+
+  const stack = (picture, colours, width, hidden) => {
+    const sums = picture.bars.map((_, bar) =>
+      picture.parts.reduce((sum, part) => sum + (part.x.includes(bar) ? part.y[part.x.indexOf(bar)] : 0), 0),
+    );
+    const [size, suffix] = unit(picture.scale, sums);
+    return {
+      ...base(colours, picture.told),
+      height: 64 + 30 * picture.bars.length,
+      grid: { ...grid, top: 8 },
+      xAxis: across(colours, titled(picture.scale, suffix), {
+        type: "value",
+        splitLine: { show: true, lineStyle: { color: colours.shade } },
+        axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true, formatter: digits },
+      }),
+      yAxis: axis(colours, {
+        type: "category",
+        inverse: true,
+        data: picture.bars,
+        axisLabel: { color: colours.text, fontSize: 12, width: width < 500 ? 96 : 220, overflow: "truncate", interval: 0 },
+      }),
+      series: picture.parts
+        .map((part, place) => ({
+          type: "bar",
+          stack: "all",
+          name: part.name,
+          color: colours.list[place % colours.list.length],
+          barMaxWidth: 20,
+          itemStyle: { borderColor: colours.back, borderWidth: 0.5 },
+          data: picture.bars.map((_, bar) => {
+            const at = part.x.indexOf(bar);
+            return at < 0 ? null : part.y[at] / size;
+          }),
+          tooltip: {
+            formatter: ({ dataIndex: bar }) => {
+              const value = part.y[part.x.indexOf(bar)];
+              return `${picture.bars[bar]}\n${part.name}: ${shown(picture.scale, value)}, ${digits((100 * value) / sums[bar])}%`;
+            },
+          },
+        }))
+        .filter((_, place) => !hidden.has(place)),
+    };
+  };
+
+  const tree = (picture, colours, width, hidden, redraw, focus) => {
+    const cells = [];
+    const walk = (node, depth, from, path) => {
+      cells.push({ node, depth, from, to: from + node.value, path });
+      let at = from;
+      node.children.forEach((child) => {
+        walk(child, depth + 1, at, [...path, child.name]);
+        at += child.value;
+      });
+    };
+    walk(picture.root, 0, 0, [picture.root.name]);
+    const depth = Math.max(...cells.map((cell) => cell.depth)) + 1;
+    const at = focus.node ?? cells[0];
+    const [size, suffix] = unit(picture.scale, [picture.root.value]);
+    const own = (node) => Math.max(0, node.value - node.children.reduce((sum, child) => sum + child.value, 0));
+    const most = Math.max(...cells.map((cell) => own(cell.node))) || 1;
+    return {
+      ...base(colours, picture.told),
+      height: 58 + 28 * depth,
+      grid: { ...grid, top: 4, right: 12 },
+      xAxis: across(colours, titled(picture.scale, suffix), {
+        type: "value",
+        min: at.from / size,
+        max: at.to / size,
+        axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true, showMaxLabel: true, formatter: digits },
+      }),
+      yAxis: { type: "value", min: 0, max: depth, inverse: true, show: false },
+      series: [
+        {
+          type: "custom",
+          clip: true,
+          encode: { x: [0, 1], y: 2 },
+          data: cells.map((cell) => [cell.from / size, cell.to / size, cell.depth]),
+          renderItem: (params, api) => {
+            const cell = cells[params.dataIndex];
+            const box = params.coordSys;
+            const [x0, y0] = api.coord([api.value(0), cell.depth]);
+            const [x1, y1] = api.coord([api.value(1), cell.depth + 1]);
+            const left = Math.max(x0, box.x);
+            const right = Math.min(x1, box.x + box.width);
+            if (right - left < 0.4) return null;
+            const inside = right - left;
+            return {
+              type: "rect",
+              shape: { x: left, y: y0, width: Math.max(0.5, inside - 1), height: y1 - y0 - 1 },
+              style: { fill: colours.list[0], opacity: 0.14 + 0.5 * Math.sqrt(own(cell.node) / most) },
+              textContent: inside < 26 ? undefined : {
+                style: { text: cell.node.name, fill: colours.text, fontSize: 11, width: inside - 10, overflow: "truncate", ellipsis: "\u2026" },
+              },
+              textConfig: { position: "insideLeft", distance: 5 },
+            };
+          },
+          tooltip: {
+            formatter: ({ dataIndex }) => {
+              const { node, path } = cells[dataIndex];
+              const part = (100 * node.value) / picture.root.value;
+              return [path.slice(1).join(" \u203a ") || node.name, node.detail, `${shown(picture.scale, node.value)}, ${digits(part)}% of the whole`,
+                node.children.length ? `of its own: ${shown(picture.scale, own(node))}` : ""].filter(Boolean).join("\n");
+            },
+          },
+        },
+      ],
+      clicked: ({ dataIndex }) => {
+        focus.node = focus.node && cells[dataIndex].from === focus.node.from && cells[dataIndex].to === focus.node.to ? undefined : cells[dataIndex];
+        redraw();
+      },
+    };
+  };
+
+  const OUTCOMES = { better: "good", worse: "bad", same: "soft", undecided: "doubt" };
+  const forest = (picture, colours, width) => {
+    const values = picture.effects.flatMap((one) => [one.value, one.low, one.high, one.smallest, -one.smallest]);
+    const reach = 1.08 * Math.max(...finite(values).map(Math.abs), 0.01);
+    const narrow = width < 500;
+    return {
+      ...base(colours, picture.told),
+      height: 70 + 26 * picture.effects.length,
+      grid: { ...grid, top: 8 },
+      xAxis: across(colours, "difference from the baseline (%)", {
+        type: "value",
+        min: -100 * reach,
+        max: 100 * reach,
+        splitLine: { show: true, lineStyle: { color: colours.shade } },
+        axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (v) => (v > 0 ? "+" : "") + digits(v) },
+      }),
+      yAxis: axis(colours, {
+        type: "category",
+        inverse: true,
+        data: picture.effects.map((one) => one.name),
+        axisLabel: { color: colours.text, fontSize: 12, width: narrow ? 110 : 240, overflow: "truncate", interval: 0 },
+      }),
+      series: [
+        {
+          type: "custom",
+          encode: { x: 1, y: 0 },
+          data: picture.effects.map((one, at) => [at, 100 * one.value]),
+          renderItem: (params, api) => {
+            const one = picture.effects[params.dataIndex];
+            const at = (value) => api.coord([100 * value, params.dataIndex])[0];
+            const { x, width: wide } = params.coordSys;
+            const y = api.coord([0, params.dataIndex])[1];
+            const colour = colours[OUTCOMES[one.outcome] ?? "soft"];
+            const low = one.low === null ? x : Math.max(x, at(one.low));
+            const high = one.high === null ? x + wide : Math.min(x + wide, at(one.high));
+            const inside = { x: at(-one.smallest), width: at(one.smallest) - at(-one.smallest) };
+            return {
+              type: "group",
+              children: [
+                { type: "rect", silent: true, shape: { ...inside, y: y - 13, height: 26 }, style: { fill: colours.shade } },
+                { type: "line", shape: { x1: at(0), x2: at(0), y1: y - 13, y2: y + 13 }, style: { stroke: colours.line } },
+                { type: "line", shape: { x1: low, x2: high, y1: y, y2: y }, style: { stroke: colour, lineWidth: 2 } },
+                one.outcome === "undecided"
+                  ? { type: "circle", shape: { cx: at(one.value), cy: y, r: 4.5 }, style: { fill: colours.back, stroke: colour, lineWidth: 2 } }
+                  : { type: "rect", shape: { x: at(one.value) - 4.5, y: y - 4.5, width: 9, height: 9 }, style: { fill: colour } },
+              ],
+            };
+          },
+          tooltip: {
+            formatter: ({ dataIndex }) => {
+              const one = picture.effects[dataIndex];
+              const told = (v) => (v === null ? "?" : `${v > 0 ? "+" : ""}${digits(100 * v)}%`);
+              return `${one.name}: ${one.outcome}\n${told(one.value)} (${told(one.low)} to ${told(one.high)})`;
+            },
+          },
+        },
+      ],
+    };
+  };
+
+  const parallel = (picture, colours, width) => {
+    const tall = width < 560;
+    const columns = picture.values.map(finite);
+    const units = picture.scales.map((scale, at) => unit(scale, columns[at]));
+    const place = (scale, at, value) => {
+      if (value === null) return "-";
+      return scale.categories ? scale.categories[value] ?? "-" : value / units[at][0];
+    };
+    const rows = picture.names.map((name, line) => ({
+      name,
+      value: picture.scales.map((scale, at) => place(scale, at, picture.values[at][line])),
+      lineStyle: line >= picture.names.length - picture.marked ? { color: colours.list[1], width: 3, opacity: 1 } : {},
+    }));
+    const faint = Math.max(0.05, Math.min(0.6, 25 / rows.length));
+    const room = (tall ? 120 : width / picture.scales.length) - 8;
+    return {
+      ...base(colours, picture.told),
+      height: tall ? 70 * picture.scales.length + 40 : 360,
+      parallel: tall
+        ? { layout: "vertical", left: 24, right: 30, top: 34, bottom: 26 }
+        : { left: 34, right: 56, top: 54, bottom: 24 },
+      parallelAxis: picture.scales.map((scale, dim) => ({
+        dim,
+        name: titled(scale, units[dim][1]),
+        nameLocation: tall ? "start" : "end",
+        nameGap: tall ? 0 : 14,
+        nameTextStyle: { color: colours.text, fontSize: 12, textBorderColor: colours.back, textBorderWidth: 3, width: room, overflow: tall ? "none" : "break", ...(tall ? { align: "left", verticalAlign: "bottom", padding: [0, 0, 12, 0] } : {}) },
+        axisLine: { lineStyle: { color: colours.line } },
+        axisTick: { show: false },
+        z: 10,
+        ...ranged(scale, columns[dim], units[dim][0]),
+        axisLabel: {
+          color: colours.text, fontSize: 11, hideOverlap: true, textBorderColor: colours.back, textBorderWidth: 3,
+          formatter: scale.categories ? undefined : digits,
+        },
+      })),
+      series: [
+        {
+          type: "parallel",
+          data: rows,
+          lineStyle: { color: colours.list[0], width: 1, opacity: faint },
+          smooth: false,
+          progressive: 0,
+          emphasis: { disabled: true },
+        },
+      ],
+    };
+  };
+
+  return { kinds: { plot, bins, stack, tree, forest, parallel }, state, isCloud, SYMBOLS, DASHES };
+})();

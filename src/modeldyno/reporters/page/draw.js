@@ -1,0 +1,157 @@
+"use strict";
+// Draws the pictures of a report from its data when they come into view, anew for print and for dark mode.
+// Nothing here is needed in order to read the page: tables, sentences and histograms are there without it.
+(() => {
+  const { names, columns, pictures } = JSON.parse(document.getElementById("pictures").textContent);
+  const { kinds, state, isCloud, SYMBOLS, DASHES } = charts;
+  const drawn = new Map();
+  // Each name and each column of numbers stands in the data once.
+  const named = (column) => columns[column].map((at) => names[at]);
+  pictures.forEach((picture) => {
+    [...(picture.series ?? []), ...(picture.parts ?? [])].forEach((one) => {
+      ["x", "y", "low", "high"].forEach((part) => part in one && (one[part] = columns[one[part]]));
+      if ("labels" in one) one.labels = named(one.labels);
+    });
+    if (picture.kind === "parallel") {
+      picture.names = named(picture.names);
+      picture.values = picture.values.map((column) => columns[column]);
+    }
+  });
+  let printing = false;
+
+  const ink = () => {
+    const style = getComputedStyle(document.body);
+    const get = (name) => style.getPropertyValue(`--${name}`).trim();
+    const list = ["c1", "c2", "c3", "c4", "c5", "c6", "c7"].map(get);
+    return { list, text: get("text"), soft: get("soft"), line: get("line"), back: get("back"), good: get("good"),
+      bad: get("bad"), doubt: get("doubt"), shade: get("shade") };
+  };
+  // --- drawing -----------------------------------------------------------------------------------
+
+  const PRINTED = 660;
+  const hiddenOf = new Map();
+  const focusOf = new Map();
+
+  const draw = (figure) => {
+    const number = Number(figure.dataset.picture);
+    const picture = pictures[number];
+    const place = figure.querySelector(".chart");
+    const width = printing ? PRINTED : place.clientWidth;
+    if (!width) return;
+    if (!hiddenOf.has(number)) hiddenOf.set(number, new Set());
+    if (!focusOf.has(number)) focusOf.set(number, {});
+    const colours = ink();
+    const { height = 300, clicked, ...option } = kinds[picture.kind](
+      picture, colours, width, hiddenOf.get(number), () => draw(figure), focusOf.get(number),
+    );
+    drawn.get(figure)?.dispose();
+    place.replaceChildren();
+    place.style.height = `${height}px`;
+    const chart = echarts.init(place, null, { renderer: "svg", width, height });
+    chart.setOption(option);
+    if (clicked) chart.on("click", clicked);
+    place.removeAttribute("role"); // the figure tells it, in words
+    place.setAttribute("aria-hidden", "true");
+    figure.classList.add("drawn");
+    drawn.set(figure, chart);
+    legend(figure, picture, colours, number);
+    performance.mark("drawn");
+  };
+
+  const svg = (tag, attributes) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+    return element;
+  };
+  const SHAPES = {
+    circle: ["circle", { cx: 11, cy: 6, r: 3.5 }],
+    triangle: ["path", { d: "M11 2 L15 9.5 L7 9.5 Z" }],
+    rect: ["rect", { x: 7.5, y: 2.5, width: 7, height: 7 }],
+    diamond: ["path", { d: "M11 1.5 L15.5 6 L11 10.5 L6.5 6 Z" }],
+  };
+  const swatch = (picture, one, place, colour) => {
+    const drawing = svg("svg", { viewBox: "0 0 22 12", width: 22, height: 12, "aria-hidden": "true" });
+    if (picture.kind === "stack" || picture.stacked) {
+      drawing.append(svg("rect", { x: 5, y: 1, width: 12, height: 10, fill: colour, opacity: picture.stacked ? 0.55 : 1 }));
+      return drawing;
+    }
+    const cloud = isCloud(one);
+    const dash = one.marked ? "solid" : DASHES[place % DASHES.length];
+    const dashes = { solid: "", dashed: "6 3", dotted: "2 2" }[dash] ?? dash.join(" ");
+    if (one.joined)
+      drawing.append(svg("line", { x1: 0, x2: 22, y1: 6, y2: 6, stroke: colour, "stroke-width": one.marked ? 2.5 : 1.75, "stroke-dasharray": dashes }));
+    const name = cloud ? "circle" : SYMBOLS[place % SYMBOLS.length];
+    const empty = name.startsWith("empty");
+    const [tag, shape] = SHAPES[empty ? name.slice(5).toLowerCase() : name];
+    if (!one.joined || one.x.length <= 60)
+      drawing.append(svg(tag, { ...shape, fill: empty ? "none" : colour, stroke: colour, opacity: cloud ? 0.6 : 1 }));
+    return drawing;
+  };
+  const legend = (figure, picture, colours, number) => {
+    figure.querySelector(".legend")?.remove();
+    const series = picture.kind === "plot" ? picture.series : picture.kind === "stack" ? picture.parts : [];
+    if (series.length < 2) return;
+    const list = document.createElement("ul");
+    list.className = "legend";
+    series.forEach((one, place) => {
+      const cloud = picture.kind === "plot" && isCloud(one);
+      const colour = cloud ? colours.list[6] : colours.list[place % colours.list.length];
+      const button = document.createElement("button");
+      button.type = "button";
+      button.setAttribute("aria-pressed", String(!hiddenOf.get(number).has(place)));
+      button.append(swatch(picture, one, place, colour), one.name);
+      button.addEventListener("click", () => {
+        const hidden = hiddenOf.get(number);
+        hidden.has(place) ? hidden.delete(place) : hidden.add(place);
+        draw(figure);
+        figure.querySelectorAll(".legend button")[place].focus();
+      });
+      const item = document.createElement("li");
+      item.append(button);
+      list.append(item);
+    });
+    figure.querySelector(".chart").before(list);
+  };
+
+  const figures = [...document.querySelectorAll("figure[data-picture]")];
+  const all = () => figures.forEach(draw);
+  const again = () => figures.filter((figure) => drawn.has(figure)).forEach(draw);
+  const watcher = new IntersectionObserver(
+    (entries) => entries.filter((one) => one.isIntersecting && !drawn.has(one.target)).forEach((one) => draw(one.target)),
+    { rootMargin: "300px" },
+  );
+  figures.forEach((figure) => watcher.observe(figure));
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === width || printing) return;
+    width = innerWidth;
+    requestAnimationFrame(again);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  const print = (on) => {
+    if (printing === on) return;
+    printing = on;
+    document.body.classList.toggle("printing", on); // light colours, whatever the screen has
+    all();
+  };
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
+  matchMedia("print").addEventListener("change", (event) => print(event.matches));
+  if (matchMedia("print").matches) print(true);
+
+  if (figures.length) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "patterns";
+    button.textContent = "Patterns";
+    button.title = "Fill bars with patterns as well as colours";
+    const told = () => button.setAttribute("aria-pressed", String(state.patterns));
+    told();
+    button.addEventListener("click", () => {
+      state.patterns = !state.patterns;
+      told();
+      again();
+    });
+    if (pictures.some((one) => one.kind === "stack")) document.querySelector("nav")?.append(button);
+  }
+})();

@@ -1,0 +1,43 @@
+"use strict";
+// Lets a reader sort tables: largest first, smallest first, as they were.
+(() => {
+  const SCALES = {
+    ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, k: 1e3, M: 1e6,
+    G: 1e9, T: 1e12, "M/s": 1e6, "G/s": 1e9, uJ: 1e-6, mJ: 1e-3, kJ: 1e3, mW: 1e-3, kW: 1e3,
+  };
+  const key = (text) => {
+    const found = /^[<>~\u2248\u00b1]?\s*([+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)\s*([A-Za-z\u00b5/]*)/.exec(text.replaceAll("\u00a0", " "));
+    if (!found) return text === "\u2014" || text === "" ? null : text.toLowerCase();
+    return Number(found[1].replaceAll(",", "")) * (SCALES[found[2]] ?? SCALES[found[2].replace(/(MACs|FLOPs?)$/, "")] ?? 1);
+  };
+  const order = (a, b) => {
+    if (a === null || b === null) return 0;
+    if (typeof a === typeof b) return a < b ? -1 : a > b ? 1 : 0;
+    return typeof a === "number" ? -1 : 1;
+  };
+  const NEXT = { none: "descending", descending: "ascending", ascending: "none" };
+  document.querySelectorAll("table.figures").forEach((table) => {
+    const body = table.tBodies[0];
+    const original = [...body.rows];
+    const heads = [...table.tHead.rows[0].cells];
+    if (original.length < 3) return;
+    heads.forEach((head, column) => {
+      if (!head.textContent) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      head.setAttribute("aria-sort", "none");
+      button.addEventListener("click", () => {
+        const way = NEXT[head.getAttribute("aria-sort")];
+        heads.forEach((each) => each.hasAttribute("aria-sort") && each.setAttribute("aria-sort", "none"));
+        head.setAttribute("aria-sort", way);
+        const rows = original.map((row) => [key(row.cells[column].textContent.trim()), row]);
+        const sign = way === "ascending" ? 1 : -1;
+        // What has no value comes last, either way.
+        if (way !== "none") rows.sort(([a], [b]) => (a === null) - (b === null) || sign * order(a, b));
+        body.append(...rows.map(([, row]) => row));
+      });
+    });
+  });
+})();

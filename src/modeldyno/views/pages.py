@@ -1,0 +1,111 @@
+"""Documents as whole pages: what a report has that is read at leisure, with its pictures and headings.
+
+`views.blocks` is what a terminal shows of a Result. A page tells the same, in parts that can be found, and
+draws what can be drawn: first the verdict in one sentence, then the bounds, then what is doubtful.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.block import Block, Heading, Notice, Severity, Table
+from modeldyno.views import memory
+from modeldyno.views import result_pictures as drawn
+from modeldyno.views.command import command
+from modeldyno.views.devices import devices
+from modeldyno.views.footer import footer
+from modeldyno.views.generation import generation
+from modeldyno.views.inspect import inspection, reservations
+from modeldyno.views.layers import layers
+from modeldyno.views.look import Look
+from modeldyno.views.operations import operations
+from modeldyno.views.regions import is_of_regions, regions
+from modeldyno.views.report import doubts, failures, latencies, verdicts
+from modeldyno.views.sentence import verdict
+from modeldyno.views.served import breakdown
+from modeldyno.views.table import results
+from modeldyno.views.totals import looked_at
+from modeldyno.views.words import unit_of_work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.goal import Judgement
+    from modeldyno.core.result import Result
+
+WHOLE = Look(depth=8)
+"""A page shows the tree of layers as deep as anybody reads."""
+
+
+def page(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Block]:
+    """Lay a Result out as a page."""
+    yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
+    yield from verdicts(judgements)
+    yield from failures(result)
+    yield from doubts(result)
+    yield from parts(result, judgements)
+    yield from making(result, judgements)
+
+
+def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1) -> Iterator[Block]:
+    """Lay out the figures of a Result under headings of a level; a part without anything has none."""
+    if looked_at(result):
+        yield from _part("What it costs", inspection(result, WHOLE), level)
+        return
+    if is_of_regions(result):
+        yield from _part("Where the time goes", regions(result), level)
+        return
+    of = unit_of_work(result)
+    yield from _part(
+        "Results", (*results(result, judgements), *latencies(result), *drawn.course(result)), level
+    )
+    yield from _part(
+        f"Where the time of a {of} goes",
+        (
+            *drawn.account([(of, result)]),
+            *breakdown(result),
+            *drawn.layers(result),
+            *layers(result, WHOLE),
+            *drawn.roofline(result),
+            *operations(result),
+            *generation(result),
+        ),
+        level,
+    )
+    yield from _part(
+        "Where the memory goes",
+        (*drawn.memory(result), *memory.sizes(result), *memory.contents(result)),
+        level,
+    )
+    yield from _part(
+        "Devices, and what was not counted", (*devices(result), *reservations(result, WHOLE)), level
+    )
+
+
+def making(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1) -> Iterator[Block]:
+    """Say how a Result was made, and how to make it again."""
+    yield Heading(title="How it was measured", level=level)
+    made = footer(result)
+    yield Table(title="", columns=made.columns, rows=made.rows)
+    yield again(command(result, [judgement.constraint for judgement in judgements]))
+
+
+def again(line: str) -> Notice:
+    """Show the command line that makes a document again."""
+    return Notice(severity=Severity.NOTE, text="to do it again, type", log=line)
+
+
+def _part(title: str, blocks: Iterable[Block], level: int) -> Iterator[Block]:
+    found = list(blocks)
+    if found:
+        yield Heading(title=title, level=level)
+        yield from (_untitled(block) if block is found[0] else block for block in found)
+
+
+def _untitled(block: Block) -> Block:
+    """Leave away the title of a table that says no more than the heading above it."""
+    return replace(block, title="") if isinstance(block, Table) and block.title in _PLAIN else block
+
+
+_PLAIN = {"Results"}
