@@ -1,0 +1,62 @@
+"""The rules by which findings come from a Result: one row each, and only what the data supports.
+
+A rule says nothing where what it needs was not measured. Each estimate is a range with its basis: what was
+measured, or a bound that is known; where there is neither there is no estimate, and a trial tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core import findings_alone as alone
+from modeldyno.core import findings_memory as memory
+from modeldyno.core import findings_served as served
+from modeldyno.core.finding import Case, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.core.finding import Finding
+    from modeldyno.core.knob import Knob
+    from modeldyno.core.result import Result
+
+
+RULES: dict[str, Rule] = {
+    "needless": alone.needless,
+    "precision": alone.precision,
+    "compile": alone.compiled,
+    "graph-optimization": alone.graph,
+    "batch-size": alone.batch,
+    "threads": alone.threads,
+    "spinning": alone.spinning,
+    "channels-last": alone.channels_last,
+    "inference-mode": alone.inference_mode,
+    "io-binding": alone.io_binding,
+    "memory-bound": memory.memory_bound,
+    "quantization": alone.quantization,
+    "warm-up": alone.warm_up,
+    "load-time": alone.load_time,
+    "reserved": memory.reserved,
+    "checkpointing": memory.checkpointing,
+    "client-limited": served.client,
+    "batching": served.batching,
+    "instances": served.instances,
+    "protocol": served.protocol,
+    "saturated": served.saturated,
+}
+"""Code of a finding to its rule, in the order in which equals are told."""
+
+
+def findings(result: Result, knobs: Iterable[Knob] = ()) -> tuple[Finding, ...]:
+    """Look at a Result by every rule; those that may save most come first.
+
+    Args:
+        result: what was measured; of one that failed nothing is found.
+        knobs: of its backend, so that nothing is proposed that it does not have.
+    """
+    if result.failures:
+        return ()
+    case = Case(result=result, knobs={knob.name: knob for knob in knobs})
+    found = [replace(each, code=code) for code, rule in RULES.items() for each in rule(case)]
+    return tuple(sorted(found, key=lambda each: -each.saving.high if each.saving else 0.0))
