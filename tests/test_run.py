@@ -27,7 +27,8 @@ from modeldyno.errors import RequestError
 from modeldyno.executors.inline import inline
 from modeldyno.executors.replicated import replicated
 from modeldyno.ports import Model, Pass, Subject
-from modeldyno.run import empty, failure_of, run
+from modeldyno.run import empty, run
+from modeldyno.run.failing import failure_of
 from modeldyno.testing import truth
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.results import an_outline

@@ -124,6 +124,7 @@ def test_a_field_that_triton_has_not_is_told_in_its_own_words(program: str) -> N
         ({"device": "gpu"}, "cpu, cuda or cuda:1, not 'gpu'"),
         ({"ports": "8000"}, "3 numbers"),
         ({"preferred_batch": "4,x"}, "sizes such as 4,8"),
+        ({"preferred_batch": "4,16", "max_batch": 8}, "preferred_batch=16 is larger than max_batch=8"),
         ({"max_batch": 0, "queue_delay": 5}, "nothing can be gathered"),
         ({"max_batch": 2, "batch_size": 4}, "larger than max_batch=2"),
         ({"server": "ftp://x"}, "no address of a server"),

@@ -40,7 +40,7 @@ knobs = (
         "max_batch",
         default=None,
         low=0,
-        sentence="Samples in one call of the model at most; 8, or those of a request if more; 0: no batches.",
+        sentence="Samples in one call of the model at most; 8, or what requests and batches need; 0: no batches.",
     ),
     Knob(
         name="dynamic_batching",
@@ -138,11 +138,17 @@ def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
     serving.device_of(config)
     chosen_ports(config)
-    _sizes(config)
+    sizes = _sizes(config)
     gathers = config.get("queue_delay") is not None or config.get("preferred_batch") is not None
     if config.get("max_batch") == 0 and (gathers or config.get("dynamic_batching")):
         raise RequestError(
             "max_batch=0 turns batches off, so nothing can be gathered; leave one of them out."
+        )
+    largest = int(config.get("max_batch", 0))
+    if 0 < largest < max(sizes, default=0):
+        raise RequestError(
+            f"preferred_batch={max(sizes)} is larger than max_batch={largest}, and Triton would refuse it; "
+            "raise max_batch, or leave that size out."
         )
     if 0 < int(config.get("max_batch", 0)) < int(config.get("batch_size", 1)):
         raise RequestError(
@@ -186,7 +192,7 @@ def _max_batch(found: Deployed, config: Mapping[str, KnobValue]) -> int:
     """Triton's batch is the first axis of every tensor, and no tensor's only one."""
     possible = found.batched and all(len(each.shape or ()) > 1 for each in found.inputs)
     if possible:
-        return int(config.get("max_batch", max(_MAX_BATCH, int(config.get("batch_size", 1)))))
+        return int(config.get("max_batch", max(_MAX_BATCH, int(config.get("batch_size", 1)), *_sizes(config))))
     if config.get("max_batch") or _gathering(config):
         raise RequestError(
             "Requests for this model cannot be gathered into batches, for the first axis of every input and "

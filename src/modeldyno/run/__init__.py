@@ -1,0 +1,298 @@
+"""Job -> Result, in this very process: load, open, first call, timed pass, second pass.
+
+`run` folds the events that `events` yields; an executor may send the same events through a pipe and
+fold them elsewhere. Wrong outcomes become Failures here; a wrong request raises.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self
+
+from modeldyno import machine, plugins
+from modeldyno.core import energy
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.result import (
+    Doubted,
+    Ended,
+    Event,
+    Failed,
+    Failure,
+    FailureKind,
+    Loaded,
+    Located,
+    Result,
+    fold,
+)
+from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.ports import Pass, Subject, TakesOtherInputs
+from modeldyno.run.checking import check_known, check_needs, checked, forgiven
+from modeldyno.run.failing import failure_of
+from modeldyno.run.opening import (
+    Opened,
+    batch_size_of,
+    conversion,
+    described,
+    identity,
+    imported,
+    load_time,
+    opened_for,
+    placed,
+)
+from modeldyno.run.stage import Stage, event_of, noted
+from modeldyno.run.watching import beside, discard, mark, started, steady_collector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+
+    from modeldyno.core.inputs import InputSpec
+    from modeldyno.core.job import Job
+    from modeldyno.core.measurement import Measurement
+    from modeldyno.ports import Probe, Watch
+
+
+def needs_session(probes: Iterable[str]) -> bool:
+    """Say whether a probe needs the model ready to call; the others only look at it."""
+    return any(plugins.probe(name).needs is not None for name in probes)
+
+
+def serves(backend: str) -> bool:
+    """Say whether a backend runs models in a server."""
+    return bool(getattr(plugins.backend(backend), "serves", False))
+
+
+def empty(job: Job) -> Result:
+    """Give the Result that a run of this Job begins with."""
+    return Result(
+        id=secrets.token_hex(6), created=datetime.now(UTC).isoformat(timespec="milliseconds"), job=job
+    )
+
+
+def run(
+    job: Job,
+    *,
+    interrupted: Callable[[], bool] = lambda: False,
+    watch: Callable[[Event], None] = lambda _event: None,
+) -> Result:
+    """Measure what the Job describes.
+
+    Args:
+        job: what to do; `core.knob.configure` has completed its config.
+        interrupted: whether to finish now with what there is; asked many times a second.
+        watch: told of every event, progress included.
+
+    Raises:
+        RequestError: the request cannot be carried out as written.
+        MissingExtra: an optional package is not installed.
+    """
+    return fold(empty(job), _told(events(job, interrupted=interrupted, watch=watch), watch))
+
+
+def _told(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator[Event]:
+    for event in stream:
+        watch(event)
+        yield event
+
+
+def events(
+    job: Job,
+    *,
+    interrupted: Callable[[], bool],
+    watch: Callable[[Event], None],
+    warm: Warm | None = None,
+) -> Iterator[Event]:
+    """Carry a Job out, yielding what is found as it is found.
+
+    With `warm` what this run opens stays open, and what an earlier one left open is used: the Jobs must be
+    equal but for their load and their Plan.
+    """
+    stage = Stage(watch=watch)
+    used = needs_session(job.probes)  # looking at a model is no use of it
+    samplers = started(os.getpid()) if used and not serves(job.backend) else []
+    found: list[Measurement] = []
+    try:
+        with Warm() if warm is None else warm.lent() as lent:
+            yield from noted(_measured(job, stage, lent, samplers, interrupted), found)
+    except Exception as error:
+        if isinstance(error, ModelDynoError):
+            discard(samplers)
+            raise
+        # Whatever else a model or its framework raises is an outcome, not our fault.
+        yield Failed(failure=failure_of(error, stage.name))
+    except BaseException:
+        discard(samplers)
+        raise
+    for sampler in samplers:
+        yield from noted(map(event_of, sampler.stop()), found)
+    yield from map(event_of, energy.per_call(found))
+    yield Ended()
+
+
+@dataclass(slots=True)
+class _Ready:
+    """Everything up to the first call: what was found on the way, and what is measured then."""
+
+    told: list[Event] = field(default_factory=list)
+    subject: Subject | None = None
+    opened: Opened | None = None
+
+
+@dataclass(slots=True)
+class Warm:
+    """What stays open between runs of Jobs that differ in nothing but their load and their Plan."""
+
+    stack: ExitStack = field(default_factory=ExitStack)
+    ready: _Ready | None = None
+
+    def __enter__(self) -> Self:
+        """Leave it open until the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Close whatever is open."""
+        self.ready = None
+        return self.stack.__exit__(kind, error, trace)
+
+    @contextmanager
+    def lent(self) -> Iterator[Warm]:
+        """Use it in a run; what went wrong once is not used again."""
+        with ExitStack() as stack:
+            stack.push(self)
+            yield self
+            stack.pop_all()
+
+
+def _measured(
+    job: Job, stage: Stage, warm: Warm, samplers: list[Watch], interrupted: Callable[[], bool]
+) -> Iterator[Event]:
+    if warm.ready is None:
+        ready = _Ready()
+        for event in _prepared(job, stage, warm.stack, samplers, interrupted, ready):
+            ready.told.append(event)
+            yield event
+        warm.ready = ready
+    else:
+        ready = warm.ready
+        mark(samplers, "idle")
+        yield from ready.told
+    if ready.opened is None or ready.subject is None:
+        if interrupted():
+            yield Doubted(doubt=INTERRUPTED)
+        return
+    opened = ready.opened
+    called = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is not None}
+    subject = replace(ready.subject, load=job.load, interrupted=interrupted, watch=stage.watch)
+    check_needs(called, subject, job)
+    samplers += beside(opened.session)
+    mark(samplers, "timed")
+    with steady_collector():
+        yield from _probed(called, (Pass.TIMED,), subject, job, stage)
+    mark(samplers, "after")
+    yield from checked(opened, "last call", stage)
+    yield from _probed(called, (Pass.SECOND,), subject, job, stage)
+    if interrupted():
+        yield Doubted(doubt=INTERRUPTED)
+
+
+def _prepared(
+    job: Job,
+    stage: Stage,
+    stack: ExitStack,
+    samplers: list[Watch],
+    interrupted: Callable[[], bool],
+    ready: _Ready,
+) -> Iterator[Event]:
+    """Load and open the model as far as the probes need it, and look at it; `ready` holds what came of it."""
+    loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
+    probes = {name: plugins.probe(name) for name in job.probes}
+    used = needs_session(job.probes)
+    needed = tuple(dict.fromkeys((*loader.requires, *(backend.requires if used else ()))))
+    spent: dict[str, float] = {}
+    with stage("import"):
+        imported(loader.tools, job)
+    with stage("import", spent):
+        imported(needed, job)
+    place = machine.environment(needed)
+    yield Located(environment=place)
+    mark(samplers, "idle")  # takes a second where a device tells what it draws
+    mark(samplers, "baseline")
+    mark(samplers, "load")
+    with stage("load", spent):
+        bring = loader.load if used else getattr(loader, "look", loader.load)
+        model = bring(job.model, seed=job.plan.seed, trust=job.trust)
+    spent["load"] = max(0.0, spent["load"] - model.looked)
+    yield from described(job, model)
+    alone = {name: probe for name, probe in probes.items() if probe.needs is None}
+    called = {name: probe for name, probe in probes.items() if probe.needs is not None}
+    looked = Subject(
+        model=model,
+        inputs=_of_the_model(job) if called else job.inputs,
+        batch_size=batch_size_of(job),
+        sizes=job.sizes,
+        load=job.load,
+        inspection=job.inspection,
+        observation=job.observation,
+        interrupted=interrupted,
+        watch=stage.watch,
+    )
+    if not called:
+        check_known(model)
+        yield from _probed(alone, tuple(Pass), looked, job, stage)
+        return
+    known: list[Measurement] = []
+    yield from forgiven(noted(_probed(alone, tuple(Pass), looked, job, stage), known))
+    opened = opened_for(job, model, stage, stack, spent)
+    yield Loaded(model=identity(job, model), inputs=opened.payload.used)
+    yield Located(environment=placed(place, opened.session))
+    yield from opened.found
+    yield from conversion(job, opened.session)
+    yield from load_time(spent)
+    ready.subject, ready.opened = replace(_subject(looked, opened), known=tuple(known)), opened
+
+
+def _of_the_model(job: Job) -> tuple[InputSpec, ...]:
+    """Give what was asked of the model's own inputs, where requests are made of something else: nothing."""
+    return () if isinstance(plugins.backend(job.backend), TakesOtherInputs) else job.inputs
+
+
+INTERRUPTED = Doubt(
+    code="interrupted",
+    seen="the run was interrupted before it came to its own end",
+    advice="run it again to the end before claiming anything from it",
+)
+
+
+def _subject(looked: Subject, opened: Opened) -> Subject:
+    payload = opened.payload
+    return replace(
+        looked, session=opened.session, calls=opened.calls, feeds=payload.feeds, samples=payload.samples
+    )
+
+
+def _probed(
+    probes: dict[str, Probe], passes: tuple[Pass, ...], subject: Subject, job: Job, stage: Stage
+) -> Iterator[Event]:
+    for name, probe in probes.items():
+        if probe.pass_ in passes and not subject.interrupted():
+            with stage(name):
+                found = map(event_of, probe.measure(subject, job.plan))
+                yield from found if probe.needs is None else _kept(found, name, stage)
+
+
+def _kept(found: Iterator[Event], name: str, stage: Stage) -> Iterator[Event]:
+    """Pass on what a probe finds; where it refuses after others have measured, theirs is not lost."""
+    try:
+        for event in found:
+            yield event
+            stage.measured = True
+    except RequestError as error:
+        if not stage.measured:
+            raise
+        yield Failed(failure=Failure(where=name, kind=FailureKind.ERROR, message=str(error).rstrip(".")))

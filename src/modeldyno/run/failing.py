@@ -1,0 +1,36 @@
+"""What a framework, a model or a server raised, as a Failure."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from modeldyno.core.result import Failure, FailureKind
+
+
+def failure_of(error: BaseException, where: str) -> Failure:
+    """Classify what a framework, a model or a server raised."""
+    from modeldyno.engines.server import ServerFailed  # noqa: PLC0415 - only a failure needs it
+
+    if isinstance(error, ServerFailed):
+        return Failure(where=where, kind=FailureKind.SERVER, message=str(error), log=error.log)
+    lines = str(error).strip().splitlines() or [""]
+    text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(Path(f.filename))]
+    memory = isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _OUT_OF_MEMORY)
+    kind = FailureKind.OOM if memory else FailureKind.ERROR
+    if frames:
+        text += f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
+    places = [f"{f.filename}:{f.lineno} {f.line}" for f in frames[-_FRAMES:]]
+    return Failure(where=where, kind=kind, message=text, log="\n".join([*lines[1:], *places])[:2000])
+
+
+def _is_ours(path: Path) -> bool:
+    """Say whether a line is of this package, or of what opens and closes its contexts."""
+    return _OURS in path.parents or path.name == "contextlib.py"
+
+
+_OURS = Path(__file__).parent.parent
+_FRAMES = 3
+"""Lines of the model's code that a Failure shows."""
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")
