@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from modeldyno.api.comparing import compare, read_comparison, save_comparison
     from modeldyno.api.decorators import profiled
     from modeldyno.api.functions import inspect, profile, read, save
     from modeldyno.api.model_profiler import ModelProfiler
     from modeldyno.api.served import load
     from modeldyno.api.sweeping import read_study, sweep
+    from modeldyno.core.comparison import Comparison
     from modeldyno.core.goal import Constraint, Verdict
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.measurement import Distribution
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.errors import ModelDynoError
 
 _HOMES = {
+    "Comparison": "modeldyno.core.comparison",
     "Constraint": "modeldyno.core.goal",
     "Distribution": "modeldyno.core.measurement",
     "InputSpec": "modeldyno.core.inputs",
@@ -33,18 +36,22 @@ _HOMES = {
     "Result": "modeldyno.core.result",
     "Study": "modeldyno.core.study",
     "Verdict": "modeldyno.core.goal",
+    "compare": "modeldyno.api",
     "inspect": "modeldyno.api",
     "load": "modeldyno.api",
     "profile": "modeldyno.api",
     "profiled": "modeldyno.api",
     "ranking": "modeldyno.core.ranking",
     "read": "modeldyno.api",
+    "read_comparison": "modeldyno.api",
     "read_study": "modeldyno.api",
     "save": "modeldyno.api",
+    "save_comparison": "modeldyno.api",
     "sweep": "modeldyno.api",
 }
 
 __all__ = [
+    "Comparison",
     "Constraint",
     "Distribution",
     "InputSpec",
@@ -54,14 +61,17 @@ __all__ = [
     "Result",
     "Study",
     "Verdict",
+    "compare",
     "inspect",
     "load",
     "profile",
     "profiled",
     "ranking",
     "read",
+    "read_comparison",
     "read_study",
     "save",
+    "save_comparison",
     "sweep",
 ]
 

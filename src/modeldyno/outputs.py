@@ -1,11 +1,17 @@
-"""Whether what a model returned can be an answer at all."""
+"""Whether what a model returned can be an answer at all, and how far the answers of two models agree."""
 
 from __future__ import annotations
 
+from math import inf, isfinite
 from typing import TYPE_CHECKING
+
+from modeldyno.core.comparison import Agreement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy import ndarray
 
     from modeldyno.ports import Feed
 
@@ -24,3 +30,99 @@ def faults(output: Feed) -> Iterator[str]:
         # Masks are filled with -inf on purpose; a positive one is no such mask.
         if infinite and bool(np.isposinf(values).any()):
             yield f"output '{name}' has {infinite:,} infinite of {values.size:,} values"
+
+
+_INPUT, _OUTPUT = "input ", "output "
+"""How the arrays of a file are called that holds both."""
+
+
+def arrays(given: Feed, returned: Feed) -> Feed:
+    """Name what a call was given and what it returned, for one file."""
+    return {
+        **{f"{_INPUT}{name}": values for name, values in given.items()},
+        **{f"{_OUTPUT}{name}": values for name, values in returned.items()},
+    }
+
+
+def load(path: Path) -> tuple[Feed, Feed]:
+    """Read what a call was given and what it returned, as the probe ``outputs`` wrote it."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    with np.load(path, allow_pickle=False) as file:
+        given, returned = (
+            {name.removeprefix(kind): file[name] for name in file.files if name.startswith(kind)}
+            for kind in (_INPUT, _OUTPUT)
+        )
+    return given, returned
+
+
+def save(feed: Feed, folder: Path) -> tuple[Path, ...]:
+    """Write a file for each array; raises ValueError, in a phrase, for what is no number."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    if any(values.dtype.kind not in "biuf" for values in feed.values()):
+        raise ValueError("their inputs are no numbers")
+    paths = tuple(folder / f"input-{place}.npy" for place in range(len(feed)))
+    for path, values in zip(paths, feed.values(), strict=True):
+        np.save(path, values, allow_pickle=False)
+    return paths
+
+
+def alike(one: Feed, other: Feed) -> bool:
+    """Say whether two feeds hold the same values, by name where the names are the same, else in order."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    names = zip(one, one if one.keys() == other.keys() else other, strict=False)
+    return len(one) == len(other) and all(np.array_equal(one[a], other[b]) for a, b in names)
+
+
+def agreement(baseline: Feed, candidate: Feed) -> tuple[Agreement, ...]:
+    """Say how far two outputs agree, array by array; by name where the names are the same, else in order.
+
+    Raises ValueError, in a phrase, where they cannot be held against each other.
+    """
+    if len(baseline) != len(candidate):
+        raise ValueError(f"one gives {len(baseline)} arrays, and the other {len(candidate)}")
+    names = dict(zip(baseline, candidate, strict=True))
+    if baseline.keys() == candidate.keys():
+        names = {name: name for name in baseline}
+    for name, other in names.items():
+        if baseline[name].shape != candidate[other].shape:
+            shapes = [" x ".join(map(str, each.shape)) for each in (baseline[name], candidate[other])]
+            raise ValueError(f"the output '{name}' is {shapes[0]} in one, and {shapes[1]} in the other")
+    return tuple(_agreement(name, baseline[name], candidate[other]) for name, other in names.items())
+
+
+def _agreement(name: str, one: ndarray, other: ndarray) -> Agreement:
+    """Compare two arrays of one shape; where both have the same NaN or infinity, they agree."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    if one.dtype.kind not in "biufc" or other.dtype.kind not in "biufc":
+        same = bool((one == other).all())
+        return Agreement(
+            output=name, largest=0.0 if same else inf, relative=0.0 if same else inf, cosine=float(same)
+        )
+    wide = np.complex128 if "c" in one.dtype.kind + other.dtype.kind else np.float64
+    first, second = one.astype(wide).ravel(), other.astype(wide).ravel()
+    alike = (first == second) | (np.isnan(first) & np.isnan(second))
+    with np.errstate(invalid="ignore"):
+        differences = np.where(alike, 0.0, np.abs(first - second))
+    largest = float(np.where(np.isnan(differences), inf, differences).max(initial=0.0))
+    known = np.isfinite(first) & np.isfinite(second)
+    size = float(np.abs(first[known]).max(initial=0.0))
+    return Agreement(
+        output=name,
+        largest=largest,
+        relative=0.0 if not largest else largest / size if size and isfinite(largest) else inf,
+        cosine=_cosine(first[known], second[known]),
+    )
+
+
+def _cosine(first: ndarray, second: ndarray) -> float:
+    """Give the cosine of the angle between two vectors; of two that are zero it is 1."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    lengths = float(np.linalg.norm(first)), float(np.linalg.norm(second))
+    if not all(lengths):
+        return float(lengths[0] == lengths[1])
+    return float(np.clip((np.vdot(first / lengths[0], second / lengths[1])).real, -1.0, 1.0))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.account import Account
     from modeldyno.core.allocations import Recorded, Watching
-    from modeldyno.core.block import Table
+    from modeldyno.core.block import Block, Table
     from modeldyno.core.flow import Flow
     from modeldyno.core.goal import Judgement
     from modeldyno.core.job import Job
@@ -666,6 +666,14 @@ class Compares(Protocol):
 
     def compare(self, first: Result, second: Result) -> str | bytes:
         """Render them side by side."""
+
+
+@runtime_checkable
+class LaysOut(Protocol):
+    """A Reporter that can write any blocks, such as those of a comparison."""
+
+    def lay_out(self, blocks: Iterable[Block], *, title: str) -> str | bytes:
+        """Write them as a whole file; the title says what they are about, where a format has room for it."""
 
 
 @runtime_checkable

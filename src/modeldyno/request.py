@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.knob import Knob
 
-LAYERS, STATIC, OPERATORS, GENERATE = "layers", "static", "ops", "generate"
+LAYERS, STATIC, OPERATORS, GENERATE, OUTPUTS = "layers", "static", "ops", "generate", "outputs"
 """Probes that are asked for with others: what a layer takes is held to what it costs, and `ops` traces."""
 
 
@@ -79,7 +79,7 @@ class Request:
             plugins.require(loader.requires, f"model {ref}")
             self._check_idle(backend.knobs)
         self._check_batch(config)
-        self._check_trace()
+        self._check_written()
         self._check_records()
         self._check_mode()
         self.constraints()
@@ -120,13 +120,13 @@ class Request:
                 "the model as it is stored; leave it away, or use modeldyno profile."
             )
 
-    def _check_trace(self) -> None:
-        """Refuse a trace that could not be written, before anything is measured."""
-        trace = self.observation.trace
-        if trace and not Path(trace).parent.is_dir():
-            raise RequestError(
-                f"There is no directory '{Path(trace).parent}' for the trace; make it, or name another."
-            )
+    def _check_written(self) -> None:
+        """Refuse files of the second pass that could not be written, before anything is measured."""
+        for what, path in (("trace", self.observation.trace), ("outputs", self.observation.outputs)):
+            if path and not Path(path).parent.is_dir():
+                raise RequestError(
+                    f"There is no directory '{Path(path).parent}' for the {what}; make it, or name another."
+                )
 
     def _check_records(self) -> None:
         """Refuse a file of requests that could not be written, before anything is measured."""
@@ -166,6 +166,7 @@ class Request:
         heeding = {
             LAYERS: bool(look.layers),
             OPERATORS: bool(look.trace),
+            OUTPUTS: bool(look.outputs),
             GENERATE: (look.prompts, look.generated) != (usual.prompts, usual.generated),
         }
         named = (*self.probes, *(probe for probe, asked in heeding.items() if asked))

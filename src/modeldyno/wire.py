@@ -1,6 +1,6 @@
 """Documents to JSON and back, each kind with a schema number and upgrades of older schemas.
 
-History of the schema of Results, and of that of Studies:
+History of the schema of Results, of that of Studies, and of that of Comparisons:
 
 1. The first.
 """
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import msgspec
 
+from modeldyno.core.comparison import SCHEMA as COMPARISON_SCHEMA
+from modeldyno.core.comparison import Comparison
 from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.metric import METRICS
@@ -34,8 +36,9 @@ Upgrades = dict[int, "Callable[[dict[str, Any]], dict[str, Any]]"]
 """From a schema number to a function that gives the document of the next one."""
 UPGRADES: Upgrades = {}
 STUDY_UPGRADES: Upgrades = {}
-STUDY = "study"
-"""What a Study says of itself, under the name ``kind``."""
+COMPARISON_UPGRADES: Upgrades = {}
+STUDY, COMPARISON = "study", "comparison"
+"""What these say of themselves, under the name ``kind``; a Result says nothing."""
 
 _MALFORMED = (msgspec.MsgspecError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading or upgrading a damaged document may raise."""
@@ -49,11 +52,15 @@ def encode(result: Result) -> bytes:
     The certificate is derived: it is there for readers in other languages, and ignored on reading.
     An end of an interval that is not bounded is written as null, and so is a value that is no number.
     """
-    document = msgspec.to_builtins(result)
+    return msgspec.json.format(_json(_certified(result)), indent=1) + b"\n"
+
+
+def _certified(result: Result) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(result)
     for measurement, plain in zip(result.measurements, document["measurements"], strict=True):
         if isinstance(measurement.value, Distribution):
             plain["value"]["certificate"] = msgspec.to_builtins(measurement.value.certificate())
-    return msgspec.json.format(_json(document), indent=1) + b"\n"
+    return document
 
 
 def encode_several(results: Iterable[Result]) -> bytes:
@@ -81,13 +88,18 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Result:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
             raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno result: it has no schema number.")
-        current = _upgraded(document, origin, UPGRADES, SCHEMA)
-        current["measurements"] = [_restored(plain) for plain in current.get("measurements", ())]
-        _restore_points(current.get("outline"))
-        return _checked(msgspec.convert(current, Result))
+        return _checked(msgspec.convert(_current(document, origin), Result))
     except _MALFORMED as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise UnreadableDocument(f"{origin} is damaged, or no ModelDyno result: {said}.") from error
+
+
+def _current(document: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Bring the document of a Result up to date, and put back what JSON does not know."""
+    current = _upgraded(document, origin, UPGRADES, SCHEMA)
+    current["measurements"] = [_restored(plain) for plain in current.get("measurements", ())]
+    _restore_points(current.get("outline"))
+    return current
 
 
 def _upgraded(document: dict[str, Any], origin: str, upgrades: Upgrades, newest: int) -> dict[str, Any]:
@@ -173,7 +185,7 @@ def decode_study(data: bytes | str, *trials: bytes, origin: str = "the document"
     try:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict) or document.pop("kind", None) != STUDY:
-            return _foreign(origin)
+            return _foreign(origin, STUDY)
         document["trials"] = [*document.get("trials", ()), *map(msgspec.json.decode, trials)]
         current = _upgraded(document, origin, STUDY_UPGRADES, STUDY_SCHEMA)
         for trial in current["trials"]:
@@ -187,8 +199,8 @@ def decode_study(data: bytes | str, *trials: bytes, origin: str = "the document"
         raise UnreadableDocument(f"{origin} is damaged, or no ModelDyno study: {said}.") from error
 
 
-def _foreign(origin: str) -> NoReturn:
-    raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno study.")
+def _foreign(origin: str, kind: str) -> NoReturn:
+    raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno {kind}.")
 
 
 def _in_order(study: Study) -> Study:
@@ -198,13 +210,54 @@ def _in_order(study: Study) -> Study:
     return study
 
 
+def encode_comparison(comparison: Comparison) -> bytes:
+    """Give the JSON of a Comparison with its Results; a number that is none, or not bounded, is null."""
+    document: dict[str, Any] = {"kind": COMPARISON, **msgspec.to_builtins(comparison)}
+    document["baseline"] = _certified(comparison.baseline)
+    for contrast, plain in zip(comparison.contrasts, document["contrasts"], strict=True):
+        plain["candidate"] = _certified(contrast.candidate)
+    return msgspec.json.format(_json(document), indent=1) + b"\n"
+
+
+def decode_comparison(data: bytes | str, *, origin: str = "the document") -> Comparison:
+    """Read a Comparison of any schema that was ever written.
+
+    Raises:
+        UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
+    """
+    try:
+        document = msgspec.json.decode(data)
+        if not isinstance(document, dict) or document.pop("kind", None) != COMPARISON:
+            return _foreign(origin, COMPARISON)
+        current = _upgraded(document, origin, COMPARISON_UPGRADES, COMPARISON_SCHEMA)
+        current["baseline"] = _current(current["baseline"], origin)
+        for contrast in current["contrasts"]:
+            contrast["candidate"] = _current(contrast["candidate"], origin)
+            for change in contrast["changes"]:
+                _unbounded(change)
+            for agreement in contrast.get("outputs", ()):
+                agreement.update({name: inf for name, size in agreement.items() if size is None})
+        return _checked_comparison(msgspec.convert(current, Comparison))
+    except UnreadableDocument:
+        raise
+    except (*_MALFORMED, RequestError) as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise UnreadableDocument(f"{origin} is damaged, or no ModelDyno comparison: {said}.") from error
+
+
+def _checked_comparison(comparison: Comparison) -> Comparison:
+    for result in (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)):
+        _checked(result)
+    return comparison
+
+
 def read(path: Path) -> Result:
     """Read a Result from a file.
 
     Raises:
         RequestError: the file cannot be read, or is no Result.
     """
-    return decode(_content(path), origin=str(path))
+    return decode(content(path), origin=str(path))
 
 
 def read_study(path: Path) -> Study:
@@ -213,22 +266,37 @@ def read_study(path: Path) -> Study:
     Raises:
         RequestError: the file cannot be read, or is no Study.
     """
-    return decode_study(_content(path), origin=str(path))
+    return decode_study(content(path), origin=str(path))
 
 
-def holds_study(path: Path) -> bool:
-    """Say whether a file says of itself that it is a Study, whatever else is in it.
+def read_comparison(path: Path) -> Comparison:
+    """Read a Comparison from a file.
+
+    Raises:
+        RequestError: the file cannot be read, or is no Comparison.
+    """
+    return decode_comparison(content(path), origin=str(path))
+
+
+def kind_of(path: Path) -> str:
+    """Say what a file says of itself: ``study`` or ``comparison``; else it is a Result, if anything.
 
     Raises:
         RequestError: the file cannot be read.
     """
-    return _STUDIOUS.match(_content(path)) is not None
+    told = _KIND.match(content(path))
+    return told[1].decode() if told else ""
 
 
-_STUDIOUS = re.compile(rb'\s*\{\s*"kind"\s*:\s*"study"')
+_KIND = re.compile(rb'\s*\{\s*"kind"\s*:\s*"(\w+)"')
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """Read a file that somebody names.
+
+    Raises:
+        RequestError: it cannot be read, or is too large for a document.
+    """
     try:
         if path.stat().st_size > _LARGEST:
             raise UnreadableDocument(f"{path} has {path.stat().st_size:,} bytes; no document is that large.")

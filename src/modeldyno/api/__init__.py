@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from modeldyno.api.comparing import compare, read_comparison, save_comparison
     from modeldyno.api.decorators import Profiled, profiled
     from modeldyno.api.figures import Figures, UncertifiedWarning
     from modeldyno.api.functions import BoundBroken, inspect, profile, read, save
@@ -44,14 +45,17 @@ _HOMES = {
     "TritonGrpcInspector": "modeldyno.api.inspectors",
     "TritonInspector": "modeldyno.api.inspectors",
     "UncertifiedWarning": "modeldyno.api.figures",
+    "compare": "modeldyno.api.comparing",
     "inspect": "modeldyno.api.functions",
     "load": "modeldyno.api.served",
     "memory_change": "modeldyno.core.memory_change",
     "profile": "modeldyno.api.functions",
     "profiled": "modeldyno.api.decorators",
     "read": "modeldyno.api.functions",
+    "read_comparison": "modeldyno.api.comparing",
     "read_study": "modeldyno.api.sweeping",
     "save": "modeldyno.api.functions",
+    "save_comparison": "modeldyno.api.comparing",
     "sweep": "modeldyno.api.sweeping",
 }
 
@@ -72,14 +76,17 @@ __all__ = [
     "TritonGrpcInspector",
     "TritonInspector",
     "UncertifiedWarning",
+    "compare",
     "inspect",
     "load",
     "memory_change",
     "profile",
     "profiled",
     "read",
+    "read_comparison",
     "read_study",
     "save",
+    "save_comparison",
     "sweep",
 ]
 

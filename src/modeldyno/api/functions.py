@@ -37,6 +37,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     prompt: int | str | Sequence[int] = 128,
     generate: int | str | Sequence[int] = 32,
     trace: str | Path | None = None,
+    outputs: str | Path | None = None,
     require: Sequence[str] = (),
     percentiles: Sequence[str] = (),
     plan: Plan | None = None,
@@ -62,6 +63,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         prompt: tokens to generate from, one number or several, for the probe ``generate``.
         generate: tokens to generate, one number or several.
         trace: a file for a trace of a few calls that Perfetto opens, for the probe ``ops``.
+        outputs: a file (.npz) for what one call returns.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: measured until certified, such as ``"p99"``.
         plan: how carefully to measure.
@@ -98,6 +100,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
             prompts=_tokens(prompt, "prompt"),
             generated=_tokens(generate, "generate"),
             trace=None if trace is None else str(Path(trace).absolute()),
+            outputs=None if outputs is None else str(Path(outputs).absolute()),
         ),
         name=name,
         trust=trust,

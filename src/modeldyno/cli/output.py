@@ -70,7 +70,7 @@ def find_any(document: str) -> Result | Study:
         RequestError: there is neither.
     """
     path = Path(document)
-    if path.is_file() and wire.holds_study(path):
+    if path.is_file() and wire.kind_of(path) == wire.STUDY:
         return wire.read_study(path)
     try:
         return find(document)

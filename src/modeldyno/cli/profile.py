@@ -40,6 +40,7 @@ from modeldyno.measure import Outcome, measure
 @click.option("--prompt", default="128", show_default=True, help="Tokens to generate from: 32,128,512.")
 @click.option("--generate", default="32", show_default=True, help="Tokens to generate: 32,128.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
+@click.option("--outputs", type=click.Path(dir_okay=False), help="Write what one call returns: .npz")
 @asking.bounds()
 @asking.PERCENTILES
 @asking.plan_options
@@ -71,6 +72,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
             prompts=tokens(options["prompt"], "--prompt"),
             generated=tokens(options["generate"], "--generate"),
             trace=options["trace"] and str(Path(options["trace"]).absolute()),
+            outputs=options["outputs"] and str(Path(options["outputs"]).absolute()),
         ),
         name=options["name"],
         trust=options["trust"],

@@ -81,6 +81,11 @@ CODES: dict[str, str] = {
     "model-changed": "The study went on although the model had become another one.",
     "hardware-changed": "The study went on although the machine had become another one.",
     "software-changed": "Since the first trial of the study, versions have changed.",
+    "unlike-hardware": "What is compared was measured on unlike hardware.",
+    "unlike-inputs": "What is compared was not fed the same.",
+    "unlike-outputs": "What is compared does not return the same.",
+    "not-in-turns": "What is compared was measured at different times.",
+    "study-winner": "It is the best of a study, chosen for its figures.",
     "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
 }
 """Every doubt that this program raises, by its short stable code."""

@@ -22,6 +22,8 @@ class Observation:
     """File for a trace of a few calls that Perfetto opens."""
     records: str | None = None
     """File for every request of a load: .csv, .jsonl or .npz."""
+    outputs: str | None = None
+    """File for what one call returns: .npz."""
 
     def named(self, path: str, kind: str) -> bool:
         """Say whether a module is asked for."""

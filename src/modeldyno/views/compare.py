@@ -27,7 +27,7 @@ _NAME, _KINDS = 18, 300
 
 def comparison(first: Result, second: Result) -> tuple[Block, ...]:
     """Compare what two models cost."""
-    names = _names(first, second)
+    names = called((first, second))
     rows = tuple(
         (metric, _plain(one), _plain(other), _ratio_of(one, other, words))
         for metric, words in _COMPARED.items()
@@ -53,15 +53,16 @@ def comparison(first: Result, second: Result) -> tuple[Block, ...]:
     )
 
 
-def _names(first: Result, second: Result) -> tuple[str, str]:
-    """Name the two, short enough for columns; models of one name are numbered."""
-    one, other = (shorten(clean(result.name), _NAME) or "the model" for result in (first, second))
-    if one != other:
-        return one, other
-    return f"{shorten(one, _NAME - 4)} (1)", f"{shorten(other, _NAME - 4)} (2)"
+def called(results: Sequence[Result]) -> tuple[str, ...]:
+    """Name models, short enough for columns; those of one name are numbered."""
+    names = [shorten(clean(result.name), _NAME) or "the model" for result in results]
+    return tuple(
+        f"{shorten(name, _NAME - 4)} ({place})" if names.count(name) > 1 else name
+        for place, name in enumerate(names, 1)
+    )
 
 
-def _sentence(first: Result, second: Result, names: tuple[str, str]) -> str:
+def _sentence(first: Result, second: Result, names: Sequence[str]) -> str:
     told = [
         f"{what} {_ratio_of(one, other, words)}"
         for metric, words, what in (
@@ -87,7 +88,7 @@ def _failures(result: Result, name: str) -> Notice:
     )
 
 
-def _reservations(first: Result, second: Result, names: tuple[str, str]) -> Iterator[Notice]:
+def _reservations(first: Result, second: Result, names: Sequence[str]) -> Iterator[Notice]:
     for result, name in zip((first, second), names, strict=True):
         macs = result.find("macs")
         if macs is not None and macs.interval is not None and macs.interval.low < macs.interval.high:
@@ -162,7 +163,7 @@ def summary(results: Sequence[Result]) -> Table:
         ("Execution time", "latency", _FASTER),
     )
     two = len(results) == 2  # noqa: PLR2004 - a pair
-    names = _names(*results) if two else [shorten(clean(result.name), _NAME) for result in results]
+    names = called(results)
     titles = ["Evaluation metric", *names, *(["Enhancement"] if two else [])]
     return Table(
         title="",

@@ -1,0 +1,189 @@
+"""``modeldyno.compare``: the command as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import plugins, wire
+from modeldyno.api.functions import check_settings, several
+from modeldyno.api.words import in_python
+from modeldyno.core.comparison import Comparison
+from modeldyno.core.contrast import Question, smallest_effects
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import Result
+from modeldyno.core.study import Study
+from modeldyno.core.turns import FEWEST_ROUNDS, MOST_ROUNDS, Turns
+from modeldyno.errors import RunFailed
+from modeldyno.executors.inline import inline
+from modeldyno.executors.interrupts import Insisted, counted_interrupts
+from modeldyno.executors.isolated import isolated
+from modeldyno.reasons import carried_out
+from modeldyno.request import Request, inspection
+from modeldyno.rounds import comparison
+from modeldyno.sides import sides
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from modeldyno.core.inputs import InputSpec
+    from modeldyno.core.knob import KnobValue
+    from modeldyno.core.result import Event
+    from modeldyno.ports import Executor
+    from modeldyno.sides import Asked
+
+_PLAN = Plan(max_time=5.0, min_time=0.5)
+
+
+@in_python
+def compare(  # noqa: PLR0913 - one function per command, one parameter per option
+    baseline: Any,
+    candidate: Any,
+    *more: Any,
+    example: Any = None,
+    backend: str | None = None,
+    inputs: Sequence[str | InputSpec] = (),
+    probes: Sequence[str] = (),
+    mode: str = "inference",
+    optimizer: str | None = None,
+    metrics: Sequence[str] = (),
+    smallest: float | str | Mapping[str, float | str] = MappingProxyType({}),
+    baseline_settings: Mapping[str, KnobValue] | None = None,
+    candidate_settings: Mapping[str, KnobValue] | None = None,
+    min_rounds: int = FEWEST_ROUNDS,
+    max_rounds: int = MOST_ROUNDS,
+    max_time: float | None = 600.0,
+    block: bool = False,
+    why: bool = True,
+    run: bool = False,
+    force: bool = False,
+    plan: Plan | None = None,
+    trust: bool = False,
+    watch: Callable[[Event], None] = lambda _event: None,
+    **settings: KnobValue,
+) -> Comparison:
+    """Say whether a candidate is better or worse than a baseline, as ``modeldyno compare`` does.
+
+    Args:
+        baseline: a model (a path, a reference, or a live object, which runs inside this process), or what was
+            measured: a Result, a Study (which stands for its winner), a file, a stored id or tag.
+        candidate: likewise; both are models, or both were measured.
+        more: further candidates, each compared with the baseline.
+        example: inputs of live objects.
+        backend: what runs the models.
+        inputs: shapes or files, as ``--input`` takes them.
+        probes: what to measure; as `profile` does if empty.
+        mode: ``"inference"`` for calls, ``"train"`` for training steps.
+        optimizer: of the training steps.
+        metrics: what the verdict rests on, such as ``("latency.p99", "throughput")``.
+        smallest: change that matters: ``0.05`` or ``"5%"``, or by metric, ``{"latency": "5%"}``.
+        baseline_settings: knobs of the baseline alone.
+        candidate_settings: knobs of the candidates alone.
+        min_rounds: rounds before the first look; a round has a fresh process of each.
+        max_rounds: most rounds, while a verdict is undecided.
+        max_time: seconds after which no further round begins.
+        block: all runs of one side before those of the next, not in turns.
+        why: look at outputs, and at layers and operators where something has changed.
+        run: run the jobs of what was measured anew, in turns.
+        force: compare though the hardware is not the same.
+        plan: how carefully each process measures; by default five seconds a probe at most.
+        trust: allow files that run code when loaded (in the child process).
+        watch: told of every event while it runs.
+        settings: the backend's knobs for both, such as ``batch_size=8``.
+
+    Returns:
+        The Comparison; ``found.contrasts[0].outcome`` is the verdict, ``.changes`` has every metric.
+
+    Raises:
+        RequestError: the request is wrong, or the hardware is not the same.
+        RunFailed: it was interrupted before anything could be compared.
+    """
+    check_settings(settings)
+    question = Question(
+        metrics=several(metrics, "metrics"), smallest=_effects(smallest), force=force, why=why
+    )
+    shared = Request(
+        model="",
+        backend=backend,
+        settings={},
+        inputs=several(inputs, "inputs"),
+        probes=several(probes, "probes"),
+        plan=plan or _PLAN,
+        inspection=inspection(mode=mode, optimizer=optimizer, modules=False),
+        trust=trust,
+    )
+    own = (baseline_settings or {}, candidate_settings or {})
+    with ExitStack() as stack:
+        asked = [
+            _asked(side, replace(shared, settings={**settings, **own[min(place, 1)]}), example, stack)
+            for place, side in enumerate((baseline, candidate, *more))
+        ]
+        found = sides(asked, run=run)
+        results = [side for side in found if isinstance(side, Result)]
+        if results:
+            return comparison(results, question)
+        jobs = [side for side in found if not isinstance(side, Result)]
+        turns = Turns(
+            sides=len(jobs),
+            first=min(min_rounds, max_rounds),
+            most=max_rounds,
+            max_time=max_time,
+            block=block,
+        )
+        interrupts = stack.enter_context(counted_interrupts())
+        here = any(job.model.scheme == "object" for job in jobs)
+        execute: Executor = (
+            inline if here else stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+        )
+        made = carried_out(
+            jobs,
+            turns,
+            question,
+            execute=execute,
+            watch=watch,
+            interrupted=lambda: len(interrupts),
+        )
+    if made is None:
+        raise RunFailed("It was interrupted before anything could be compared.")
+    return made
+
+
+def _asked(side: Any, shared: Request, example: Any, stack: ExitStack) -> Asked:
+    """Take a document as it is, and a model by its reference; a live object has one meanwhile."""
+    if isinstance(side, Result | Study | Comparison):
+        return side
+    if isinstance(side, str | Path):
+        return replace(shared, model=str(side))
+    objects = plugins.resolve("loader", "object")
+    ref = objects.offer(side, name=None, example=example)
+    stack.callback(objects.withdraw, ref)
+    return replace(shared, model=str(ref), backend=shared.backend or objects.backend_of(side))
+
+
+def _effects(given: float | str | Mapping[str, float | str]) -> dict[str, float]:
+    """Read the changes that matter: one for all, or one by metric."""
+    if isinstance(given, Mapping):
+        return smallest_effects(f"{name}={size}" if name else str(size) for name, size in given.items())
+    return smallest_effects((str(given),))
+
+
+def read_comparison(path: str | Path) -> Comparison:
+    """Read a Comparison from a file.
+
+    Raises:
+        RequestError: it cannot be read.
+    """
+    return wire.read_comparison(Path(path))
+
+
+def save_comparison(comparison: Comparison, path: str | Path) -> None:
+    """Write a Comparison as JSON, whole or not at all.
+
+    Raises:
+        RequestError: the file cannot be written.
+    """
+    wire.write(Path(path), wire.encode_comparison(comparison))

@@ -1,0 +1,71 @@
+"""In which order several are run that are to be compared, and when to look whether that was enough.
+
+A round has a fresh process of each. Rounds go through the sides to and fro (A B, B A, A B), so that neither
+a machine that warms up nor the place in a round favours one of them. Looking several times and ending at
+the first verdict would find a difference more often than it should: the error that is allowed is shared
+among the looks that are planned (Bonferroni), of which there are few, each after twice as many rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ALTERNATING, BLOCK = "alternating", "block"
+FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """How many rounds, and how they are laid out."""
+
+    sides: int
+    """Baseline and candidates."""
+    first: int = FEWEST_ROUNDS
+    """Rounds before the first look."""
+    most: int = MOST_ROUNDS
+    max_time: float | None = None
+    """Seconds after which no further round begins; the rounds before the first look are made in any case."""
+    block: bool = False
+    """Whether one side has all its runs of a batch before the next: what competes for a shared cache, or
+    a device that stays warm, is kept apart; drift of the machine then looks like a difference."""
+
+    def __post_init__(self) -> None:
+        """Refuse, in one sentence, what cannot be."""
+        if not 1 <= self.first <= self.most:
+            raise RequestError(
+                f"A comparison of {self.first} to {self.most} rounds cannot be; give at least one, and at "
+                "least as many at most as at first."
+            )
+
+    @property
+    def order(self) -> str:
+        """What the layout is called."""
+        return BLOCK if self.block else ALTERNATING
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """After how many rounds it is looked whether that is enough."""
+        found = [self.first]
+        while found[-1] < self.most:
+            found.append(min(self.most, 2 * found[-1]))
+        return tuple(found)
+
+    def level(self, whole: float) -> float:
+        """Give the confidence at each look that leaves that of all looks together at `whole`."""
+        return 1 - (1 - whole) / len(self.looks)
+
+    def batch(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Give round and side of each run, in order, of the rounds from `begin` up to `end`."""
+        if self.block:
+            for side in range(self.sides):
+                yield from ((number, side) for number in range(begin, end))
+            return
+        for number in range(begin, end):
+            there = range(self.sides)
+            yield from ((number, side) for side in (reversed(there) if number % 2 else there))

@@ -1,0 +1,75 @@
+"""Documents by what people call them: the path of a file, an id or the beginning of one, a tag, a name."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins, wire
+from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
+
+if TYPE_CHECKING:
+    from modeldyno.core.comparison import Comparison
+    from modeldyno.core.result import Result
+    from modeldyno.core.study import Study
+
+
+def find(document: str) -> Result:
+    """Give a Result by the path of its file, or by its id, a prefix of it or a tag in the store.
+
+    Raises:
+        RequestError: there is none.
+    """
+    path = Path(document)
+    if path.is_file():
+        return wire.read(path)
+    if path.suffix == ".json" or "/" in document:
+        raise RequestError(f"There is no file '{document}'; check the path, or name a stored id or tag.")
+    with plugins.store() as store:
+        return store.get(document)
+
+
+def find_study(document: str) -> Study:
+    """Give a Study by the path of its file, or by its id or name in the store; ``""`` is the newest.
+
+    Raises:
+        RequestError: there is none.
+    """
+    path = Path(document)
+    if document and path.is_file():
+        return wire.read_study(path)
+    with plugins.store() as store:
+        if document:
+            return store.study(document)
+        newest = store.studies(limit=1)
+        if not newest:
+            raise RequestError("The store has no study yet; modeldyno sweep MODEL makes one.")
+        return store.study(newest[0].id)
+
+
+def find_any(document: str) -> Result | Study | Comparison:
+    """Give what a path, an id or the beginning of one, a tag or a name stands for.
+
+    Raises:
+        RequestError: there is no Result, Study or Comparison of that name.
+    """
+    path = Path(document)
+    if path.is_file() and (kind := wire.kind_of(path)):
+        return wire.read_comparison(path) if kind == wire.COMPARISON else wire.read_study(path)
+    try:
+        return find(document)
+    except UnreadableDocument:
+        raise
+    except RequestError:
+        with suppress(RequestError):
+            if not path.is_file():
+                return find_study(document)
+        raise
+
+
+def kept(identifier: str) -> Result | None:
+    """Give a Result by its id, if the store still has it."""
+    with suppress(ModelDynoError), plugins.store() as store:
+        return store.get(identifier)
+    return None

@@ -1,0 +1,193 @@
+"""Models that were compared, looked at once more: whether their outputs agree, and where a change comes from.
+
+Each model is looked at in one more process, apart from those that were timed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import outputs
+from modeldyno.core.comparison import Comparison, Contrast, Outcome
+from modeldyno.core.contrast import Question, enriched
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.inputs import InputSpec
+from modeldyno.core.inspection import Mode
+from modeldyno.core.knob import BATCH_SIZE
+from modeldyno.core.observation import Observation
+from modeldyno.errors import RequestError
+from modeldyno.rounds import called, comparison, failed, in_turns, labelled
+from modeldyno.run import serves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from modeldyno.core.job import Job
+    from modeldyno.core.result import Event, Result
+    from modeldyno.core.turns import Turns
+    from modeldyno.ports import Executor, Feed
+
+_LOOKS = (("static", "layers", "ops", "memory"), ("static", "layers", "ops"), ("static",), ())
+"""Probes that tell where time and memory go; those of the first line that the backends bear are taken."""
+_EXPLAINED = frozenset({
+    "latency", "process_memory", "device_memory", "allocated_peak", "flops", "weight_bytes",
+})  # fmt: skip
+"""Metrics whose change is worth a second look."""
+_CLOSE, _COSINE = 0.01, 0.999
+"""Outputs that differ by more, relative to their largest value, or are less alike, are doubted."""
+
+
+def carried_out(
+    jobs: Sequence[Job],
+    turns: Turns,
+    question: Question,
+    *,
+    execute: Executor,
+    watch: Callable[[Event], None] = lambda _event: None,
+    interrupted: Callable[[], int] = lambda: 0,
+) -> Comparison | None:
+    """Run Jobs in turns until that is decided, and look at their causes; None where nothing was finished.
+
+    Raises:
+        RequestError: a Job cannot be carried out, or the question does not fit what was measured.
+    """
+    last: Comparison | None = None
+    for found in in_turns(jobs, turns, question, execute=execute, watch=watch, interrupted=interrupted):
+        last = found
+    if last is None or not question.why or interrupted():
+        return last
+    return explained(last, jobs, turns, question, execute=execute, watch=watch)
+
+
+def explained(
+    found: Comparison,
+    jobs: Sequence[Job],
+    turns: Turns,
+    question: Question,
+    *,
+    execute: Executor,
+    watch: Callable[[Event], None] = lambda _event: None,
+) -> Comparison:
+    """Add how far the outputs agree, and where layers, operators and memory differ if anything has moved.
+
+    Of a server, and of training, nothing is added.
+    """
+    if any(serves(job.backend) or job.inspection.mode is Mode.TRAIN for job in jobs) or failed(found):
+        return found
+    results = (found.baseline, *(each.candidate for each in found.contrasts))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{side}.npz" for side in range(len(jobs))]
+        looks = _looks(jobs, paths, _moved(found), execute, watch)
+        seen = [
+            result if look is None else enriched(result, _without(look, path))
+            for result, look, path in zip(results, looks, paths, strict=True)
+        ]
+        again = comparison(seen, question, turns=turns, sequence=found.sequence)
+        contrasts = tuple(
+            # What only the look has seen is told, and no part of the verdict.
+            _with_outputs(replace(each, judged=before.judged), job, paths[0], path, execute)
+            for each, before, job, path in zip(
+                again.contrasts, found.contrasts, jobs[1:], paths[1:], strict=True
+            )
+        )
+    return replace(again, id=found.id, created=found.created, contrasts=contrasts)
+
+
+def _moved(found: Comparison) -> set[str]:
+    """Name the metrics that are better or worse."""
+    outcomes = {Outcome.BETTER, Outcome.WORSE}
+    changes = (change for each in found.contrasts for change in each.changes)
+    return {change.query.metric for change in changes if change.outcome in outcomes}
+
+
+def _looks(
+    jobs: Sequence[Job],
+    paths: Sequence[Path],
+    moved: set[str],
+    execute: Executor,
+    watch: Callable[[Event], None],
+) -> list[Result | None]:
+    """Look at each model by the same probes: as many as all of them bear."""
+    for probes in _LOOKS if moved & _EXPLAINED else _LOOKS[-1:]:
+        try:
+            return [
+                execute(
+                    _looking(job, path, probes),
+                    watch=labelled(watch, f"looking for causes, {called(side, len(jobs))}"),
+                )
+                for side, (job, path) in enumerate(zip(jobs, paths, strict=True))
+            ]
+        except RequestError:
+            continue  # a backend that cannot be watched so
+    return [None] * len(jobs)
+
+
+def _looking(job: Job, path: Path, probes: tuple[str, ...]) -> Job:
+    return replace(
+        job,
+        probes=(*probes, "outputs"),
+        inspection=replace(job.inspection, modules=True),
+        observation=Observation(outputs=str(path)),
+    )
+
+
+def _without(look: Result, path: Path) -> Result:
+    """Leave away the file of outputs, which is not kept."""
+    kept = tuple(artifact for artifact in look.artifacts if artifact.path != str(path))
+    return replace(look, artifacts=kept)
+
+
+# --- outputs -----------------------------------------------------------------------------------------
+
+
+def _with_outputs(found: Contrast, job: Job, baseline: Path, candidate: Path, execute: Executor) -> Contrast:
+    """Hold the outputs against each other, or say why that cannot be."""
+    if not baseline.is_file() or not candidate.is_file():
+        return found
+    fed, expected = outputs.load(baseline)
+    try:
+        given, returned = outputs.load(candidate)
+        if not outputs.alike(fed, given):
+            given, returned = _fed(job, fed, given, candidate, execute)
+        agreed = outputs.agreement(expected, returned)
+    except (ValueError, RequestError) as error:
+        return replace(found, doubts=(*found.doubts, _unlike(str(error).rstrip("."))))
+    found = replace(found, outputs=agreed)
+    far = [each for each in agreed if each.relative > _CLOSE or each.cosine < _COSINE]
+    if not far:
+        return found
+    worst = max(far, key=lambda each: each.relative)
+    seen = f"its output '{worst.output}' differs by {worst.relative:.2g} of the largest value"
+    return replace(found, doubts=(*found.doubts, _unlike(f"{seen} (cosine {worst.cosine:.4f})", known=True)))
+
+
+def _fed(job: Job, wanted: Feed, own: Feed, path: Path, execute: Executor) -> tuple[Feed, Feed]:
+    """Have a candidate called with what the baseline was given; its inputs may have other names.
+
+    Raises ValueError, in a phrase, where that does not fit.
+    """
+    kinds = [[(values.shape, values.dtype) for values in feed.values()] for feed in (wanted, own)]
+    if kinds[0] != kinds[1]:
+        raise ValueError("their inputs differ in number, shape or dtype")
+    files = outputs.save(wanted, path.parent)
+    names = own if wanted.keys() != own.keys() else wanted
+    inputs = tuple(InputSpec(name=name, source=str(file)) for name, file in zip(names, files, strict=True))
+    rows = {values.shape[0] for values in wanted.values() if values.shape}
+    again = job.at({BATCH_SIZE.name: rows.pop()}) if len(rows) == 1 else job
+    path.unlink()
+    execute(replace(_looking(again, path, ()), inputs=inputs), watch=lambda _event: None)
+    if not path.is_file():
+        raise ValueError("the candidate failed with the inputs of the baseline")
+    given, returned = outputs.load(path)
+    if not outputs.alike(wanted, given):
+        raise ValueError("the candidate was not fed what the baseline was")
+    return given, returned
+
+
+def _unlike(why: str, *, known: bool = False) -> Doubt:
+    seen = why if known else f"what the two return could not be held against each other: {why}"
+    advice = "judge by your data whether the candidate still does what it is for"
+    return Doubt(code="unlike-outputs", seen=seen, advice=advice)

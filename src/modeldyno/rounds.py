@@ -1,0 +1,151 @@
+"""Baseline and candidates, run in turns until there is a verdict."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from modeldyno.core import doubt
+from modeldyno.core.comparison import Comparison, Outcome
+from modeldyno.core.contrast import contrast
+from modeldyno.core.difference import LEVEL
+from modeldyno.core.result import Progressed, merge
+from modeldyno.run import INTERRUPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from modeldyno.core.contrast import Question
+    from modeldyno.core.job import Job
+    from modeldyno.core.result import Event, Result
+    from modeldyno.core.turns import Turns
+    from modeldyno.ports import Executor
+
+
+def comparison(
+    results: Sequence[Result], question: Question, *, turns: Turns | None = None, sequence: Sequence[int] = ()
+) -> Comparison:
+    """Compare Results with the first of them.
+
+    Raises:
+        RequestError: the hardware is not the same, or something asked for was not measured.
+    """
+    baseline, *candidates = results
+    level = LEVEL if turns is None else turns.level(LEVEL)
+    whole = turns is not None and not turns.block and len({result.processes for result in results}) == 1
+    return Comparison(
+        id=secrets.token_hex(6),
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        baseline=baseline,
+        contrasts=tuple(
+            contrast(baseline, candidate, question, level=level, in_turns=turns is not None, paired=whole)
+            for candidate in candidates
+        ),
+        order="stored" if turns is None else turns.order,
+        sequence=tuple(sequence),
+        level=level,
+    )
+
+
+def decided(found: Comparison) -> bool:
+    """Say whether there is a verdict on all that is judged."""
+    changes = (change for each in found.contrasts for change in each.verdicts)
+    return all(change.outcome is not Outcome.UNDECIDED for change in changes)
+
+
+def failed(found: Comparison) -> bool:
+    """Say whether any of the models failed."""
+    return any(result.failures for result in (found.baseline, *(each.candidate for each in found.contrasts)))
+
+
+# --- in turns ----------------------------------------------------------------------------------------
+
+
+def in_turns(
+    jobs: Sequence[Job],
+    turns: Turns,
+    question: Question,
+    *,
+    execute: Executor,
+    watch: Callable[[Event], None] = lambda _event: None,
+    interrupted: Callable[[], int] = lambda: 0,
+) -> Iterator[Comparison]:
+    """Run Jobs in turns; give the Comparison after each look, the last one being the answer.
+
+    Ends when all that is judged has a verdict, when rounds or time are used up, when a model fails, or when
+    interrupted; what was not run on both sides gives nothing.
+
+    Args:
+        jobs: that of the baseline, and those of the candidates.
+        turns: rounds and their order.
+        question: what to judge.
+        execute: what runs a Job, in a process of its own.
+        watch: told of every event.
+        interrupted: how often the user has interrupted; after the first the run at work is the last.
+
+    Raises:
+        RequestError: a Job cannot be carried out, or the question does not fit what was measured.
+    """
+    begun = time.monotonic()
+    runs: list[list[Result]] = [[] for _ in jobs]
+    sequence: list[int] = []
+    done = 0
+    for look in turns.looks:
+        end = min(look, done + _affordable(turns, done, time.monotonic() - begun))
+        if end <= done:
+            return
+        for number, side in turns.batch(done, end):
+            label = f"round {number + 1} of {_rounds(turns)}, {called(side, len(jobs))}"
+            result = execute(jobs[side], watch=labelled(watch, label))
+            if not any(found.code == INTERRUPTED.code for found in result.doubts):
+                runs[side].append(result)
+                sequence.append(side)
+            if result.failures or interrupted():
+                break
+        if not all(runs):
+            return
+        done = end
+        pooled = [_pooled(of_side, stopped=bool(interrupted())) for of_side in runs]
+        found = comparison(pooled, question, turns=turns, sequence=sequence)
+        yield found
+        if interrupted() or failed(found) or decided(found):
+            return
+
+
+def _affordable(turns: Turns, done: int, spent: float) -> int:
+    """Say how many more rounds the time allows, of which those before the first look are made in any case."""
+    if not done or turns.max_time is None:
+        return turns.most
+    return int((turns.max_time - spent) / (spent / done))
+
+
+def _rounds(turns: Turns) -> str:
+    return f"{turns.first}" if turns.first == turns.most else f"{turns.first} to {turns.most}"
+
+
+def called(side: int, sides: int) -> str:
+    """Name a side for the line of progress."""
+    if not side:
+        return "baseline"
+    return "candidate" if sides == 2 else f"candidate {side}"  # noqa: PLR2004 - a pair
+
+
+def labelled(watch: Callable[[Event], None], label: str) -> Callable[[Event], None]:
+    """Put before the words of progress which run it is of."""
+
+    def told(event: Event) -> None:
+        watch(replace(event, stage=f"{label}: {event.stage}") if isinstance(event, Progressed) else event)
+
+    return told
+
+
+def _pooled(results: Sequence[Result], *, stopped: bool) -> Result:
+    """Pool the fresh processes of one side."""
+    found = merge(results)
+    job = replace(found.job, plan=replace(found.job.plan, processes=len(results)))
+    whole = sum(not result.failures for result in results)
+    more = (*doubt.of_processes(whole, claimed=True), *((INTERRUPTED,) if stopped else ()))
+    return replace(found, job=job, doubts=tuple(dict.fromkeys((*found.doubts, *more))))

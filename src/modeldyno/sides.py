@@ -1,0 +1,94 @@
+"""What is to be compared, from words: Results, the winners of studies, or Jobs to be run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno.core.comparison import Comparison
+from modeldyno.core.model import ModelRef
+from modeldyno.core.result import Result
+from modeldyno.core.study import Study
+from modeldyno.core.winner import winner
+from modeldyno.documents import find_any, kept
+from modeldyno.errors import RequestError
+from modeldyno.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.job import Job
+
+FEWEST = 2
+"""Sides of a comparison."""
+
+
+Asked = Request | Result | Study | Comparison
+"""What a user asks for; a Request may name a document where its model is not one."""
+
+
+def sides(asked: Sequence[Asked], *, run: bool) -> tuple[Job, ...] | tuple[Result, ...]:
+    """Give a Job for each, if all are models, or a Result for each, if all were measured.
+
+    Args:
+        asked: baseline and candidates.
+        run: make Jobs of what was measured, too: those that the Results come from.
+
+    Raises:
+        RequestError: there is only one, some are models and some were measured, or one cannot be had.
+    """
+    if len(asked) < FEWEST:
+        raise RequestError("A comparison needs a baseline and a candidate; name two models or two results.")
+    found = tuple(map(_found, asked))
+    models = [each for each in found if isinstance(each, Request)]
+    results = tuple(each for each in found if isinstance(each, Result))
+    if not models and not run:
+        return results
+    if results and not run:
+        raise RequestError(
+            f"'{results[0].id[:6]}' was measured already, and '{models[0].model}' is a model; add --run to "
+            "run both in turns, or profile the model first and compare the results."
+        )
+    return tuple(each.job() if isinstance(each, Request) else again(each) for each in found)
+
+
+def _found(asked: Asked) -> Request | Result:
+    """Leave a model as it is, and look documents up."""
+    if not isinstance(asked, Request):
+        return result_of(asked)
+    return asked if names_model(asked.model) else result_of(find_any(asked.model))
+
+
+def names_model(word: str) -> bool:
+    """Say whether a word is a model: a reference, or a path that is none of our documents."""
+    path = Path(word)
+    if path.suffix == ".json" and path.is_file():
+        return False
+    return bool(ModelRef.parse(word).scheme) or path.exists()
+
+
+def result_of(document: Result | Study | Comparison) -> Result:
+    """Give the Result that stands for a document: itself, or that of the winner of a study.
+
+    Raises:
+        RequestError: it is a comparison, or a study without a winner.
+    """
+    match document:
+        case Result():
+            return document
+        case Study():
+            return winner(document, kept)
+        case _:
+            raise RequestError(
+                f"{document.id[:6]} is a comparison itself; modeldyno show FILE shows it, and its results "
+                "can be compared."
+            )
+
+
+def again(result: Result) -> Job:
+    """Give the Job that a Result comes from, to be run once a round, without the files that it wrote."""
+    job = result.job
+    observation = replace(job.observation, trace=None, records=None, outputs=None)
+    probes = tuple(probe for probe in job.probes if probe != "outputs")
+    return replace(job, observation=observation, probes=probes, plan=replace(job.plan, processes=1))
