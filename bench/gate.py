@@ -1,30 +1,58 @@
-"""A recorded pool of runs of unchanged models, on which a gate shows how often it cries wolf.
+"""How often the gate cries wolf, and what it can see: on a recorded pool of runs of unchanged models.
 
 ``record`` runs three real models in fresh processes, in turns, as the gate would run them, and keeps the
 numbers of each process. It may be stopped and started again.
 
+``judge`` lays contiguous stretches of the pool out as baseline and candidate in turns, as a live gate meets
+them, and lets the gate judge them, its confirmations and added rounds included: none of its alarms is right.
+Then a slowdown is put into the candidate, of twice the smallest that the doctor says can be seen. Beside it,
+on the same data, other rules that are in use.
+
+``live`` runs that many gates of a model against itself, here and now.
+
     python bench/gate.py record [--runs 200] [--pool bench/pools/gate.json]
+    python bench/gate.py judge  [--comparisons 1000] [--budget 120]
+    python bench/gate.py live   [--comparisons 100]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import shutil
+import statistics
+import sys
 import tempfile
 import time
+from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from scipy.stats import mannwhitneyu
+
+from modeldyno.core.calibration import calibrate, power, rehearsed
+from modeldyno.core.contrast import Question
+from modeldyno.core.gate import Rule, rule_on
+from modeldyno.core.goal import Verdict
 from modeldyno.core.measurement import Distribution
+from modeldyno.core.metric import Query
 from modeldyno.core.plan import Plan
 from modeldyno.executors.isolated import isolated
+from modeldyno.gates import gated
 from modeldyno.request import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from modeldyno.core.calibration import Numbers
     from modeldyno.core.job import Job
     from modeldyno.core.result import Result
 
+    Numbers_ = Sequence[float]
 ROOT = Path(__file__).parent.parent
 POOL = ROOT / "bench" / "pools" / "gate.json"
 PLAN = Plan(min_time=0.5, max_time=1.0)
@@ -140,17 +168,157 @@ def _write(pool: Path, kept: dict[str, Any]) -> None:
     unfinished.replace(pool)
 
 
+# --- judge -------------------------------------------------------------------------------------------
+
+
+QUERIES = ("latency.p50", "process_memory.max")
+SIDE = 10
+"""Processes a side that the other rules are given."""
+
+
+def stretches(numbers: Numbers, rounds: int, draws: int, source: np.random.Generator) -> Iterator[Numbers]:
+    """Draw contiguous stretches of processes; every other one begins with the candidate."""
+    length = min(map(len, numbers.values()))
+    for number in range(draws):
+        begin = int(source.integers(0, length - 2 * rounds))
+        begin += begin % 2 != number % 2
+        yield {query: values[begin : begin + 2 * rounds] for query, values in numbers.items()}
+
+
+def judge(pool: Path, comparisons: int, budget: float) -> None:
+    """Print what the gate does, a model a line, and what other rules would do."""
+    kept = json.loads(pool.read_text())
+    names = sorted({run["model"] for run in kept["runs"]})
+    source = np.random.default_rng(0)
+    whole = {"alarms": 0, "comparisons": 0}
+    bought: list[int] = []
+    rivals: dict[str, list[int]] = {name: [0, 0] for name in RIVALS}
+    for name in names:
+        runs = [run for run in kept["runs"] if run["model"] == name]
+        numbers = {Query.parse(text): [run[text] for run in runs] for text in QUERIES}
+        took = statistics.median(run["took"] for run in runs)
+        rounds = min(Rule().most, int(budget / took / 2), len(runs) // 4)
+        rule = Rule(most=rounds)
+        draws = list(stretches(numbers, rounds, -(-comparisons // len(names)), source))
+        rulings = [rule_on(rehearsed(drawn), rule) for drawn in draws]
+        alarms = sum(ruling.verdict is Verdict.BROKEN for ruling in rulings)
+        undecided = sum(ruling.verdict is Verdict.UNDECIDED for ruling in rulings)
+        seen = [_doctor(numbers, rule, rounds, begin) for begin in range(0, len(runs) - 2 * rounds, rounds)]
+        smallest = statistics.median(each if each is not None else 1.0 for each in seen)
+        strength = power(draws, rule, 2 * smallest, {})
+        bought += [ruling.rounds for ruling in rulings]
+        whole["alarms"] += alarms
+        whole["comparisons"] += len(draws)
+        spread = statistics.stdev(map(math.log, numbers[Query.parse("latency.p50")]))
+        print(
+            f"{name:<9} {len(runs)} runs of {took:.1f} s, spread {spread:.1%}: {alarms} alarms, {undecided} "
+            f"undecided of {len(draws)}; within {rounds} rounds ({2 * rounds * took:.0f} s) the smallest "
+            f"effect is {smallest:.1%}, twice it is found in {strength:.1%}; "
+            f"median rounds {statistics.median(ruling.rounds for ruling in rulings):.0f}"
+        )
+        for rival, says in RIVALS.items():
+            rivals[rival][0] += sum(_any_worse(drawn, says, 0.0) for drawn in draws)
+            rivals[rival][1] += sum(_any_worse(drawn, says, 2 * smallest) for drawn in draws)
+    print(
+        f"\nthe gate: {whole['alarms']} alarms of {whole['comparisons']} comparisons of a model with itself; "
+        f"median rounds bought {statistics.median(bought):.0f}"
+    )
+    for rival, (alarms, found) in rivals.items():
+        n = whole["comparisons"]
+        print(f"{rival:<44} {alarms:>4} alarms of {n}, finds the same slowdowns in {found / n:.1%}")
+
+
+def _doctor(numbers: Numbers, rule: Rule, rounds: int, begin: int) -> float | None:
+    """Give what a doctor would say that is called at some time."""
+    own = {query: values[begin : begin + 2 * rounds] for query, values in numbers.items()}
+    return calibrate(own, rule, rounds=rounds, comparisons=200, seed=begin).smallest
+
+
+def _any_worse(drawn: Numbers, says: Callable[[Numbers_, Numbers_], bool], slowdown: float) -> bool:
+    """Ask another rule about the first processes of a stretch, in turns as for the gate."""
+    for query, values in drawn.items():
+        factor = 1 + slowdown if query.metric == "latency" else 1.0
+        before, after = values[0 : 2 * SIDE : 2], [factor * v for v in values[1 : 2 * SIDE : 2]]
+        if says(before, after):
+            return True
+    return False
+
+
+def _fixed(before: Numbers_, after: Numbers_) -> bool:
+    """A threshold of 10 % on the means."""
+    return statistics.fmean(after) > 1.1 * statistics.fmean(before)
+
+
+def _once(before: Numbers_, after: Numbers_) -> bool:
+    """The same on one run a side, as most pipelines have it."""
+    return after[0] > 1.1 * before[0]
+
+
+def _ranks(before: Numbers_, after: Numbers_, chance: float = 0.05) -> bool:
+    """Mann and Whitney's test, two-sided, in the direction of a slowdown."""
+    worse = statistics.median(after) > statistics.median(before)
+    return worse and float(mannwhitneyu(before, after).pvalue) < chance
+
+
+def _factor_and_ranks(before: Numbers_, after: Numbers_) -> bool:
+    """As asv compares: a factor of 1.1, and Mann and Whitney's test at 0.002."""
+    return statistics.median(after) > 1.1 * statistics.median(before) and _ranks(before, after, 0.002)
+
+
+def _gap(before: Numbers_, after: Numbers_) -> bool:
+    """As NVBench's robust comparison: the intervals from minimum to third quartile lie apart."""
+    return min(after) > statistics.quantiles(before, n=4, method="inclusive")[2]
+
+
+RIVALS = {
+    "a threshold of 10 %, one run a side": _once,
+    "a threshold of 10 % on the means": _fixed,
+    "Mann-Whitney, p < 0.05": _ranks,
+    "NVBench's: [min, q3] apart": _gap,
+    "asv's: factor 1.1 and p < 0.002": _factor_and_ranks,
+}
+
+
+# --- live --------------------------------------------------------------------------------------------
+
+
+def live(comparisons: int, scratch: Path) -> None:
+    """Run the gate itself on MiniLM against itself; exit 1 beyond two alarms of a hundred."""
+    request = models(scratch)["minilm"]
+    copy = scratch / "minilm-again.onnx"
+    shutil.copy(request.model, copy)
+    for data in scratch.glob("minilm.onnx.*"):  # weights beside the graph keep their name
+        shutil.copy(data, copy.with_name(data.name))
+    twin = replace(request, model=str(copy))
+    found: Counter[str] = Counter()
+    with isolated() as execute:
+        for number in range(comparisons):
+            baseline = execute(request.job(), watch=lambda _event: None)
+            checked = gated(baseline, twin.job(), Question(), Rule(), execute=execute, max_time=120.0)
+            found[str(checked.verdict)] += 1
+            print(f"{number + 1} of {comparisons}: {dict(found)}", flush=True)
+    sys.exit(found["broken"] > math.ceil(0.02 * comparisons))
+
+
 def main() -> None:
-    """Record a pool."""
+    """Record a pool, judge one, or try the gate here."""
     parser = argparse.ArgumentParser(description="false alarms and power of the gate")
-    parser.add_argument("what", choices=("record",))
+    parser.add_argument("what", choices=("record", "judge", "live"))
     parser.add_argument("--pool", type=Path, default=POOL)
     parser.add_argument("--runs", type=int, default=200, help="of each model")
+    parser.add_argument("--comparisons", type=int, default=None, help="1,000 to judge, 100 live")
+    parser.add_argument("--budget", type=float, default=120.0, help="seconds that a gate may measure")
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "modeldyno-gate")
     options = parser.parse_args()
     options.scratch.mkdir(parents=True, exist_ok=True)
-    options.pool.parent.mkdir(parents=True, exist_ok=True)
-    record(options.pool, options.runs, options.scratch)
+    match options.what:
+        case "record":
+            options.pool.parent.mkdir(parents=True, exist_ok=True)
+            record(options.pool, options.runs, options.scratch)
+        case "judge":
+            judge(options.pool, options.comparisons or 1000, options.budget)
+        case _:
+            live(options.comparisons or 100, options.scratch)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from modeldyno.api.decorators import Profiled, profiled
     from modeldyno.api.figures import Figures, UncertifiedWarning
     from modeldyno.api.functions import BoundBroken, inspect, profile, read, save
+    from modeldyno.api.gating import detect_regressions, gate, load_baseline
     from modeldyno.api.inspectors import (
         BaseModelInspector,
         OpenAIInspector,
@@ -46,8 +47,11 @@ _HOMES = {
     "TritonInspector": "modeldyno.api.inspectors",
     "UncertifiedWarning": "modeldyno.api.figures",
     "compare": "modeldyno.api.comparing",
+    "detect_regressions": "modeldyno.api.gating",
+    "gate": "modeldyno.api.gating",
     "inspect": "modeldyno.api.functions",
     "load": "modeldyno.api.served",
+    "load_baseline": "modeldyno.api.gating",
     "memory_change": "modeldyno.core.memory_change",
     "profile": "modeldyno.api.functions",
     "profiled": "modeldyno.api.decorators",
@@ -77,8 +81,11 @@ __all__ = [
     "TritonInspector",
     "UncertifiedWarning",
     "compare",
+    "detect_regressions",
+    "gate",
     "inspect",
     "load",
+    "load_baseline",
     "memory_change",
     "profile",
     "profiled",

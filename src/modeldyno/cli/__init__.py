@@ -16,6 +16,8 @@ COMMANDS = {
     "load": "Put a model behind a server under load: latency, throughput, the largest load that holds.",
     "sweep": "Find the configuration that is best within bounds, and say how sure that is.",
     "run": "Run a script, and say where its marked functions spend time and memory.",
+    "check": "Judge a result by bounds and by a baseline: the gate of a pipeline.",
+    "doctor": "Say how often a gate would be wrong on this machine, what it sees, and what to change.",
     "show": "Show a saved result, or one number of it.",
     "report": "Write a result as CSV, HTML, Markdown or JSON.",
     "list": "List the results in the store, and the studies of sweeps.",

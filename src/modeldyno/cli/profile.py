@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from modeldyno import request
-from modeldyno.cli import asking
+from modeldyno.cli import asking, gating
 from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer, verdict
 from modeldyno.cli.output import listened
 from modeldyno.cli.progress import Progress
+from modeldyno.core.checked import Checked
+from modeldyno.core.gate import Rule
 from modeldyno.core.inspection import OPTIMIZERS, Mode
 from modeldyno.core.observation import Observation, tokens
-from modeldyno.measure import Outcome, measure
+from modeldyno.errors import RequestError
+from modeldyno.executors.interrupts import Insisted, counted_interrupts
+from modeldyno.executors.isolated import isolated
+from modeldyno.gates import baseline_of
+from modeldyno.gates import gated as hold
+from modeldyno.measure import INTERRUPTED, OK, Outcome, judged, measure
 
 
-@click.command(name="profile")
-@click.argument("model")
+@click.command(name="profile", cls=gating.Bounded)
+@click.argument("model", required=False)
+@click.option("--model-path", metavar="MODEL", help="MODEL, given as an option.")
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
 @asking.KNOBS
 @asking.INPUTS
@@ -48,7 +57,10 @@ from modeldyno.measure import Outcome, measure
 @asking.NAME
 @asking.TRUST
 @click.option("--inline", is_flag=True, help="Run inside this process, for a debugger.")
+@gating.gate_options
+@gating.live_options
 @keeping_options
+@click.option("--output-dir", metavar="DIR", help="Write result.json, report.html and report.md there.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -57,13 +69,15 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
     torch:file.py:factory, hf-config:DIR or call:package.module:function.
     """
+    model = gating.one_model(options)
+    require, notes = gating.bounds(options["require"])
     asked = request.Request(
-        model=options["model"],
+        model=model,
         backend=options["backend"],
         settings=request.settings(options["settings"]),
         inputs=options["inputs"],
         probes=asking.probes(options["probes"]),
-        require=options["require"],
+        require=require,
         percentiles=options["percentiles"],
         plan=asking.plan_of(options),
         inspection=request.inspection(mode=options["mode"], optimizer=optimizer(ctx), modules=False),
@@ -77,21 +91,65 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         name=options["name"],
         trust=options["trust"],
     )
+    gating.check_places(options)
+    options["tags"] = (*options["tags"], *gating.tags(options))
     places = Places.of(options)
+    if options["baseline"] is not None:
+        ctx.exit(gated(asked, places, options, notes))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(asked, in_process=options["inline"], watch=progress.watch)
     problem = places.keep(outcome)
-    tell(outcome, places, options)
+    found = Checked(result=outcome.result, judgements=outcome.judgements)
+    gating.write(found, options)
+    gating.write_folder(outcome, options)
+    tell(outcome, places, options, notes)
     if problem is not None:
         raise problem
     ctx.exit(outcome.exit_code)
 
 
-def tell(outcome: Outcome, places: Places, options: dict[str, Any]) -> None:
+def gated(asked: request.Request, places: Places, options: dict[str, Any], notes: tuple[str, ...]) -> int:
+    """Measure against a baseline, and tell; give the exit code."""
+    if options["inline"]:
+        raise RequestError("A gate measures in fresh processes; drop --inline or --baseline.")
+    question, constraints, job = gating.question(options), asked.constraints(), asked.job()
+    names = (options["name"],) if options["name"] else gating.names_of(job)
+    baseline = baseline_of(options["baseline"], *names)
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(counted_interrupts())
+        progress = stack.enter_context(Progress(quiet=options["quiet"]))
+        execute = stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+        found = hold(
+            baseline,
+            job,
+            question,
+            Rule(),
+            execute=execute,
+            max_time=options["budget"],
+            watch=progress.watch,
+            interrupted=lambda: len(interrupts),
+        )
+    outcome = judged(found.result, constraints)
+    found = gating.with_judgements(found, outcome).with_notes(*notes, *gating.known(found))
+    code = INTERRUPTED if interrupts else gating.exit_code(found)
+    problem = (places if code == OK else gating.no_baseline(places)).keep(outcome)
+    gating.write(found, options)
+    gating.write_folder(outcome, options)
+    if not places.silent:
+        gating.tell(found, quiet=options["quiet"])
+        places.told()
+    if problem is not None:
+        raise problem
+    return code
+
+
+def tell(outcome: Outcome, places: Places, options: dict[str, Any], notes: tuple[str, ...] = ()) -> None:
     """Print what came out, unless standard output holds the document alone."""
     if places.silent:
         return
     with listened():
+        for note in notes:
+            click.echo(f"{note}.")
         if options["quiet"]:
             click.echo(verdict(outcome))
             return

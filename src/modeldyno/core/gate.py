@@ -123,7 +123,7 @@ def rule_on_stored(alarm: tuple[Change, ...], passing: tuple[Change, ...]) -> Ru
         alarm: at the level of an alarm.
         passing: the same at the level by which a gate holds.
     """
-    if any(map(_evident, alarm)):
+    if any(map(evident, alarm)):
         verdict, why = Verdict.BROKEN, ""
     elif any(change.outcome is Outcome.WORSE for change in alarm):
         verdict = Verdict.UNDECIDED
@@ -135,7 +135,7 @@ def rule_on_stored(alarm: tuple[Change, ...], passing: tuple[Change, ...]) -> Ru
     return Ruling(verdict=verdict, changes=alarm, rounds=0, confirmation=alarm, why=why)
 
 
-def _evident(change: Change) -> bool:
+def evident(change: Change) -> bool:
     """Say whether it is worse by more than a machine differs from one time to another; a count always is."""
     if change.outcome is not Outcome.WORSE:
         return False

@@ -1,0 +1,103 @@
+"""``modeldyno doctor``."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import request
+from modeldyno.cli import asking, gating, quantity
+from modeldyno.cli.keeping import Places, keeping_options
+from modeldyno.cli.output import listened, print_blocks
+from modeldyno.cli.progress import Progress
+from modeldyno.core.block import Notice, Severity
+from modeldyno.core.gate import Rule
+from modeldyno.doctor import PLAN, SPECIMEN, TAG, advice, against_itself, calibration, told
+from modeldyno.executors.interrupts import Insisted, counted_interrupts
+from modeldyno.executors.isolated import isolated
+from modeldyno.measure import Outcome
+from modeldyno.views.words import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.block import Block
+    from modeldyno.core.result import Result
+
+_REHEARSALS = 1000
+
+
+@click.command(name="doctor")
+@click.argument("model", required=False)
+@click.option("--budget", default="2m", show_default=True, callback=quantity("s"), help="Time of a gate.")
+@click.option(
+    "--max-regression",
+    "regressions",
+    multiple=True,
+    metavar="[METRIC=]SIZE",
+    help="How much worse a candidate may get, such as 5%; 3% unless told.",
+)
+@click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
+@asking.KNOBS
+@asking.INPUTS
+@asking.NAME
+@asking.TRUST
+@keeping_options
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> None:
+    """Run MODEL against itself, and say how often a gate would be wrong here, and what it could see.
+
+    Without MODEL a small network of our own is taken. The result is kept in the store, tagged doctor, and
+    modeldyno profile --baseline states its figures.
+    """
+    smallest = gating.regressions(options["regressions"])
+    job = request.Request(
+        model=options["model"] or SPECIMEN,
+        backend=options["backend"],
+        settings=request.settings(options["settings"]),
+        inputs=options["inputs"],
+        probes=("latency",),
+        plan=PLAN,
+        name=options["name"],
+        trust=options["trust"],
+    ).job()
+    options["tags"] = (*options["tags"], TAG)
+    places = Places.of(options)
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(counted_interrupts())
+        progress = stack.enter_context(Progress(quiet=options["quiet"]))
+        execute = stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+        result = against_itself(
+            job,
+            execute=execute,
+            budget=options["budget"],
+            watch=progress.watch,
+            interrupted=lambda: len(interrupts),
+        )
+    problem = places.keep(Outcome(result=result))
+    rounds = result.processes // 2
+    found = calibration(result, Rule(), rounds=rounds, comparisons=_REHEARSALS, smallest=smallest)
+    if not places.silent:
+        verdict = f"{result.name} against itself, {count(result.processes, 'process', 'processes')}: "
+        head = Notice(severity=Severity.VERDICT, text=verdict + told(found, rounds) + ".")
+        with listened():
+            print_blocks(head, *([] if options["quiet"] else _blocks(result, found.rounds, found.undecided)))
+            places.told()
+    if problem is not None:
+        raise problem
+    ctx.exit(0)
+
+
+def _blocks(result: Result, rounds: float, undecided: int) -> Iterator[Block]:
+    yield Notice(
+        severity=Severity.NOTE,
+        text=f"a candidate as good as its baseline is let through after {rounds:.0f} rounds (median); "
+        f"{undecided / _REHEARSALS:.1%} of such gates stay undecided within the budget",
+    )
+    changes = list(advice(result))
+    for each in changes:
+        yield Notice(severity=Severity.DOUBT, code=each.code, text=each.seen, advice=each.advice)
+    if not changes:
+        yield Notice(severity=Severity.NOTE, text="nothing was seen that should be changed here")

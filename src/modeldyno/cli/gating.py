@@ -1,0 +1,269 @@
+"""What the commands that gate have in common: what is judged, and where the verdict is written."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import plugins, wire
+from modeldyno.cli import asking, quantity
+from modeldyno.cli.output import listened, print_blocks, write_report
+from modeldyno.core.contrast import Question
+from modeldyno.core.goal import Verdict
+from modeldyno.core.headlines import ALL, SMALLEST
+from modeldyno.core.metric import METRICS, Better, Query
+from modeldyno.core.units import BYTES, FRACTION, parse_quantity
+from modeldyno.doctor import kept_calibration, told_calibration
+from modeldyno.errors import RequestError
+from modeldyno.gates import BRANCH
+from modeldyno.measure import BROKEN, FAILED, OK, UNDECIDED
+from modeldyno.views import ci, gate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from modeldyno.cli.keeping import Places
+    from modeldyno.core.checked import Checked
+    from modeldyno.core.job import Job
+    from modeldyno.measure import Outcome
+
+CODES = {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+def gate_options(command: asking.Command) -> asking.Command:
+    """Add the options that say what a candidate is held against, and what counts as worse."""
+    return asking.together(
+        click.option(
+            "--baseline", metavar="RESULT",
+            help="Hold it against this result: a file, an id, a tag, or @branch.",
+        ),
+        click.option(
+            "--max-regression", "regressions", multiple=True, metavar="[METRIC=]SIZE",
+            help="How much worse it may get, such as 5% or latency=10%; 3% unless told.",
+        ),
+        click.option(
+            "--metric", "metrics", multiple=True, metavar="METRIC,...",
+            help="What may not get worse; by default the time of a call, and memory.",
+        ),
+        click.option("--force", is_flag=True, help="Compare though the hardware is not the same."),
+        click.option("--junit", metavar="FILE", help="Write the verdict as JUnit XML."),
+        click.option("--sarif", metavar="FILE", help="Write what did not hold as SARIF."),
+        click.option("--markdown", metavar="FILE", help="Write a comment for a pull request."),
+        click.option("--github", is_flag=True, help="Annotate for GitHub Actions; write the job summary."),
+    )(command)  # fmt: skip
+
+
+class Bounded(click.Command):
+    """A command whose options of bounds take several words: ``--require 'a <= 1' 'b >= 2'``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat the flag before each further word that is a bound."""
+        given: list[str] = []
+        flag = ""
+        for word in args:
+            if word.startswith("--"):
+                flag = word if word in BOUND_FLAGS else ""
+            elif flag and given[-1] != flag:
+                if _is_bound(word):
+                    given.append(flag)
+                else:
+                    flag = ""
+            given.append(word)
+        return super().parse_args(ctx, given)
+
+
+BOUND_FLAGS = ("--require", "--sla", "--threshold", "--subject-to")
+_SHORT = re.compile(r"(?P<query>[a-z][a-z0-9_]*(?:\.[a-z0-9.]+)?):(?P<bound>\d.*)")
+_COUNTED = re.compile(r"\s*(samples|requests|tokens|items|images)(?=/)")
+
+
+def _is_bound(word: str) -> bool:
+    short = _SHORT.fullmatch(word)
+    return bool(re.search("[<>]", word)) or (
+        short is not None and short["query"].partition(".")[0] in METRICS
+    )
+
+
+def bounds(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read bounds in their short form, too: ``latency:100ms`` is ``latency.p95 <= 100ms``.
+
+    Returns:
+        the bounds as they are written in full, and a sentence for each that was read so.
+
+    Raises:
+        RequestError: the metric is better neither way.
+    """
+    found, notes = [], []
+    for text in texts:
+        short = _SHORT.fullmatch(text.strip())
+        if short is None or re.search("[<>]", text):
+            found.append(text)
+            continue
+        query = Query.parse(short["query"])
+        row = METRICS[query.metric]
+        if row.better is Better.NEITHER:
+            raise RequestError(f"'{text}': {query.metric} is better neither way; write <= or >=.")
+        if row.spread and query.statistic is None:
+            query = replace(query, statistic="max" if row.unit == BYTES else "p95")
+        sign = "<=" if row.better is Better.LOWER else ">="
+        found.append(f"{query} {sign} {_COUNTED.sub('', short['bound'])}")
+        notes.append(f"{text} is taken as {found[-1]}")
+    return tuple(found), tuple(notes)
+
+
+def question(options: Mapping[str, Any]) -> Question:
+    """Read what is asked."""
+    return Question(
+        metrics=asking.probes(options["metrics"]),
+        smallest=regressions(options["regressions"]),
+        force=options["force"],
+    )
+
+
+def regressions(texts: tuple[str, ...]) -> Mapping[str, float]:
+    """Read ``5%``, or ``latency=5%`` for one metric.
+
+    Raises:
+        RequestError: it is no fraction from 0 to 1, or of no metric.
+    """
+    given: dict[str, float] = {}
+    for text in texts:
+        name, separator, size = text.rpartition("=")
+        value = parse_quantity(size, FRACTION)
+        if not 0 <= value < 1:
+            raise RequestError(f"--max-regression '{text}' is no part of a whole; write 5%, or latency=5%.")
+        given[str(Query.parse(name)) if separator else ALL] = value
+    return given if ALL in given else {**SMALLEST, **given}
+
+
+def check_places(options: Mapping[str, Any]) -> None:
+    """Find before measuring, not after, that a verdict could not be written.
+
+    Raises:
+        RequestError: a directory does not exist.
+    """
+    if options.get("output_dir"):
+        try:
+            Path(options["output_dir"]).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RequestError(f"Cannot make the directory {options['output_dir']}: {error}.") from None
+    for flag in ("junit", "sarif", "markdown"):
+        path = options[flag]
+        if path and not Path(path).resolve().parent.is_dir():
+            raise RequestError(f"Cannot write {path}: the directory {Path(path).parent} does not exist.")
+
+
+def write(found: Checked, options: Mapping[str, Any]) -> None:
+    """Write the verdict wherever it was asked for."""
+    formats: dict[str, Callable[[Checked], str]] = {
+        "junit": ci.junit,
+        "sarif": ci.sarif,
+        "markdown": comment,
+    }
+    for flag, render in formats.items():
+        if options[flag]:
+            wire.write(Path(options[flag]), render(found).encode())
+    if options["github"]:
+        with listened():
+            click.echo(ci.github(found), nl=False)
+        summary = os.environ.get(_SUMMARY)
+        if summary:
+            with Path(summary).open("a", encoding="utf-8") as stream:
+                stream.write(comment(found))
+
+
+def comment(found: Checked) -> str:
+    """Write a comment that a later run finds and replaces by its first line."""
+    body = plugins.resolve("reporter", "markdown").lay_out(gate.comment(found), title=found.result.name)
+    return f"{gate.mark(found)}\n{body}"
+
+
+def tell(found: Checked, *, quiet: bool) -> None:
+    """Print the verdict."""
+    with listened():
+        if quiet:
+            click.echo(gate.sentence(found))
+        else:
+            print_blocks(*gate.blocks(found))
+
+
+def exit_code(found: Checked) -> int:
+    """Give what a script is told."""
+    return FAILED if found.result.failures else CODES[found.verdict]
+
+
+def with_judgements(found: Checked, outcome: Outcome) -> Checked:
+    """Add the bounds that were asked for, too, and what is to be doubted of them."""
+    return replace(found, result=outcome.result, judgements=outcome.judgements)
+
+
+# --- of profile alone --------------------------------------------------------------------------------
+
+
+def live_options(command: asking.Command) -> asking.Command:
+    """Add the options of a gate that measures."""
+    return asking.together(
+        click.option(
+            "--budget", default="10m", show_default=True, callback=quantity("s"),
+            help="With --baseline: no further round begins after it.",
+        ),
+        click.option(
+            "--save-as-baseline", "branch", metavar="BRANCH",
+            help="Keep the result, if it holds, as the baseline @BRANCH.",
+        ),
+    )(command)  # fmt: skip
+
+
+def one_model(options: Mapping[str, Any]) -> str:
+    """Give the model, which is an argument or an option."""
+    given = [model for model in (options["model"], options["model_path"]) if model]
+    if len(given) != 1:
+        wrong = "twice; give it once" if given else "not at all; such as modeldyno profile model.onnx"
+        raise click.UsageError(f"The model is named {wrong}.")
+    return str(given[0])
+
+
+def tags(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Give the tag of a baseline that is to be kept for a branch."""
+    branch = options["branch"]
+    if not branch:
+        return ()
+    if options["no_store"]:
+        raise RequestError("A baseline is kept in the store; drop --no-store, or save it with --json.")
+    return (branch if branch.startswith(BRANCH) else BRANCH + branch,)
+
+
+def no_baseline(places: Places) -> Places:
+    """Keep a result that does not hold, but not as a baseline."""
+    return replace(places, tags=tuple(tag for tag in places.tags if not tag.startswith(BRANCH)))
+
+
+def names_of(job: Job) -> tuple[str, ...]:
+    """Give what a model is called that has no name of its own, before it is loaded."""
+    locator = job.model.locator
+    return tuple(dict.fromkeys((Path(locator).stem, Path(locator).name, locator.rpartition(":")[2])))
+
+
+def known(found: Checked) -> tuple[str, ...]:
+    """Say how often a gate is wrong on this machine, and what it sees, where that was measured."""
+    with plugins.store() as store:
+        kept = kept_calibration(store, found.result)
+    if kept is None:
+        return ("how often a gate is wrong on this machine is not known; modeldyno doctor measures it",)
+    return (told_calibration(kept),)
+
+
+def write_folder(outcome: Outcome, options: Mapping[str, Any]) -> None:
+    """Write the document and its reports into the directory that was asked for."""
+    if not options["output_dir"]:
+        return
+    folder = Path(options["output_dir"])
+    wire.write(folder / "result.json", wire.encode(outcome.result))
+    for name in ("report.html", "report.md"):
+        write_report(outcome.result, folder / name, outcome.judgements)

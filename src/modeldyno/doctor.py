@@ -1,0 +1,155 @@
+"""The doctor: what a gate can see on this machine, how often it would be wrong, and what to change.
+
+A model is run against itself, in fresh processes one after the other, for as long as a gate may take. On
+these runs the gate is rehearsed: every alarm that it raises is false.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.calibration import POWER, Calibration, calibrate
+from modeldyno.core.difference import numbers
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.gate import Rule
+from modeldyno.core.headlines import SMALLEST, exact, headlines
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import Progressed, merge
+from modeldyno.errors import RequestError, RunFailed
+from modeldyno.run import INTERRUPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from modeldyno.core.job import Job
+    from modeldyno.core.metric import Query
+    from modeldyno.core.result import Event, Result
+    from modeldyno.ports import Executor, Store
+
+TAG = "doctor"
+"""Of the runs of a model against itself by which a machine was judged."""
+SPECIMEN = "call:modeldyno.testing.specimen:network"
+"""What a machine is judged by unless a model is given."""
+PLAN = Plan(min_time=0.5, max_time=1.0)
+FEWEST_PROCESSES, _MOST_PROCESSES = 12, 400
+_REHEARSALS, _LOOKED_AT, _PAIR = 400, 20, 2
+_LOADED = 0.5
+"""Load average for each core from which on the machine is busy with something else."""
+
+
+def against_itself(
+    job: Job,
+    *,
+    execute: Executor,
+    budget: float,
+    watch: Callable[[Event], None] = lambda _event: None,
+    interrupted: Callable[[], int] = lambda: 0,
+) -> Result:
+    """Run a Job in fresh processes until the time is over; give them pooled, in the order in which they ran.
+
+    Raises:
+        RunFailed: it failed, or was interrupted before there were enough.
+    """
+    begun, found = time.monotonic(), []  # type: float, list[Result]
+    job = replace(job, plan=replace(job.plan, processes=1))
+    while len(found) < _MOST_PROCESSES and not interrupted():
+        spent = time.monotonic() - begun
+        if len(found) >= FEWEST_PROCESSES and spent + spent / len(found) > budget:
+            break
+        watch(Progressed(stage=f"process {len(found) + 1}"))
+        result = execute(job, watch=lambda _event: None)
+        if result.failures:
+            failure = result.failures[0]
+            raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
+        if any(doubt.code == INTERRUPTED.code for doubt in result.doubts):
+            break
+        found.append(result)
+    if len(found) < FEWEST_PROCESSES:
+        raise RunFailed(
+            f"It takes {FEWEST_PROCESSES} processes to judge a machine, and {len(found)} were run."
+        )
+    pooled = merge(found)
+    plan = replace(pooled.job.plan, processes=len(found))
+    return replace(pooled, job=replace(pooled.job, plan=plan))
+
+
+def calibration(
+    result: Result, rule: Rule, *, rounds: int, comparisons: int, smallest: Mapping[str, float] = SMALLEST
+) -> Calibration:
+    """Rehearse a gate on the processes of a Result, in the order in which they ran.
+
+    Raises:
+        RequestError: it has too few processes, or nothing that a gate could judge.
+    """
+    named = {query: found for query in headlines(result, result) if (found := _varying(result, query))}
+    if not named or result.processes < FEWEST_PROCESSES:
+        raise RequestError(
+            f"{result.name} was measured in {result.processes} processes; to rehearse a gate on them takes "
+            f"{FEWEST_PROCESSES}, and times."
+        )
+    return calibrate(named, rule, rounds=rounds, comparisons=comparisons, smallest=smallest)
+
+
+def _varying(result: Result, query: Query) -> list[float]:
+    """Give the numbers of the processes, where they vary and have a ratio."""
+    found = result.find(query.metric, query.scope)
+    assert found is not None
+    values = [] if exact(found) else numbers(query, found)
+    return values if values and min(values) > 0 else []
+
+
+def kept_calibration(store: Store, result: Result) -> Result | None:
+    """Give the newest runs of a model against itself on the hardware of a Result."""
+    for entry in store.find(tag=TAG, limit=_LOOKED_AT):
+        found = store.get(entry.id)
+        if found.environment.hardware == result.environment.hardware:
+            return found
+    return None
+
+
+def told_calibration(kept: Result) -> str:
+    """Say what a gate does on the machine on which a model was run against itself."""
+    rounds = max(1, kept.processes // _PAIR)
+    found = calibration(kept, Rule(), rounds=rounds, comparisons=_REHEARSALS)
+    return f"on this machine (doctor of {kept.created[:10]}, {kept.name}): {told(found, rounds)}"
+
+
+def told(found: Calibration, rounds: int) -> str:
+    """Say how often the gate is wrong, and what it sees."""
+    seen = "not even a doubling" if found.smallest is None else f"a slowdown of {100 * found.smallest:.1f}%"
+    return (
+        f"{found.alarms} false alarms in {found.comparisons:,} rehearsals (at most {_at_most(found):.1%}), "
+        f"and {seen} is found in {POWER:.0%} of the cases within {rounds} rounds"
+    )
+
+
+def _at_most(found: Calibration) -> float:
+    """Give the upper end of the 95 % interval of a rare share: Wilson's."""
+    z, n = 1.96, found.comparisons
+    share = found.alarms / n
+    middle = share + z * z / (2 * n)
+    reach = z * ((share * (1 - share) + z * z / (4 * n)) / n) ** 0.5
+    return (middle + reach) / (1 + z * z / n)
+
+
+def advice(result: Result) -> Iterator[Doubt]:
+    """Say what to change on the machine, or in how it is used, so that the gate sees more."""
+    conditions, hardware = result.environment.conditions, result.environment.hardware
+    governor = str(conditions.get("governor", "performance"))
+    if governor != "performance":
+        yield Doubt(
+            code="governor",
+            seen=f"the processor's frequency follows the governor {governor}",
+            advice="choose the governor performance: cpupower frequency-set -g performance",
+        )
+    load, cores = conditions.get("load_average", 0.0), hardware.get("cores_allowed", 1)
+    if isinstance(load, int | float) and isinstance(cores, int | float) and load > _LOADED * cores + 1:
+        yield Doubt(
+            code="load",
+            seen=f"the load average was {load:.1f} on {cores:g} cores when it began",
+            advice="stop what else runs here, or wait for it",
+        )
+    noise = {"interference", "steal", "oversubscribed", "drift", "unsettled", "noise-floor", "throttled"}
+    yield from (doubt for doubt in result.doubts if doubt.code in noise)

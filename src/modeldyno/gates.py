@@ -1,0 +1,293 @@
+"""The gate: a candidate held against a baseline, by what was measured, or by rounds bought for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.checked import Checked
+from modeldyno.core.contrast import Question, contrast, selected
+from modeldyno.core.difference import changes
+from modeldyno.core.gate import Rule, Ruling, check_directions, evident, rule_on, rule_on_stored
+from modeldyno.core.goal import Verdict
+from modeldyno.core.headlines import headlines
+from modeldyno.core.job import Job
+from modeldyno.core.result import Event, Progressed, Result, merge
+from modeldyno.core.turns import Turns
+from modeldyno.documents import find
+from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.ports import Executor
+from modeldyno.run import INTERRUPTED
+from modeldyno.sides import again
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.comparison import Change
+    from modeldyno.core.metric import Query
+
+BRANCH = "@"
+"""What the name of a baseline begins with that is kept by branch: a tag of the store."""
+_PAIR = 2
+_KEPT, _NAMED = 500, 6
+"""Baselines of a branch that are looked at, and names that a mistake is answered with."""
+
+
+def baseline_of(word: str, *names: str) -> Result:
+    """Find a baseline: a file, an id, a tag; after ``@`` the newest that was kept for a branch.
+
+    Args:
+        word: what the user calls it.
+        names: what the model may be called; of several models that were kept for a branch, that one is meant.
+
+    Raises:
+        RequestError: there is none, or it is not clear which.
+    """
+    if not word.startswith(BRANCH):
+        return find(word)
+    with plugins.store() as store:
+        kept = store.find(tag=word, limit=_KEPT)
+        known = sorted({entry.name for entry in kept})
+        mine = kept if len(known) == 1 else [entry for entry in kept if entry.name in names]
+        if mine:
+            return store.get(mine[0].id)
+    if known:
+        raise RequestError(
+            f"For {word} there are baselines of {', '.join(known[:_NAMED])}, and none of "
+            f"{' or '.join(names) or 'this model'}; give the model's --name."
+        )
+    raise RequestError(
+        f"The store has no baseline for {word}; keep one with modeldyno profile MODEL --save-as-baseline "
+        f"{word.removeprefix(BRANCH)}."
+    )
+
+
+# --- what was measured -------------------------------------------------------------------------------
+
+
+def checked(baseline: Result, candidate: Result, question: Question, rule: Rule | None = None) -> Checked:
+    """Hold a Result against another, as far as what was measured goes.
+
+    Raises:
+        RequestError: the hardware is not the same, or something asked for cannot be judged.
+    """
+    rule = rule or Rule()
+    queries = _queries(baseline, candidate, question)
+    found = contrast(baseline, candidate, question)  # refuses what cannot be compared
+    ruling = rule_on_stored(
+        changes(baseline, candidate, smallest=question.smallest, queries=queries, level=rule.alarm),
+        changes(baseline, candidate, smallest=question.smallest, queries=queries, level=rule.passing),
+    )
+    note = f"against {_called(baseline)}, measured at another time: nothing was measured anew"
+    return Checked(result=candidate, baseline=baseline, ruling=ruling, notes=(note,), doubts=found.doubts)
+
+
+def _queries(baseline: Result, candidate: Result, question: Question) -> tuple[Query, ...]:
+    queries = selected(question.metrics, baseline, candidate) or headlines(baseline, candidate)
+    check_directions(queries)
+    return queries
+
+
+def _called(result: Result) -> str:
+    return f"{result.name} {result.id[:6]} of {result.created[:16].replace('T', ' ')}"
+
+
+# --- what is measured for it -------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bench:
+    """Buys rounds: runs baseline and candidate in turns, or the candidate alone."""
+
+    baseline: Result
+    job: Job
+    question: Question
+    execute: Executor
+    watch: Callable[[Event], None]
+    interrupted: Callable[[], int]
+    until: float
+    """Monotonic seconds after which no further round begins."""
+    rival: Job | None
+    """The job of the baseline, where it can be run again."""
+    runs: tuple[list[Result], list[Result]] = field(default_factory=lambda: ([], []))
+    why_alone: str = ""
+    spent: float = 0.0
+
+    def compare(self, begin: int, end: int, level: float) -> tuple[Change, ...] | None:
+        """Judge rounds, and buy what is missing; None where they cannot be had."""
+        if not self.buy(end):
+            return None
+        return changes(
+            self.side(0, begin, end),
+            self.side(1, begin, end),
+            smallest=self.question.smallest,
+            queries=self.queries(),
+            level=level,
+            paired=self.rival is not None,
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether the candidate failed; what fails once would fail again."""
+        return any(result.failures for result in self.runs[1])
+
+    def queries(self) -> tuple[Query, ...]:
+        """Give what is judged, now that both are known."""
+        return _queries(self.side(0, 0, 1), self.runs[1][0], self.question)
+
+    def side(self, place: int, begin: int, end: int) -> Result:
+        """Give baseline (0) or candidate (1) of some rounds, pooled; a stored baseline is one whole."""
+        if place == 0 and self.rival is None:
+            return self.baseline
+        pooled = merge(self.runs[place][begin:end])
+        plan = replace(pooled.job.plan, processes=len(self.runs[place][begin:end]))
+        return replace(pooled, job=replace(pooled.job, plan=plan))
+
+    def buy(self, end: int) -> bool:
+        """Run until there are so many rounds; say whether there are."""
+        while len(self.runs[1]) < end:
+            done = len(self.runs[1])
+            now = time.monotonic()
+            if self.failed or self.interrupted() or (done and now + self.spent / done > self.until):
+                return False
+            for place in self._order(done):
+                result = self._run(place, done)
+                if result is not None:
+                    self.runs[place].append(result)
+            if len(self.runs[1]) == done:
+                return False
+            if self.rival is not None and len(self.runs[0]) == done:
+                self._alone("its model could not be run again")
+            self.spent += time.monotonic() - now
+        return not self.failed
+
+    def _order(self, number: int) -> Sequence[int]:
+        if self.rival is None:
+            return (1,)
+        return [side for _, side in Turns(sides=_PAIR).batch(number, number + 1)]
+
+    def _run(self, place: int, number: int) -> Result | None:
+        """Run one side once; None where it was interrupted, or is a baseline that cannot be run."""
+        job = self.job if place else self.rival
+        if job is None:
+            return None
+        label = f"round {number + 1}, {'candidate' if place else 'baseline'}"
+
+        def told(event: Event) -> None:
+            self.watch(
+                replace(event, stage=f"{label}: {event.stage}") if isinstance(event, Progressed) else event
+            )
+
+        try:
+            result = self.execute(job, watch=told)
+        except ModelDynoError as error:
+            if place:
+                raise
+            self._alone(str(error))
+            return None
+        if any(doubt.code == INTERRUPTED.code for doubt in result.doubts):
+            return None
+        if not place and (why := _another(self.baseline, result)):
+            self._alone(why)
+            return None
+        return result
+
+    def _alone(self, why: str) -> None:
+        """Go on with the stored baseline."""
+        self.rival, self.why_alone = None, why
+        self.runs[0].clear()
+
+
+def rival_of(baseline: Result, job: Job) -> Job | None:
+    """Give the job of a baseline, if running it again would measure the baseline and not the candidate."""
+    rival = again(baseline)
+    same = replace(rival, plan=job.plan, name=job.name) == replace(job, name=job.name)
+    return None if same else replace(rival, plan=replace(job.plan, processes=1))
+
+
+def _another(baseline: Result, result: Result) -> str:
+    """Say why what was run again is not the baseline; empty where it is."""
+    if result.failures:
+        return f"its model failed in {result.failures[0].where}"
+    if baseline.model and result.model and baseline.model.digest != result.model.digest:
+        return "its model is no longer what it was"
+    if baseline.environment.software != result.environment.software:
+        return "the software is no longer what it was"
+    return ""
+
+
+def gated(  # noqa: PLR0913 - the question, the means, and who watches
+    baseline: Result,
+    job: Job,
+    question: Question,
+    rule: Rule,
+    *,
+    execute: Executor,
+    max_time: float = inf,
+    watch: Callable[[Event], None] = lambda _event: None,
+    interrupted: Callable[[], int] = lambda: 0,
+) -> Checked:
+    """Measure a candidate against a baseline until there is a verdict, or time is up.
+
+    The baseline's model takes turns with it where that can be run here, and is what it was; else the stored
+    baseline is taken as it is.
+
+    Args:
+        baseline: what is compared with.
+        job: of the candidate.
+        question: what to judge.
+        rule: of the gate.
+        execute: what runs a Job, in a process of its own.
+        max_time: seconds after which no further round begins.
+        watch: told of every event.
+        interrupted: how often the user has interrupted.
+
+    Raises:
+        RequestError: the hardware is not the same, or something asked for cannot be judged.
+    """
+    bench = _Bench(
+        baseline=baseline,
+        job=replace(job, plan=replace(job.plan, processes=1)),
+        question=question,
+        execute=execute,
+        watch=watch,
+        interrupted=interrupted,
+        until=time.monotonic() + max_time,
+        rival=rival_of(baseline, job),
+    )
+    ruling = rule_on(bench.compare, rule)
+    rounds = len(bench.runs[1])
+    if ruling.verdict is Verdict.UNDECIDED and rounds > ruling.rounds:  # time was up between two looks
+        ruling = rule_on(bench.compare, replace(rule, first=rounds, most=rounds))
+    if not rounds:
+        raise RequestError("Nothing was measured before the interruption.")
+    turns = bench.rival is not None
+    before, after = bench.side(0, 0, rounds), bench.side(1, 0, rounds)
+    found = contrast(before, after, question, in_turns=turns, paired=turns)
+    if not turns and ruling.verdict is Verdict.BROKEN and not any(map(evident, ruling.worse)):
+        ruling = replace(ruling, verdict=Verdict.UNDECIDED, why=_ALONE)
+    return Checked(
+        result=after,
+        baseline=before,
+        ruling=ruling,
+        notes=(_how(bench, rounds, ruling),),
+        doubts=found.doubts,
+    )
+
+
+_ALONE = "something is worse, and the machine may have changed since the baseline was measured"
+
+
+def _how(bench: _Bench, rounds: int, ruling: Ruling) -> str:
+    tail = f"; {ruling.why}" if ruling.why else ""
+    if bench.rival is not None:
+        return f"against {_called(bench.baseline)}, run again in turns: {rounds} rounds{tail}"
+    why = bench.why_alone or "its job is that of the candidate"
+    return (
+        f"against {_called(bench.baseline)} as it was measured, as it cannot be run again ({why}): "
+        f"{rounds} processes of the candidate{tail}"
+    )
