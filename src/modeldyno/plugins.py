@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from modeldyno import ports
     from modeldyno.core.counts import Formula
 
-KINDS = ("loader", "backend", "client", "probe", "sampler", "store", "reporter", "strategy")
+KINDS = ("loader", "backend", "client", "probe", "sampler", "store", "reporter", "strategy", "importer")
 
 STORE_VARIABLE = "MODELDYNO_STORE"
 
@@ -109,6 +109,11 @@ def strategy(name: str) -> ports.Strategy:
 def reporter(name: str) -> ports.Reporter:
     """Give a reporter by its name."""
     return cast("ports.Reporter", resolve("reporter", name))
+
+
+def importer(name: str) -> ports.Importer:
+    """Give an importer by the name of its tool."""
+    return cast("ports.Importer", resolve("importer", name))
 
 
 def formulas() -> dict[str, Formula]:

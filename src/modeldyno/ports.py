@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from modeldyno.core.block import Block, Table
     from modeldyno.core.flow import Flow
     from modeldyno.core.goal import Judgement
+    from modeldyno.core.imported import Foreign, Imported
     from modeldyno.core.job import Job
     from modeldyno.core.occurrence import WatchedCalls
     from modeldyno.core.plan import Plan
@@ -682,6 +683,16 @@ class Tabulates(Protocol):
 
     def table(self, block: Table) -> str:
         """Write it, unrounded."""
+
+
+class Importer(Protocol):
+    """A file of another tool -> what it says, in our words."""
+
+    def claims(self, file: Foreign) -> bool:
+        """Say whether it is a file of this tool; it may be anything."""
+
+    def read(self, file: Foreign) -> Iterable[Imported]:
+        """Give each load that it tells of. A file that is damaged raises whatever reading it raises."""
 
 
 class Strategy(Protocol):

@@ -18,6 +18,7 @@ COMMANDS = {
     "run": "Run a script, and say where its marked functions spend time and memory.",
     "check": "Judge a result by bounds and by a baseline: the gate of a pipeline.",
     "doctor": "Say how often a gate would be wrong on this machine, what it sees, and what to change.",
+    "import": "Read what AIPerf, GuideLLM, perf_analyzer or vLLM's bench has measured.",
     "show": "Show a saved result, or one number of it.",
     "report": "Write a result as CSV, HTML, Markdown or JSON.",
     "list": "List the results in the store, and the studies of sweeps.",
@@ -29,8 +30,8 @@ COMMANDS = {
 }
 """Command to its sentence; the table spares ``--help`` from importing the commands."""
 
-_FILES = {"list": "listing"}
-"""Where a command's file is not named for it: a module ``list`` would hide the built-in here."""
+_FILES = {"list": "listing", "import": "importing"}
+"""Where a command's file is not named for it: a module ``list`` would hide the built-in here, ``import`` is a keyword."""
 _EXPLICIT = ("--trust",)
 """Options that no file and no environment may set: what runs code is said each time."""
 _INTERRUPTED = 130

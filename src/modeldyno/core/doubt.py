@@ -86,6 +86,11 @@ CODES: dict[str, str] = {
     "unlike-outputs": "What is compared does not return the same.",
     "not-in-turns": "What is compared was measured at different times.",
     "study-winner": "It is the best of a study, chosen for its figures.",
+    "imported": "Another tool measured it: on which machine, and beside what, is not known.",
+    "from-send": "Another tool counted times from the sending of a request, not from when it was due.",
+    "no-samples": "Another tool told figures without the samples behind them: they have no interval.",
+    "whole-load": "The first and the last requests of a load are in its numbers.",
+    "other-definition": "Another tool defines this number otherwise.",
     "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
 }
 """Every doubt that this program raises, by its short stable code."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metric import METRICS, Query, fraction_of
+from modeldyno.core.statistics import certified_floor
 from modeldyno.core.units import format_estimate, format_quantity, parse_quantity
 from modeldyno.errors import RequestError, RunFailed
 
@@ -57,6 +58,8 @@ class Answer:
             RunFailed: the metric was not measured there.
             RequestError: a distribution was asked for without a statistic, or a number with one.
         """
+        if (told := _told(query, measurements)) is not None:
+            return told
         found = _find(query, measurements)
         if isinstance(found.value, Distribution):
             return cls._of_distribution(query, found.value)
@@ -223,6 +226,26 @@ def _near(scope: str, known: Sequence[str]) -> str:
 def _place(scope: str) -> str:
     """Say where something was measured."""
     return f"at '{scope}'" if scope else "as a whole"
+
+
+def _told(query: Query, measurements: Sequence[Measurement]) -> Answer | None:
+    """Answer by a statistic that another tool told without its samples.
+
+    A percentile is a claim there only where at least as many requests were answered as it takes.
+    """
+    wanted = (query.metric, query.statistic)
+    found = next((m for m in measurements if (m.metric, m.told) == wanted and not query.scope), None)
+    if found is None or isinstance(found.value, Distribution):
+        return None
+    fraction = fraction_of(found.told)
+    answered = next((m.value for m in measurements if (m.metric, m.scope) == ("requests", "ok")), 0)
+    assert not isinstance(answered, Distribution)
+    few = query.part != "raw" and fraction is not None and answered < certified_floor(fraction)
+    number = f", of {answered:,.0f} requests" if answered else ""
+    hint = f"; {query.metric}.{query.statistic}.raw gives it" if few else ""
+    return Answer(
+        query=query, value=None if few else found.value, why=f"told without its samples{number}{hint}"
+    )
 
 
 _FEW = 5

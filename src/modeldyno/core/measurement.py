@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core import statistics
-from modeldyno.core.metric import METRICS, Metric, fraction_of
+from modeldyno.core.metric import METRICS, STATISTICS, Metric, fraction_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -201,6 +201,12 @@ class Measurement:
     def row(self) -> Metric:
         """The row of the table of metrics."""
         return METRICS[self.metric]
+
+    @property
+    def told(self) -> str:
+        """The statistic that this number is, where another tool told it without its samples; else empty."""
+        named = self.scope in STATISTICS or fraction_of(self.scope) is not None
+        return self.scope if named and self.row.spread and not isinstance(self.value, Distribution) else ""
 
     def pooled(self, other: Measurement) -> Measurement:
         """Merge the same measurement of other fresh processes; a count must agree already."""

@@ -72,7 +72,9 @@ def _number_rows(found: Measurement) -> Iterator[Row]:
     unit = found.row.unit
     if not isinstance(found.value, Distribution):
         n = str(len(found.runs)) if found.runs else ""
-        yield (found.metric, found.scope, "", _exact(found.value), *_ends(found.interval), unit, n, "")
+        scope = "" if found.told else found.scope
+        note = "told without its samples" if found.told else ""
+        yield (found.metric, scope, found.told, _exact(found.value), *_ends(found.interval), unit, n, note)
         return
     for name in _NUMBERS:
         missing = found.value.missing(name)

@@ -1,0 +1,100 @@
+"""The examination that every importer must pass.
+
+Inherit, and say which importer it is and where files of its tool lie; pytest does the rest::
+
+    from modeldyno.testing.importers import ImporterSuite
+
+    class TestMyTool(ImporterSuite):
+        name = "mytool"
+        examples = (Path(__file__).parent / "golden" / "mytool.json",)
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from modeldyno import imports, plugins, wire
+from modeldyno.errors import ModelDynoError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MUTATIONS = 300
+
+
+class ImporterSuite:
+    """An importer reads real files, and says of damaged ones what is wrong in one sentence."""
+
+    name: ClassVar[str]
+    examples: ClassVar[tuple[Path, ...]]
+
+    def test_it_claims_its_own_files_and_no_others(self) -> None:
+        """A file is recognised by its content, by one importer alone."""
+        for example in self.examples:
+            file = imports.opened(example, example.read_bytes())
+            claiming = [name for name in plugins.names("importer") if plugins.importer(name).claims(file)]
+            assert claiming == [self.name], example.name
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"{}", b"[]", b"null", b"a,b\n1,2\n", b"\xff\xfe", b'{"a": {"b": []}}', b"{\n}\n{\n}"],
+    )
+    def test_it_claims_nothing_else(self, content: bytes, tmp_path: Path) -> None:
+        """What may be anything is refused in a sentence, with or without the name of the tool."""
+        path = tmp_path / "other"
+        path.write_bytes(content)
+        for tool in (self.name, None):
+            with pytest.raises(ModelDynoError):
+                imports.read(path, tool)
+
+    def test_results_are_documents(self) -> None:
+        """Each Result survives being written and read, and says who measured it."""
+        for example in self.examples:
+            for found in imports.read(example):
+                assert wire.decode(wire.encode(found)) == found
+                assert found.job.backend == "imported"
+                assert self.name in found.environment.software
+                assert found.doubts[0].code == "imported"
+
+    def test_reading_twice_gives_the_same(self) -> None:
+        """The same content has the same ids."""
+        for example in self.examples:
+            assert imports.read(example) == imports.read(example)
+
+    def test_damaged_files_are_read_or_refused_in_a_sentence(self, tmp_path: Path) -> None:
+        """Whatever three bytes become, or wherever a file ends, there is no other error than ours."""
+        source = random.Random(7)
+        path = tmp_path / "damaged"
+        for number in range(MUTATIONS):
+            content = bytearray(self.examples[number % len(self.examples)].read_bytes()[: 2**16])
+            if number % 3 == 0:
+                del content[source.randrange(len(content)) :]
+            for _ in range(3):
+                at = source.randrange(max(1, len(content)))
+                content[at : at + source.randrange(3)] = source.choice(_SCRAPS)
+            path.write_bytes(content)
+            try:
+                imports.read(path, self.name)
+            except ModelDynoError as error:
+                assert "\n" not in str(error)  # noqa: PT017 - either outcome is right
+
+
+_SCRAPS = (
+    b"",
+    b"-",
+    b"null",
+    b'"',
+    b"}",
+    b"[1]",
+    b"1e400",
+    b"9" * 30,
+    b"{}",
+    b"\x00",
+    b"NaN",
+    b",",
+    b"x",
+    b"\xc3",
+)

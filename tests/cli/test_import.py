@@ -1,0 +1,91 @@
+"""Files of other load generators, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Said(Protocol):
+        code: int
+        out: str
+        err: str
+
+
+GOLDEN = Path(__file__).parent.parent / "importers" / "golden"
+
+
+def test_an_import_is_shown_and_kept(modeldyno: Callable[..., Said]) -> None:
+    """It is in the store under its tag, and answers queries like any result."""
+    said = modeldyno("import", str(GOLDEN / "vllm_closed.json"), "--tag", "theirs")
+
+    assert said.code == 0
+    assert "echo generates" in said.out
+    assert "from-send" in said.out
+    number = modeldyno("show", "theirs", "--get", "time_to_first_token.p50")
+    mean = json.loads((GOLDEN / "vllm_closed.json").read_text())["median_ttft_ms"]
+    assert float(number.out) == pytest.approx(mean * 1e-3, rel=0.01)
+
+
+def test_several_loads_are_told_in_a_line_each(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """Their ids stand in front; no report is written of several."""
+    file = str(GOLDEN / "perf_analyzer_profile.json")
+    said = modeldyno("import", file, "--json", "several.json")
+
+    assert said.code == 0
+    assert [line.split()[0] for line in said.out.splitlines()[:2]] == [
+        found["id"] for found in json.loads((tmp_path / "several.json").read_text())
+    ]
+    assert modeldyno("import", file, "-o", "x.html").code == 2
+
+
+def test_a_figure_is_named_by_its_query(modeldyno: Callable[..., Said]) -> None:
+    """A statistic that was told without samples stands where one with samples would, and says so."""
+    said = modeldyno("import", str(GOLDEN / "perf_analyzer_levels.csv"), "--json", "-", "--no-store")
+    assert said.code == 0
+    shown = modeldyno("import", str(GOLDEN / "perf_analyzer_short.csv"), "-o", "out.csv")
+
+    assert "latency.p99" in shown.out
+    assert "told without its samples" in shown.out
+    assert "answers 32.6 samples/s at concurrency 4 on imported" in shown.out
+    rows = Path("out.csv").read_text().splitlines()
+    assert any(row.startswith("latency,,p99,1.435222,,,s,1,told without its samples") for row in rows)
+
+
+def test_bounds_judge_an_import(modeldyno: Callable[..., Said]) -> None:
+    """The exit code is that of a gate."""
+    file = str(GOLDEN / "guidellm_concurrent.json")
+
+    assert modeldyno("import", file, "--require", "error_rate <= 1%", "-q").code == 0
+    assert modeldyno("import", file, "--require", "service_time.p50 <= 1ms", "-q").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("no.json",), "Cannot read no.json: No such file or directory."),
+        (("own.json",), "is of no load generator that is known (aiperf, guidellm, perf_analyzer, vllm)"),
+        (("own.json", "--from", "vllm"), "own.json is no file that vllm writes"),
+        (("own.json", "--from", "vlm"), "There is no importer 'vlm'; did you mean 'vllm'?"),
+        (("cut.json", "--from", "guidellm"), "cut.json is no file that guidellm writes"),
+        (("bare.json",), "bare.json is a file of perf_analyzer, but tells of no load."),
+    ],
+)
+def test_what_cannot_be_imported_is_told_in_a_sentence(
+    words: tuple[str, ...], sentence: str, modeldyno: Callable[..., Said], tmp_path: Path
+) -> None:
+    """Exit code 2, and what to do."""
+    (tmp_path / "own.json").write_text('{"schema": 1}')
+    (tmp_path / "cut.json").write_text((GOLDEN / "guidellm_concurrent.json").read_text()[:5000])
+    (tmp_path / "bare.json").write_text('{"experiments": []}')
+    said = modeldyno("import", *words)
+
+    assert said.code == 2
+    assert sentence in said.err
+    assert len(said.err.splitlines()) == 1
