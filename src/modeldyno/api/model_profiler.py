@@ -15,6 +15,7 @@ from modeldyno.api.figures import Figures
 from modeldyno.api.functions import profile, save
 from modeldyno.api.given import array, host, is_array, saved
 from modeldyno.core.activity import Happening
+from modeldyno.core.block import Picture
 from modeldyno.core.job import DEFAULT_PROBES
 from modeldyno.core.knob import configure
 from modeldyno.core.plan import Plan
@@ -22,6 +23,8 @@ from modeldyno.core.result import Loaded
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
 from modeldyno.progress import Progress
 from modeldyno.request import reference
+from modeldyno.views import headline, page
+from modeldyno.views.pages import summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -223,6 +226,27 @@ class ModelProfiler:
         """
         text = plugins.reporter("csv").render(self._last())
         wire.write(Path(path), text.encode() if isinstance(text, str) else text)
+
+    def generate_html_report(
+        self, output_path: str | Path, include_graphs: bool = True, include_details: bool = True
+    ) -> None:
+        """Write the last measurement as one self-contained page.
+
+        Args:
+            output_path: where to write it.
+            include_graphs: whether with pictures.
+            include_details: whether with all that was seen; else the verdict, the doubts, the figures, and
+                how it was measured.
+
+        Raises:
+            RequestError: nothing was measured yet, or the file cannot be written.
+        """
+        found = self._last()
+        blocks = list(page(found) if include_details else summary(found))
+        if not include_graphs:
+            blocks = [block for block in blocks if not isinstance(block, Picture)]
+        written = plugins.resolve("reporter", "html").lay_out(blocks, title=headline(found))
+        wire.write(Path(output_path), written.encode())
 
     # --- how it is done --------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option("--tag", "tags", multiple=True, help="Tag the stored result."),
         click.option("--json", "json_path", metavar="PATH|-", help="Save the document, or print it."),
-        click.option("-o", "--output", metavar="FILE", help="Write a report too: .csv .html .md .json"),
+        click.option("-o", "--output", metavar="FILE", help="Write a report too: .html .pdf .md .csv .json"),
         click.option("--no-store", is_flag=True, help="Do not keep the result."),
         click.option("-q", "--quiet", is_flag=True, help="Print the verdict only."),
     )

@@ -1,10 +1,9 @@
-"""What commands print and write, and where they find documents."""
+"""What commands print and write."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,75 +11,23 @@ import click
 from modeldyno import plugins, wire
 from modeldyno.cli import nobody_listens
 from modeldyno.core.ranking import ranking
-from modeldyno.errors import RequestError, UnreadableDocument
-from modeldyno.ports import Compares, Tabulates
-from modeldyno.views import PLAIN, SORTS, Look, blocks, numbers
+from modeldyno.errors import RequestError
+from modeldyno.ports import Compares
+from modeldyno.views import PLAIN, SORTS, Look, blocks, contrast, numbers
 from modeldyno.views.study import study as laid_out
-from modeldyno.views.study_numbers import trials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from rich.console import Console
 
     from modeldyno.core.block import Block, Table
+    from modeldyno.core.comparison import Comparison
     from modeldyno.core.goal import Judgement
     from modeldyno.core.result import Result
     from modeldyno.core.study import Study
     from modeldyno.ports import Reporter
-
-
-def find(document: str) -> Result:
-    """Give a Result by the path of its file, or by its id, a prefix of it or a tag in the store.
-
-    Raises:
-        RequestError: there is none.
-    """
-    path = Path(document)
-    if path.is_file():
-        return wire.read(path)
-    if path.suffix == ".json" or "/" in document:
-        raise RequestError(f"There is no file '{document}'; check the path, or name a stored id or tag.")
-    with plugins.store() as store:
-        return store.get(document)
-
-
-def find_study(document: str) -> Study:
-    """Give a Study by the path of its file, or by its id or name in the store; ``""`` is the newest.
-
-    Raises:
-        RequestError: there is none.
-    """
-    path = Path(document)
-    if document and path.is_file():
-        return wire.read_study(path)
-    with plugins.store() as store:
-        if document:
-            return store.study(document)
-        newest = store.studies(limit=1)
-        if not newest:
-            raise RequestError("The store has no study yet; modeldyno sweep MODEL makes one.")
-        return store.study(newest[0].id)
-
-
-def find_any(document: str) -> Result | Study:
-    """Give the Result or the Study that a path, an id or the beginning of one, a tag or a name stands for.
-
-    Raises:
-        RequestError: there is neither.
-    """
-    path = Path(document)
-    if path.is_file() and wire.kind_of(path) == wire.STUDY:
-        return wire.read_study(path)
-    try:
-        return find(document)
-    except UnreadableDocument:
-        raise
-    except RequestError:
-        with suppress(RequestError):
-            if not path.is_file():
-                return find_study(document)
-        raise
 
 
 def print_study(found: Study, *, as_json: bool = False) -> None:
@@ -91,31 +38,6 @@ def print_study(found: Study, *, as_json: bool = False) -> None:
             sys.stdout.buffer.write(wire.encode_study(found, ranking=ranked))
         else:
             print_blocks(*laid_out(found, ranked))
-
-
-def writes_studies(path: Path) -> None:
-    """Refuse a file that no study is written as.
-
-    Raises:
-        RequestError: its suffix is none of a table or of JSON.
-    """
-    if path.suffix != ".json" and not isinstance(reporter_for(path), Tabulates):
-        raise RequestError(f"A study is written as .csv or .json, and not as {path}.")
-
-
-def write_study(found: Study, path: Path) -> None:
-    """Write a Study: its trials as a table, or the whole document with its ranking.
-
-    Raises:
-        RequestError: the suffix of `path` is none of these, or it cannot be written.
-    """
-    writes_studies(path)
-    ranked = ranking(found)
-    reporter = reporter_for(path)
-    if path.suffix != ".json" and isinstance(reporter, Tabulates):
-        wire.write(path, reporter.table(trials(found, ranked)).encode())
-    else:
-        wire.write(path, wire.encode_study(found, ranking=ranked))
 
 
 def reporter_for(path: Path) -> Reporter:
@@ -153,6 +75,15 @@ def write_comparison(first: Result, second: Result, path: Path) -> None:
         raise RequestError(f"A {path.suffix} file holds one model; use .csv, .html, .json or .md.")
     data = reporter.compare(first, second)
     wire.write(path, data.encode() if isinstance(data, str) else data)
+
+
+def print_contrast(found: Comparison, *, as_json: bool = False, everything: bool = False) -> None:
+    """Print a Comparison for people, or its document."""
+    with listened():
+        if as_json:
+            sys.stdout.buffer.write(wire.encode_comparison(found))
+        else:
+            print_blocks(*contrast.contrasted(found, everything=everything))
 
 
 def print_json(*results: Result) -> None:

@@ -6,20 +6,36 @@ from pathlib import Path
 
 import click
 
-from modeldyno.cli.output import find_any, write_report, write_study
-from modeldyno.core.study import Study
+from modeldyno.cli import asking
+from modeldyno.cli.writing import write, write_several
+from modeldyno.core.result import Result
+from modeldyno.documents import find_any
+from modeldyno.errors import RequestError
 
 
 @click.command(name="report")
-@click.argument("document")
+@click.argument("documents", nargs=-1, required=True)
 @click.option(
-    "-o", "--output", required=True, metavar="FILE", help=".csv .html .md .json; a study .csv .json"
+    "-o", "--output", required=True, metavar="FILE", help=".html .pdf .md, or the numbers alone: .csv .json"
 )
-def command(document: str, output: str) -> None:
-    """Write DOCUMENT (a JSON file, or a stored id or tag) in the format that FILE's suffix names."""
-    found = find_any(document)
-    if isinstance(found, Study):
-        write_study(found, Path(output))
+@asking.bounds("Bounds that a result is to hold, shown with their verdicts.")
+def command(documents: tuple[str, ...], output: str, require: tuple[str, ...]) -> None:
+    """Write DOCUMENTS in the format that FILE's suffix names; several go into one file.
+
+    A document is a JSON file, a stored id or tag of a result, or the name of a study.
+    """
+    found = [find_any(document) for document in documents]
+    path = Path(output)
+    if len(found) > 1:
+        if require:
+            raise RequestError("--require is judged on one result; write each of several by itself.")
+        write_several(found, path)
+    elif isinstance(found[0], Result):
+        write(found[0], path, [found[0].judge(bound) for bound in require])
+    elif require:
+        raise RequestError(
+            "--require is judged on a result; studies and comparisons have bounds of their own."
+        )
     else:
-        write_report(found, Path(output))
+        write(found[0], path)
     click.echo(f"Wrote {output}.")

@@ -13,13 +13,15 @@ import click
 from modeldyno import plugins, wire
 from modeldyno.cli import exporting, planning
 from modeldyno.cli.keeping import Places
-from modeldyno.cli.output import find_study, listened, print_blocks, write_study, writes_studies
+from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
+from modeldyno.cli.writing import check, write
 from modeldyno.core import onward
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.goal import Verdict
 from modeldyno.core.ranking import Ranking, ranking
 from modeldyno.core.rerank import reranked
+from modeldyno.documents import find_study
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.executors.interrupts import counted_interrupts
 from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
@@ -127,7 +129,7 @@ def _told(study: Study, places: Places, options: dict[str, Any]) -> int:
             store.put_study(study, headline=laid_out.brief(study, ranked))
     places.write(wire.encode_study(study, ranking=ranked))
     if places.report:
-        write_study(study, Path(places.report))
+        write(study, Path(places.report))
     written = (
         exporting.export(study, ranked, Path(options["export_configs"]), options["top"])
         if options["export_configs"]
@@ -162,7 +164,7 @@ def _places(options: dict[str, Any]) -> Places:
     if places.tags:
         raise RequestError("A study has no tags; give it a name with --name, and leave --tag away.")
     if places.report:
-        writes_studies(Path(places.report))
+        check(Path(places.report))
     if options["export_configs"] and not places.store:
         raise RequestError(
             "--export-configs takes the configurations from the results of the trials; leave --no-store away."

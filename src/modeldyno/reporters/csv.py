@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TYPE_CHECKING
 
 from modeldyno import views
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 suffix = ".csv"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)")
 
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
@@ -36,7 +38,7 @@ def table(block: Table) -> str:
     """Write any table; its columns of numbers are those aligned to the right."""
     file = io.StringIO()
     writer = csv.writer(file)
-    writer.writerow(column.title for column in block.columns)
+    writer.writerow(_text(column.title) for column in block.columns)
     for row in block.rows:
         writer.writerow(_cell(text, column) for text, column in zip(row, block.columns, strict=True))
     return file.getvalue()
@@ -44,4 +46,8 @@ def table(block: Table) -> str:
 
 def _cell(text: str, column: Column) -> str:
     """Keep text from being run as a formula; a number may begin with its sign."""
-    return f"'{text}" if column.align is Align.LEFT and text.startswith(_FORMULA) else text
+    return text if column.align is Align.RIGHT and _NUMBER.fullmatch(text) else _text(text)
+
+
+def _text(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text

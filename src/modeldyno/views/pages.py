@@ -40,12 +40,25 @@ WHOLE = Look(depth=8)
 
 def page(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Block]:
     """Lay a Result out as a page."""
+    yield from _said(result, judgements)
+    yield from parts(result, judgements)
+    yield from making(result, judgements)
+
+
+def summary(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Block]:
+    """Lay out what must be known of a Result: the verdict, the doubts, the figures, and how it was made."""
+    yield from _said(result, judgements)
+    figures = inspection(result, WHOLE) if looked_at(result) else results(result, judgements)
+    yield from _part("Results", (*figures, *latencies(result)), 1)
+    yield from making(result, judgements)
+
+
+def _said(result: Result, judgements: Sequence[Judgement]) -> Iterator[Block]:
+    """Say first the verdict in one sentence, then how the bounds fared, then what is doubtful."""
     yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
     yield from verdicts(judgements)
     yield from failures(result)
     yield from doubts(result)
-    yield from parts(result, judgements)
-    yield from making(result, judgements)
 
 
 def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1) -> Iterator[Block]:
