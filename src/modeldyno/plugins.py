@@ -7,11 +7,12 @@ whole start-up of the command line.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
-from modeldyno.errors import MissingExtra, UnknownName
+from modeldyno.errors import MissingExtra, ModelDynoError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from modeldyno import ports
     from modeldyno.core.counts import Formula
+    from modeldyno.core.knob import Knob
 
 KINDS = ("loader", "backend", "client", "probe", "sampler", "store", "reporter", "strategy", "importer")
 
@@ -84,6 +86,13 @@ def loader(name: str) -> ports.Loader:
 def backend(name: str) -> ports.Backend:
     """Give a backend by its name."""
     return cast("ports.Backend", resolve("backend", name))
+
+
+def knobs(name: str) -> tuple[Knob, ...]:
+    """Give what can be set on a backend; nothing of one that is not here, such as that of another machine."""
+    with suppress(ModelDynoError):
+        return backend(name).knobs
+    return ()
 
 
 def client(name: str) -> ports.Client:

@@ -15,6 +15,8 @@ from modeldyno.cli.keeping import Places, keeping_options, limit_options
 from modeldyno.cli.output import listened
 from modeldyno.cli.profile import tell
 from modeldyno.cli.progress import Progress
+from modeldyno.cli.provisioning import Planned
+from modeldyno.cli.writing import check, write
 from modeldyno.core.address import HEADERS_VARIABLE, parse_headers
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.capacity import Capacity
@@ -60,6 +62,8 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 )
 @click.option("--most", type=float, help="Largest load that the search tries; 1024 by default.")
 @click.option("--measurements", type=int, help="Most loads that the search measures; 10 by default.")
+@click.option("--demand", help="Say how many replicas so many requests take within the bounds: 1000/s.")
+@click.option("--price", help="Of a replica, such as 1.20/h or '876 EUR/month': say what it costs.")
 @click.option("--header", "headers", multiple=True, help="'Name: value'; $VARIABLE stands for its value.")
 @click.option("--records", type=click.Path(dir_okay=False), help="Write every request: .csv .jsonl .npz")
 @click.option("--probe", "probes_", multiple=True, metavar="PROBE,...", help="By default static,load.")
@@ -79,27 +83,37 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     already: http://host:8000#model.
     """
     places = Places.of(options)
+    planned = Planned.of(options)
     steps = _steps(options["concurrency"])
     asked = _request(options, steps[0] if steps else None)
     if len(steps) > 1 and options["find_load"]:
         raise RequestError("A ladder of --concurrency and --find-load exclude each other; give one of them.")
     if len(steps) > 1 or options["find_load"]:
-        places.refuse_report("Several loads make no report yet")
+        if places.report:
+            check(Path(places.report))
         if options["records"]:
             raise RequestError(
                 "--records holds the requests of one load; leave it away, or ask for one load."
             )
-        ctx.exit(_several(asked, steps, places, options))
+        ctx.exit(_several(asked, steps, places, planned, options))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(asked, watch=progress.watch)
     problem = places.keep(outcome)
     tell(outcome, places, options)
+    if not (places.silent or options["quiet"]):
+        planned.told(outcome.result, asked.constraints())
     if problem is not None:
         raise problem
     ctx.exit(outcome.exit_code)
 
 
-def _several(asked: request.Request, steps: tuple[int, ...], places: Places, options: dict[str, Any]) -> int:
+def _several(
+    asked: request.Request,
+    steps: tuple[int, ...],
+    places: Places,
+    planned: Planned,
+    options: dict[str, Any],
+) -> int:
     """Measure several loads; each is in the store before the next begins."""
     from modeldyno import loads  # noqa: PLC0415 - one load needs none of it
 
@@ -118,6 +132,8 @@ def _several(asked: request.Request, steps: tuple[int, ...], places: Places, opt
             found = document if document is not None else found
             exit_code = outcome.exit_code
     _tell_several(found, places, options)
+    if found is not None and not places.silent:
+        planned.told_of_several(found, asked)
     if exit_code == INTERRUPTED or not isinstance(found, Capacity):
         return exit_code
     return {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}[found.verdict]
@@ -129,6 +145,8 @@ def _tell_several(found: Any, places: Places, options: dict[str, Any]) -> None:
         return
     if places.json:
         places.write(wire.encode_document(found))
+    if places.report:
+        write(found, Path(places.report))
     if places.silent:
         return
     with listened():

@@ -12,6 +12,7 @@ from modeldyno import request
 from modeldyno.cli import asking, gating
 from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer, verdict
 from modeldyno.cli.output import listened
+from modeldyno.cli.pointing import point
 from modeldyno.cli.progress import Progress
 from modeldyno.core.checked import Checked
 from modeldyno.core.gate import Rule
@@ -156,4 +157,5 @@ def tell(outcome: Outcome, places: Places, options: dict[str, Any], notes: tuple
         from modeldyno.cli.output import draw  # noqa: PLC0415 - rich is for what is drawn
 
         draw(outcome.result, outcome.judgements, verbose=options["verbose"])
+        point(outcome.result)
         places.told()

@@ -7,23 +7,27 @@ from typing import Any
 
 import click
 
+from modeldyno import plugins
 from modeldyno.cli.output import (
     draw,
-    find,
-    find_any,
     listened,
     look_options,
     print_blocks,
+    print_contrast,
     print_json,
     print_study,
 )
+from modeldyno.cli.provisioning import Planned
+from modeldyno.core.comparison import Comparison
 from modeldyno.core.goal import Answer, Constraint
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
 from modeldyno.core.study import Study
+from modeldyno.documents import find, find_any
 from modeldyno.errors import RequestError
 from modeldyno.measure import judged
 from modeldyno.views import Look, memory_changed
+from modeldyno.views.findings import findings_of
 
 
 @click.command(name="show")
@@ -40,20 +44,28 @@ from modeldyno.views import Look, memory_changed
 @click.option(
     "--baseline", metavar="RESULT", help="Show instead what has changed in memory at the peak since this one."
 )
+@click.option("--findings", "as_findings", is_flag=True, help="Tell what may be done about what it shows.")
+@click.option("--demand", help="Of a load: how many replicas so many requests take within --require: 1000/s.")
+@click.option("--price", help="Of a replica, such as 1.20/h or '876 EUR/month': what the work costs.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @look_options
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store; of a sweep, its study."""
+    """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store; a study, a comparison."""
     asked = None if options["query"] is None else Query.parse(options["query"])
     constraints = tuple(map(Constraint.parse, options["require"]))
     if options["baseline"] is not None and (asked or constraints or options["as_json"]):
         raise RequestError("--baseline goes with none of --get, --require and --json; ask for one at a time.")
     found = find_any(options["result"])
+    planned = Planned.of(options)
     if isinstance(found, Study):
-        _refuse(options)
+        _refuse(options, "a study; take modeldyno sweep --rerank, or show the result of a trial")
         print_study(found, as_json=options["as_json"])
+        return
+    if isinstance(found, Comparison):
+        _refuse(options, "a comparison; show one of its results")
+        print_contrast(found, as_json=options["as_json"], everything=options["verbose"])
         return
     if asked is not None:
         answer = found.ask(asked)
@@ -62,6 +74,11 @@ def command(ctx: click.Context, /, **options: Any) -> None:
             click.echo(f"modeldyno: {answer.why}", err=True)
     elif options["as_json"]:
         print_json(found)
+    elif options["as_findings"]:
+        with listened():
+            print_blocks(*findings_of(found, plugins.knobs(found.job.backend)))
+    elif planned.asked:
+        planned.told(found, constraints)
     elif options["baseline"] is not None:
         changed = memory_changed(find(options["baseline"]), found)
         with listened():
@@ -75,14 +92,18 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         ctx.exit(outcome.exit_code if constraints else 0)
 
 
-def _refuse(options: dict[str, Any]) -> None:
+def _refuse(options: dict[str, Any], kind: str) -> None:
     """Refuse what is asked of a result only."""
-    asked = {"--get": options["query"], "--require": options["require"], "--baseline": options["baseline"]}
+    asked = {
+        "--get": options["query"],
+        "--require": options["require"],
+        "--baseline": options["baseline"],
+        "--findings": options["as_findings"],
+        "--demand": options["demand"],
+        "--price": options["price"],
+    }
     if wrong := [flag for flag, value in asked.items() if value]:
-        raise RequestError(
-            f"{', '.join(wrong)} is asked of a result, and this is a study; take modeldyno sweep --rerank, "
-            "or show the result of a trial."
-        )
+        raise RequestError(f"{', '.join(wrong)} is asked of a result, and this is {kind}.")
 
 
 def number(answer: Answer) -> str:

@@ -1,0 +1,104 @@
+"""``modeldyno advise``."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modeldyno import request, wire
+from modeldyno.advising import TOLERANCE, Wish, advise
+from modeldyno.cli import asking, quantity
+from modeldyno.cli.keeping import Places, limit_options
+from modeldyno.cli.output import listened, print_blocks
+from modeldyno.cli.progress import Progress
+from modeldyno.core.metric import Query
+from modeldyno.errors import RequestError
+from modeldyno.executors.interrupts import Insisted, counted_interrupts
+from modeldyno.executors.isolated import isolated
+from modeldyno.measure import INTERRUPTED, OK
+from modeldyno.views.advice import advice, sentence
+
+if TYPE_CHECKING:
+    from modeldyno.core.advice import Advice
+    from modeldyno.core.job import Job
+
+
+@click.command(name="advise")
+@click.argument("model")
+@click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
+@asking.KNOBS
+@asking.INPUTS
+@click.option(
+    "--metric", default="throughput", show_default=True, help="What to improve: throughput, latency.p50."
+)
+@click.option(
+    "--max-time", default="3m", show_default=True, callback=quantity("s"), help="For all that is tried."
+)
+@click.option(
+    "--run-time", default="2s", show_default=True, callback=quantity("s"),
+    help="Longest measuring per probe and process.",
+)  # fmt: skip
+@click.option(
+    "--tolerance", default=f"{TOLERANCE:.0%}", show_default=True, callback=quantity("1"),
+    help="Largest difference of outputs that is accepted, relative to the largest output.",
+)  # fmt: skip
+@click.option("--findings-only", is_flag=True, help="Try what was found only, and not each usual setting.")
+@asking.care_options(min_time="0.3s", precision="2%")
+@asking.place_options
+@limit_options
+@asking.NAME
+@asking.TRUST
+@click.option("--json", "json_path", metavar="PATH|-", help="Save the document, or print it.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> None:
+    """Try what may make MODEL faster, and say what helped, how surely, and what it does to the outputs.
+
+    The model is looked at; each setting that a finding suggests, and each that is usual for its backend, is
+    measured in turns with the model as it is, in fresh processes; what helped is combined and measured anew.
+    """
+    wish = Wish(
+        query=Query.parse(options["metric"]),
+        max_time=options["max_time"],
+        tolerance=options["tolerance"],
+        space=not options["findings_only"],
+    )
+    if wish.tolerance < 0:
+        raise RequestError("--tolerance takes a part of a whole, such as 1%.")
+    asked = request.Request(
+        model=options["model"],
+        backend=options["backend"],
+        settings=request.settings(options["settings"]),
+        inputs=options["inputs"],
+        plan=asking.plan_of({**options, "max_time": options["run_time"]}),
+        name=options["name"],
+        trust=options["trust"],
+    )
+    places = Places(json=options["json_path"], store=False)
+    found, interrupted = _carried_out(asked.job(), wish, quiet=options["quiet"])
+    places.write(wire.encode_document(found))
+    if not places.silent:
+        with listened():
+            if options["quiet"]:
+                click.echo(sentence(found))
+            else:
+                print_blocks(*advice(found))
+            places.told()
+    ctx.exit(INTERRUPTED if interrupted else OK)
+
+
+def _carried_out(job: Job, wish: Wish, *, quiet: bool) -> tuple[Advice, bool]:
+    """Try; give the last Advice, and whether it was interrupted."""
+    found: Advice | None = None
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(counted_interrupts())
+        progress = stack.enter_context(Progress(quiet=quiet))
+        execute = stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+        for found in advise(  # noqa: B007 - the last one counts
+            job, wish, execute=execute, watch=progress.watch, interrupted=lambda: len(interrupts)
+        ):
+            pass
+    assert found is not None
+    return found, bool(interrupts)

@@ -1,0 +1,90 @@
+"""The history of a model: what the store has of it, as far as the results can be held against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.comparison import SMALLEST_EFFECT
+from modeldyno.core.metric import Query
+from modeldyno.core.model import ModelRef
+from modeldyno.core.trend import LONGEST, Reading, Trend, setup, trend, usual_query
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from modeldyno.core.knob import KnobValue
+    from modeldyno.core.result import Result
+    from modeldyno.ports import Entry, Store
+
+
+def trend_of(
+    model: str,
+    *,
+    metric: str | None = None,
+    backend: str | None = None,
+    settings: Mapping[str, KnobValue] | None = None,
+    limit: int = LONGEST,
+    smallest: float = SMALLEST_EFFECT,
+) -> Trend:
+    """Find levels and steps in the stored results of a model.
+
+    They are those with the backend, the settings, the inputs and the load of the newest one that fits what
+    is asked for; results of another setup are counted and left out.
+
+    Args:
+        model: its name in the store, or a reference that gives it that name.
+        metric: a query, such as ``latency.p99``; by default the typical time of a call.
+        backend: only results of this one.
+        settings: only results with these knobs.
+        limit: results that are looked at, the newest.
+        smallest: relative change that matters.
+
+    Raises:
+        RequestError: the store has no such results, or the query is wrong.
+    """
+    query = None if metric is None else Query.parse(metric)
+    with plugins.store() as store:
+        name, entries = _entries(store, model, limit)
+        wanted = [e for e in entries if not e.failed and _fits(e, backend, settings or {})]
+        if not wanted:
+            raise RequestError(
+                f"Of the {len(entries)} stored results of {name} none has that backend and those settings, "
+                "or all of them failed; see modeldyno list."
+            )
+        newest = store.get(wanted[0].id)
+        alike = [e for e in wanted if (e.backend, e.config) == (newest.job.backend, newest.job.config)]
+        results = [newest, *(store.get(each.id) for each in alike[1:])]
+    asked = query or usual_query(newest)
+    same = [result for result in results if setup(result) == setup(newest)]
+    readings = [reading for result in same if (reading := Reading.of(result, asked)) is not None]
+    if not readings:
+        raise RequestError(_nothing(name, asked, newest))
+    left_out = len(entries) - len(readings)
+    return trend(name, asked, readings, smallest=smallest, left_out=left_out, setup=setup(newest))
+
+
+def _entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[Entry]]:
+    """Find by name; what is written as a reference is named for its last part."""
+    names = dict.fromkeys((model, Path(ModelRef.parse(model).locator).stem))
+    for name in names:
+        if found := store.find(name=name, limit=limit):
+            return name, found
+    raise RequestError(
+        f"The store has no results of '{model}'; modeldyno list names those it has, and modeldyno profile "
+        "MODEL makes one."
+    )
+
+
+def _fits(entry: Entry, backend: str | None, settings: Mapping[str, KnobValue]) -> bool:
+    """Say whether a result is one of those asked for; values are compared as they are written."""
+    if backend not in {None, entry.backend}:
+        return False
+    return all(str(entry.config.get(name)).lower() == str(value).lower() for name, value in settings.items())
+
+
+def _nothing(name: str, query: Query, newest: Result) -> str:
+    known = ", ".join(sorted({m.metric for m in newest.measurements if not m.scope})[:8])
+    return f"No result of {name} has a {query} that is a claim; the newest has {known or 'nothing'}."

@@ -1,0 +1,158 @@
+"""Advice in words: what to use, what was tried and what it gave, and what only was seen."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from modeldyno.core.advice import gain, shown
+from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.comparison import Outcome
+from modeldyno.core.units import format_quantity
+from modeldyno.views.findings import finding, limited
+from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.advice import Advice, Tried
+    from modeldyno.core.comparison import Change
+
+_SETTINGS = 32
+_WORDS = {
+    Outcome.BETTER: "better",
+    Outcome.WORSE: "worse",
+    Outcome.SAME: "the same",
+    Outcome.UNDECIDED: "undecided",
+}
+
+
+def advice(found: Advice) -> Iterator[Block]:
+    """Lay advice out."""
+    yield Notice(severity=Severity.VERDICT, text=sentence(found))
+    if found.best is not None:
+        yield Notice(severity=Severity.NOTE, code="use", text=found.command)
+    yield from limited(found.bottleneck)
+    if found.finals:
+        yield _table(found, "Measured again, in rounds of their own", found.finals)
+    if found.tried:
+        yield _table(found, "Tried, each in turns with the baseline", _ordered(found.tried))
+    yield from _notes(found)
+    yield from (finding(found.baseline, each) for each in found.findings if each.job is None)
+
+
+def sentence(found: Advice) -> str:
+    """Say what is best, and what it gains."""
+    name = shorten(clean(found.baseline.name), NAME_LIMIT)
+    now = _now(found)
+    if found.best is not None and found.best.change is not None:
+        change = found.best.change
+        price = _price(found.best)
+        return (
+            f"{name}: with {shown(found.best.candidate.settings)}, {found.query} is {_times(change)}"
+            f"{now}, over {count(found.best.rounds, 'round')}; {price}."
+        )
+    if not found.tried:
+        return f"{name}: there is nothing to try{now}."
+    if any(t.outcome is Outcome.BETTER for t in found.tried):
+        return f"{name}: what seemed to help could not be confirmed{now}."
+    return f"{name}: nothing that was tried is surely better than it is{now}."
+
+
+def _now(found: Advice) -> str:
+    answer = found.baseline.ask(found.query)
+    return (
+        ""
+        if answer.value is None
+        else f" ({found.query} {format_quantity(answer.value, found.query.unit, 3)} at first)"
+    )
+
+
+def _times(change: Change) -> str:
+    """Say how much better, with its interval."""
+    if change.baseline and change.candidate:
+        return f"{_percent(change.difference)} ({_interval(change)})"
+    return _percent(change.difference)
+
+
+def _price(tried: Tried) -> str:
+    """Say what it costs in the outputs."""
+    if tried.unlike:
+        return f"outputs not compared: {tried.unlike}"
+    if not tried.outputs:
+        return "outputs not compared"
+    if not tried.error:
+        return "the outputs are the same"
+    cosine = min(agreement.cosine for agreement in tried.outputs)
+    return f"outputs differ by {tried.error:.2g} of their largest at most, cosine {cosine:.6f}"
+
+
+def _ordered(tried: Sequence[Tried]) -> list[Tried]:
+    """Put what was measured in turns first, by what it gains, and what did not run last."""
+    return sorted(tried, key=lambda t: (bool(t.failure), not t.rounds, -gain(t.change)))
+
+
+def _table(found: Advice, title: str, tried: Sequence[Tried]) -> Table:
+    titles = ("settings<", f"{found.query}", "95 % interval", "verdict<", "latency", "outputs<")
+    return Table(
+        title=title,
+        columns=tuple(
+            Column(title=t.removesuffix("<"), align=Align.LEFT if t.endswith("<") else Align.RIGHT)
+            for t in titles
+        ),
+        rows=tuple(map(_row, tried)),
+    )
+
+
+def _row(tried: Tried) -> tuple[str, ...]:
+    settings = shorten(shown(tried.candidate.settings), _SETTINGS)
+    if tried.failure or tried.change is None:
+        return settings, "—", "", "did not run", "", ""
+    change = tried.change
+    beside = next((each for each in tried.beside if each.query.metric == "latency"), None)
+    verdict = _WORDS[tried.outcome] if tried.rounds else "looked at once"
+    return (
+        settings,
+        _percent(change.difference),
+        _interval(change) if tried.rounds else "",
+        verdict,
+        "" if beside is None else _percent(beside.difference),
+        _outputs(tried),
+    )
+
+
+def _outputs(tried: Tried) -> str:
+    if not tried.outputs:
+        return "—"
+    return "same" if not tried.error else f"±{tried.error:.1g}"
+
+
+def _percent(value: float | None) -> str:
+    return "—" if value is None or not isfinite(value) else f"{value:+.1%}"
+
+
+def _interval(change: Change) -> str:
+    found = change.interval
+    return "" if found is None else f"{_percent(found.low)} to {_percent(found.high)}"
+
+
+def _notes(found: Advice) -> Iterator[Notice]:
+    """Say what did not run, what changes the outputs too much, and what there was no time for."""
+    for tried in found.tried:
+        if tried.failure:
+            text = (
+                f"{shown(tried.candidate.settings)} did not run: {shorten(clean(tried.failure), TEXT_LIMIT)}"
+            )
+            yield Notice(severity=Severity.NOTE, text=text)
+        elif tried.error > found.tolerance and tried.outcome is Outcome.BETTER:
+            text = (
+                f"{shown(tried.candidate.settings)} is not combined: outputs differ by {tried.error:.2g}, "
+                f"more than the tolerance of {found.tolerance:.2g}"
+            )
+            yield Notice(
+                severity=Severity.NOTE, text=text, advice="allow it with --tolerance, if your data bear it"
+            )
+    if found.left_out:
+        named = "; ".join(shown(candidate.settings) for candidate in found.left_out)
+        text = f"no time was left for {shorten(named, TEXT_LIMIT)}"
+        yield Notice(severity=Severity.NOTE, text=text, advice="give it more with --max-time")

@@ -1,0 +1,208 @@
+"""A history in text: where it stands, its course in one line, its levels, and what else changed."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.comparison import Outcome
+from modeldyno.core.plot import Plot, Rule, Scale, Series
+from modeldyno.core.units import format_quantity
+from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, count, joined, moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.comparison import Difference
+    from modeldyno.core.trend import Mark, Step, Trend
+
+WIDTH = 60
+"""Characters of the course."""
+_BARS = "▁▂▃▄▅▆▇█"
+_MARKS = 6
+_SHOWN = {Outcome.WORSE: Severity.BROKEN, Outcome.BETTER: Severity.HELD}
+
+
+def trend(found: Trend) -> Iterator[Block]:
+    """Lay a history out."""
+    yield Notice(severity=Severity.VERDICT, text=sentence(found))
+    yield Notice(severity=Severity.NOTE, code="course", text=_course(found))
+    if len(found.levels) > 1:
+        yield _levels(found)
+    for step in found.steps:
+        yield _step(found, step)
+    yield from _astray(found)
+    yield from _other_marks(found)
+    yield Notice(severity=Severity.NOTE, code="history", text=_rests_on(found))
+
+
+def sentence(found: Trend) -> str:
+    """Say where the history stands."""
+    name, now = shorten(clean(found.name), NAME_LIMIT), _value(found, found.levels[-1].value)
+    if len(found.readings) < 2 * 3:
+        number = count(len(found.readings), "result")
+        return f"{name}: {found.query} is {now}; {number} make no history yet, six may show a step."
+    if not found.steps:
+        return f"{name}: {found.query} is level at {now} over {len(found.readings):,} results."
+    wrong = found.regressions
+    if wrong:
+        last = wrong[-1]
+        return (
+            f"{name}: {found.query} has got worse by {abs(last.change):.1%} since "
+            f"{_when(found, last.at)}, and is {now}."
+        )
+    step = found.steps[-1]
+    return f"{name}: {found.query} is {now}, after a step of {step.change:+.1%} at {_when(found, step.at)}."
+
+
+def picture(found: Trend) -> Plot:
+    """Draw the history, with its levels and what changed in the environment."""
+    values = tuple(reading.value for reading in found.readings)
+    places = tuple(map(float, range(1, len(values) + 1)))
+    levels = [level for level in found.levels for _ in range(len(level))]
+    unit = found.query.unit
+    return Plot(
+        title=f"{found.query} of {shorten(clean(found.name), NAME_LIMIT)}",
+        x=Scale(label="result, the oldest first"),
+        y=Scale(label=str(found.query), unit=unit),
+        series=(
+            Series(
+                name="results",
+                x=places,
+                y=values,
+                labels=tuple(f"{r.result[:6]}, {r.created[:10]}" for r in found.readings),
+                joined=False,
+            ),
+            Series(name="level", x=places, y=tuple(level.value for level in levels), marked=True),
+        ),
+        rules=tuple(
+            Rule(name=shorten(_changed(mark), 40), at=mark.at + 0.5, vertical=True)
+            for mark in found.marks
+            if mark.environment
+        ),
+    )
+
+
+# --- the course ------------------------------------------------------------------------------------
+
+
+def _course(found: Trend) -> str:
+    values = [reading.value for reading in found.readings]
+    low, high = _value(found, min(values)), _value(found, max(values))
+    return f"{sparkline(values, WIDTH)} {low} to {high}"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Draw numbers as bars in one line; of more than fit, the median of each part stands for it."""
+    n = min(width, len(values))
+    parts = [values[i * len(values) // n : (i + 1) * len(values) // n] for i in range(n)]
+    heights = [median(part) for part in parts]
+    low, high = min(heights), max(heights)
+    span = high - low or 1.0
+    return "".join(_BARS[min(len(_BARS) - 1, int((h - low) / span * len(_BARS)))] for h in heights)
+
+
+def _levels(found: Trend) -> Table:
+    steps = {step.at: step for step in found.steps}
+    titles = ("since<", "result<", "results", str(found.query), "change", "95 % interval", "<")
+    return Table(
+        title="Levels",
+        columns=tuple(
+            Column(title=t.removesuffix("<"), align=Align.LEFT if t.endswith("<") else Align.RIGHT)
+            for t in titles
+        ),
+        rows=tuple(
+            (
+                found.readings[level.first].created[:10],
+                found.readings[level.first].result[:6],
+                f"{len(level):,}",
+                _value(found, level.value),
+                *(_change(steps[level.first]) if level.first in steps else ("", "", "")),
+            )
+            for level in found.levels
+        ),
+    )
+
+
+def _change(step: Step) -> tuple[str, str, str]:
+    return f"{step.change:+.1%}", f"{step.interval.low:+.1%} to {step.interval.high:+.1%}", str(step.outcome)
+
+
+def _step(found: Trend, step: Step) -> Notice:
+    text = f"{_when(found, step.at)}: {step.change:+.1%}, {_cause(step)}"
+    if not step.standing:
+        text += "; undone since"
+    blamed = step.standing and step.blamed
+    return Notice(severity=_SHOWN.get(step.outcome, Severity.NOTE) if blamed else Severity.NOTE, text=text)
+
+
+def _cause(step: Step) -> str:
+    """Say what changed at a step, as far as it is known."""
+    mark = step.mark
+    if mark is None:
+        return "where neither the content of the model nor the environment is known to have changed"
+    if mark.environment:
+        also = ", and the model with it" if mark.model else ""
+        return f"where the environment changed ({_environment(mark)}){also}: not held against the model"
+    return "where the model changed"
+
+
+def _changed(mark: Mark) -> str:
+    return joined("the model" if mark.model else "", _environment(mark))
+
+
+def _environment(mark: Mark) -> str:
+    named = [_fact(each) for each in (*mark.hardware, *mark.software)]
+    more = f" and {len(named) - _MARKS} more" if len(named) > _MARKS else ""
+    return shorten(clean(", ".join(named[:_MARKS]) + more), TEXT_LIMIT)
+
+
+def _fact(found: Difference) -> str:
+    before, after = ("none" if value is None else value for value in (found.baseline, found.candidate))
+    return f"{found.name.replace('_', ' ')} {before} → {after}"
+
+
+def _astray(found: Trend) -> Iterator[Notice]:
+    if not found.astray:
+        return
+    off = found.readings[found.astray[-1]].value / found.levels[-1].value - 1
+    several = len(found.astray) > 1
+    newest = f"{len(found.astray)} results lie" if several else "result lies"
+    yield Notice(
+        severity=Severity.UNDECIDED,
+        text=f"the newest {newest} {off:+.1%} off its level, "
+        f"too few to be another: measure {'once' if several else 'twice'} more",
+    )
+
+
+def _other_marks(found: Trend) -> Iterator[Notice]:
+    """Tell of changes of the environment that no step comes with: the newest few."""
+    told = {step.mark.at for step in found.steps if step.mark}
+    quiet = [mark for mark in found.marks if mark.environment and mark.at not in told]
+    for mark in quiet[-_MARKS:]:
+        text = f"{_when(found, mark.at)}: {_environment(mark)}; no step comes with it"
+        yield Notice(severity=Severity.NOTE, code="environment", text=text)
+
+
+def _rests_on(found: Trend) -> str:
+    left_out = (
+        f"{count(found.left_out, 'stored result')} of another setup, or without this number, left out"
+        if found.left_out
+        else ""
+    )
+    return joined(
+        f"{count(len(found.readings), 'result')} of {', '.join(found.setup) or 'one setup'}",
+        f"which scatter by {found.noise:.1%} around their level",
+        f"so that a step of {found.detectable:.1%} shows after five results",
+        left_out,
+    )
+
+
+def _when(found: Trend, at: int) -> str:
+    reading = found.readings[at]
+    return f"{moment(reading.created)[:16]} ({reading.result[:6]})"
+
+
+def _value(found: Trend, value: float) -> str:
+    return format_quantity(value, found.query.unit, 3)
