@@ -122,7 +122,9 @@ def _cosine(first: ndarray, second: ndarray) -> float:
     """Give the cosine of the angle between two vectors; of two that are zero it is 1."""
     import numpy as np  # noqa: PLC0415 - dear at start-up
 
-    lengths = float(np.linalg.norm(first)), float(np.linalg.norm(second))
-    if not all(lengths):
-        return float(lengths[0] == lengths[1])
-    return float(np.clip((np.vdot(first / lengths[0], second / lengths[1])).real, -1.0, 1.0))
+    sizes = [float(np.abs(each).max(initial=0.0)) for each in (first, second)]
+    if not all(sizes):
+        return float(sizes[0] == sizes[1])
+    one, other = (each / size for each, size in zip((first, second), sizes, strict=True))
+    lengths = float(np.linalg.norm(one)) * float(np.linalg.norm(other))
+    return float(np.clip(np.vdot(one, other).real / lengths, -1.0, 1.0))

@@ -15,6 +15,7 @@ COMMANDS = {
     "profile": "Measure a model in a process: latency, throughput, memory.",
     "load": "Put a model behind a server under load: latency, throughput, the largest load that holds.",
     "sweep": "Find the configuration that is best within bounds, and say how sure that is.",
+    "compare": "Say whether a model is better or worse than another, how surely, and why.",
     "advise": "Try what may make a model faster, and say what helped and what it cost.",
     "run": "Run a script, and say where its marked functions spend time and memory.",
     "check": "Judge a result by bounds and by a baseline: the gate of a pipeline.",

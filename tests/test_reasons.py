@@ -1,0 +1,221 @@
+"""The second look: outputs held against each other, and what explains a change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from modeldyno import outputs
+from modeldyno.core.activity import Activity, Layer
+from modeldyno.core.comparison import Outcome
+from modeldyno.core.contrast import Question
+from modeldyno.core.inspection import Inspection, Mode
+from modeldyno.core.load import Load
+from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.core.result import Artifact, Progressed
+from modeldyno.core.turns import Turns
+from modeldyno.errors import RequestError
+from modeldyno.reasons import carried_out
+from modeldyno.testing.comparisons import Track, a_side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from numpy import ndarray
+
+    from modeldyno.core.comparison import Comparison
+    from modeldyno.core.job import Job
+    from modeldyno.core.result import Event, Result
+
+GIVEN = np.ones((8, 4), np.float32)
+
+
+class Looked(Track):
+    """Runs Jobs; where it is asked for outputs, writes what was given and returned."""
+
+    def __init__(
+        self, returned: dict[str, Any], given: dict[str, ndarray] | None = None, *, bears: str = ""
+    ) -> None:
+        super().__init__()
+        self.returned, self.given, self.bears = returned, given or {}, bears.split()
+
+    def __call__(self, job: Job, *, watch: Callable[[Event], None]) -> Result:
+        """Give the Result of a run, or of a look."""
+        result = super().__call__(job, watch=watch)
+        if job.observation.outputs is None:
+            return result
+        if not {*self.bears, "static", "outputs"} >= set(job.probes):
+            raise RequestError("The backend gives none.")
+        name = job.name or ""
+        fed = {"x": np.load(job.inputs[0].source)} if job.inputs and job.inputs[0].source else None
+        returned = self.returned[name]
+        with Path(job.observation.outputs).open("wb") as file:
+            np.savez(file, **outputs.arrays(fed or {"x": self.given.get(name, GIVEN)}, {"y": returned}))  # type: ignore[arg-type]
+        kept = Artifact(name="outputs", path=job.observation.outputs, digest="")
+        own = Measurement(
+            metric="self_time",
+            value=Distribution.of([float(job.config["microseconds"]) * 1e-6] * 3),
+            scope="fc",
+        )
+        layers = Activity(layers=(Layer(path="", kind="Net"), Layer(path="fc", kind="Linear")))
+        if "layers" not in job.probes:
+            return replace(result, artifacts=(kept,))
+        return replace(result, artifacts=(kept,), activity=layers, measurements=(*result.measurements, own))
+
+
+def run(track: Track, *jobs: Job, why: bool = True) -> Comparison:
+    """Compare two, one round."""
+    found = carried_out(
+        [replace(job, inputs=()) for job in jobs],
+        Turns(sides=len(jobs), first=5, most=5),
+        Question(metrics=("latency",), why=why),
+        execute=track,
+    )
+    assert found is not None
+    return found
+
+
+SLOWER = (a_side("a"), a_side("b", 1.2e-3))
+EQUAL = {"a": GIVEN, "b": GIVEN}
+
+
+def test_what_moved_is_explained_by_layers() -> None:
+    """Each side is looked at once more, by the probes that its backend bears."""
+    track = Looked(EQUAL, bears="layers ops")
+
+    found = run(track, *SLOWER)
+
+    (cause,) = found.contrasts[0].causes
+    assert (cause.by, [part.scope for part in cause.parts]) == ("layers", ["fc"])
+    assert cause.total == pytest.approx(2e-4, rel=0.02)
+    assert [job.name for job in track.jobs[-2:]] == ["a", "b"]
+    assert "layers" in track.jobs[-1].probes
+    assert found.contrasts[0].candidate.artifacts == ()
+    assert found.contrasts[0].outcome is Outcome.WORSE
+
+
+def test_equal_outputs_are_told_to_agree() -> None:
+    """To the last digit."""
+    (agreement,) = run(Looked(EQUAL), *SLOWER).contrasts[0].outputs
+
+    assert (agreement.output, agreement.largest) == ("y", 0.0)
+    assert agreement.cosine == pytest.approx(1.0)
+
+
+def test_what_did_not_move_is_not_watched() -> None:
+    """The outputs are held against each other all the same."""
+    track = Looked(EQUAL, bears="layers ops memory")
+
+    found = run(track, a_side("a"), a_side("b"))
+
+    assert track.jobs[-1].probes == ("outputs",)
+    assert found.contrasts[0].outputs
+    assert found.contrasts[0].causes == ()
+
+
+def test_outputs_that_differ_much_are_doubted() -> None:
+    """The largest difference and the cosine are told."""
+    found = run(Looked({"a": GIVEN, "b": -GIVEN}), *SLOWER).contrasts[0]
+
+    assert found.outputs[0].cosine == pytest.approx(-1.0)
+    assert [doubt.code for doubt in found.doubts] == ["unlike-outputs"]
+    assert "differs by 2 of the largest value (cosine -1.0000)" in found.doubts[0].seen
+
+
+def test_outputs_of_another_shape_are_doubted() -> None:
+    """They cannot be held against each other."""
+    found = run(Looked({"a": GIVEN, "b": GIVEN[:4]}), *SLOWER).contrasts[0]
+
+    assert found.outputs == ()
+    assert "'y' is 8 x 4 in one, and 4 x 4 in the other" in found.doubts[0].seen
+
+
+def test_a_candidate_is_fed_what_the_baseline_was() -> None:
+    """Where its own inputs have other values, as those of an example have, it is called once more."""
+    track = Looked(EQUAL, {"b": 2 * GIVEN})
+
+    found = run(track, *SLOWER).contrasts[0]
+
+    assert found.outputs
+    assert found.doubts == ()
+    assert track.jobs[-1].config["batch_size"] == 8
+    assert track.jobs[-1].inputs[0].name == "x"
+
+
+@pytest.mark.parametrize("given", [np.ones((4, 4), np.float32), np.full((8, 4), 2.0)])
+def test_what_takes_other_inputs_is_not_held_against_the_baseline(given: ndarray) -> None:
+    """Its outputs are answers to another question."""
+    found = run(Looked(EQUAL, {"b": given}), *SLOWER).contrasts[0]
+
+    assert found.outputs == ()
+    assert "their inputs differ in number, shape or dtype" in found.doubts[0].seen
+
+
+def test_a_backend_that_cannot_be_watched_is_left_alone() -> None:
+    """The verdict stands; nothing is added."""
+
+    def unwatched(job: Job, *, watch: Callable[[Event], None]) -> Result:
+        if job.observation.outputs is not None:
+            raise RequestError("The backend gives none.")
+        return Track()(job, watch=watch)
+
+    found = run(unwatched, *SLOWER)  # type: ignore[arg-type]
+
+    assert found.contrasts[0].outputs == ()
+    assert found.contrasts[0].outcome is Outcome.WORSE
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        replace(a_side("b"), backend="triton", load=Load()),
+        replace(a_side("b"), inspection=Inspection(mode=Mode.TRAIN)),
+    ],
+)
+def test_servers_and_training_are_not_looked_at(job: Job) -> None:
+    """Neither has a call whose outputs and layers could be watched."""
+    track = Looked(EQUAL)
+
+    run(track, a_side("a"), job)
+
+    assert len(track.jobs) == 10
+
+
+def test_nobody_asks_why() -> None:
+    """Then nothing more is run."""
+    track = Looked(EQUAL)
+
+    assert run(track, *SLOWER, why=False).contrasts[0].outputs == ()
+    assert len(track.jobs) == 10
+
+
+def test_what_was_interrupted_is_not_looked_at() -> None:
+    """Nor is there a comparison where nothing was finished."""
+    count: list[Job] = []
+
+    found = carried_out(
+        SLOWER, Turns(sides=2), Question(), execute=Track(hook=count.append), interrupted=lambda: bool(count)
+    )
+
+    assert found is None
+
+
+def test_progress_says_that_causes_are_looked_for() -> None:
+    """By side."""
+    seen: list[Event] = []
+
+    carried_out(
+        SLOWER,
+        Turns(sides=2, first=1, most=1),
+        Question(metrics=("latency",)),
+        execute=Looked(EQUAL),
+        watch=seen.append,
+    )
+
+    stages = [event.stage for event in seen if isinstance(event, Progressed)]
+    assert stages[-1] == "looking for causes, candidate: latency: steady"

@@ -1,0 +1,403 @@
+"""How a comparison is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.core.block import Notice, Severity, Table
+from modeldyno.core.comparison import (
+    Agreement,
+    Cause,
+    Change,
+    Comparison,
+    Contrast,
+    Difference,
+    Outcome,
+    Part,
+)
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.measurement import Interval
+from modeldyno.core.metric import Query
+from modeldyno.reporters import terminal
+from modeldyno.testing.reporters import HOSTILE
+from modeldyno.testing.results import a_failed_result, a_result
+from modeldyno.views.changes import sentence
+from modeldyno.views.contrast import brief, contrasted, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.block import Block
+
+NAMES = ("old", "new")
+P50 = Query.parse("latency.p50")
+
+
+def change(
+    query: str, outcome: Outcome, difference: float | None = 0.123, spread: float | None = 0.02, **more: Any
+) -> Change:
+    """Make a change from 1 of the unit, with an interval of so much either way."""
+    interval = None
+    if difference is not None and spread is not None:
+        interval = Interval(low=difference - spread, high=difference + spread)
+    made: dict[str, Any] = {
+        "baseline": 1.0,
+        "candidate": None if difference is None else 1.0 + difference,
+        "why": "5 rounds, paired",
+    }
+    return Change(
+        query=Query.parse(query), difference=difference, interval=interval, outcome=outcome, **(made | more)
+    )
+
+
+WORSE = change("latency.p50", Outcome.WORSE)
+BETTER = change("process_memory.max", Outcome.BETTER, -0.2)
+SAME = change("latency.p50", Outcome.SAME, 0.001, 0.004)
+OPEN = change("latency.p50", Outcome.UNDECIDED, 0.03, 0.05, why="further processes are needed")
+COUNT = change("parameters", Outcome.WORSE, 0.5, 0.0)
+
+
+def compared(*changes: Change, **more: Any) -> Comparison:
+    """Make a comparison of two with these changes."""
+    return several(Contrast(candidate=a_result(name="new", id="b" * 12), changes=changes, **more))
+
+
+def several(*contrasts: Contrast, **more: Any) -> Comparison:
+    """Make a comparison with these contrasts."""
+    made: dict[str, Any] = {"baseline": a_result(name="old", id="a" * 12), "contrasts": contrasts}
+    return Comparison(id="c" * 12, created="2026-01-02T03:04:05.678+00:00", **(made | more))
+
+
+def said(blocks: Sequence[Block], severity: Severity) -> list[str]:
+    """Give what is said with such weight."""
+    return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
+
+
+def table(blocks: Sequence[Block], title: str) -> Table:
+    """Give the table of a title that begins so."""
+    return next(block for block in blocks if isinstance(block, Table) and block.title.startswith(title))
+
+
+def _rows(block: Block) -> tuple[tuple[str, ...], ...]:
+    assert isinstance(block, Table)
+    return block.rows
+
+
+OPENED = "It is undecided how new does beside old: latency.p50 may be 2.0% lower to 8.0% higher"
+SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20.0% lower (18.0% to 22.0%)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ((WORSE,), "new is worse than old: latency.p50 12.3% higher (10.3% to 14.3%)."),
+        (
+            (WORSE, BETTER),
+            f"new is worse than old: {SLOW}, but better in one respect: {LEAN}.",
+        ),
+        (
+            (BETTER, SAME),
+            f"new is better than old: {LEAN}; the same in latency.p50.",
+        ),
+        ((BETTER,), "new is better than old: process_memory.max 20.0% lower (18.0% to 22.0%)."),
+        ((SAME,), "new does the same as old: latency.p50 within 3.0%."),
+        (
+            (change("macs", Outcome.SAME, 0.0, smallest=0.0), SAME),
+            "new does the same as old: macs exactly and latency.p50 within 3.0%.",
+        ),
+        (
+            (OPEN,),
+            f"{OPENED}.",
+        ),
+        (
+            (OPEN, BETTER),
+            f"{OPENED}; better: {LEAN}.",
+        ),
+        (
+            (change("latency.p50", Outcome.UNDECIDED, None, why="not measured in the candidate"),),
+            "It is undecided how new does beside old: latency.p50 (not measured in the candidate).",
+        ),
+        (
+            (change("latency.p50", Outcome.UNDECIDED, 5.0, 100.0, why=""),),
+            "It is undecided how new does beside old: latency.p50 (not known).",
+        ),
+        ((), "new and old have nothing that could be compared."),
+        ((COUNT,), "new is worse than old: parameters 50.0% higher."),
+        (
+            (change("error_rate", Outcome.WORSE, None, baseline=0.0, candidate=0.1),),
+            "new is worse than old: error_rate 10.0% instead of 0%.",
+        ),
+        (
+            (change("latency.p50", Outcome.WORSE, 1.5, None),),
+            "new is worse than old: latency.p50 150% higher.",
+        ),
+        (
+            (change("latency.p50", Outcome.WORSE, 51.0, None),),
+            "new is worse than old: latency.p50 52x higher.",
+        ),
+    ],
+)
+def test_the_verdict_is_one_sentence(changes: tuple[Change, ...], expected: str) -> None:
+    """With figures, and what speaks against it."""
+    assert sentence(Contrast(candidate=a_result(), changes=changes), NAMES) == expected
+
+
+def test_only_what_differs_is_in_the_table() -> None:
+    """What is the same, and what moves with others, is named below it."""
+    found = compared(
+        WORSE,
+        change("load_time", Outcome.SAME, 0.0),
+        change("first_call", Outcome.UNDECIDED, 0.1, 0.2),
+        change("macs", Outcome.WORSE, 0.5, 0.0),
+        change("throughput", Outcome.UNDECIDED, 0.05, 0.01),
+        judged=(P50,),
+    )
+
+    blocks = contrasted(found)
+
+    assert [row[0] for row in table(blocks, "What has changed").rows] == ["latency.p50", "throughput"]
+    assert said(blocks, Severity.NOTE) == [
+        "also changed: macs +50.0%; the same: load_time; not told apart: first_call"
+    ]
+    everything = table(contrasted(found, everything=True), "What has changed")
+    assert len(everything.rows) == 5
+
+
+def test_a_row_has_both_values_the_change_and_the_verdict() -> None:
+    """With the interval, where there is one that tells anything."""
+    rows = {
+        row[0]: row[1:]
+        for row in table(
+            contrasted(
+                compared(
+                    WORSE,
+                    COUNT,
+                    change("load_time", Outcome.WORSE, 20.0, 0.5),
+                    change("first_call", Outcome.WORSE, 5.0, 1000.0),
+                    change("buffers", Outcome.WORSE, None, baseline=0.0, candidate=3.0),
+                    change("throughput", Outcome.WORSE, None, baseline=None),
+                    change("energy", Outcome.BETTER, 0.0, None),
+                )
+            ),
+            "What has changed",
+        ).rows
+    }
+
+    assert rows["latency.p50"] == ("1.00 s", "1.12 s", "+12.3% (+10.3 to +14.3)", "worse")
+    assert rows["parameters"][2] == "+50.0%"
+    assert rows["load_time"][2] == "21x (hardly known)"
+    assert rows["first_call"][2] == "+500% (hardly known)"
+    assert rows["buffers"][2] == "new"
+    assert rows["throughput"][0] == rows["throughput"][2] == "—"
+    assert rows["energy"][2] == "0%"
+
+
+def test_what_keeps_it_open_is_said() -> None:
+    """Beside the metric that it is about."""
+    (notice,) = (
+        b for b in contrasted(compared(OPEN)) if isinstance(b, Notice) and b.severity is Severity.UNDECIDED
+    )
+
+    assert (notice.code, notice.text) == ("latency.p50", "further processes are needed")
+
+
+def test_what_else_differs_stands_beside_it() -> None:
+    """Settings but for those of the plan, software, hardware; --all has every one."""
+    settings = (
+        Difference(name="model", baseline="old", candidate="new"),
+        Difference(name="content", baseline="ab", candidate="cd"),
+        Difference(name="plan.max_time", baseline=5.0, candidate=9.0),
+        *(Difference(name=f"knob{n}", baseline=n, candidate=None) for n in range(14)),
+    )
+    found = compared(
+        WORSE,
+        settings=settings,
+        software=(Difference(name="torch", baseline="2.1", candidate="2.2"),),
+        hardware=(Difference(name="cores", baseline=2, candidate=8),),
+    )
+
+    shown = table(contrasted(found), "What else differs")
+
+    assert shown.rows[0] == ("setting", "model", "old", "new")
+    assert shown.rows[1] == ("setting", "knob0", "0", "—")
+    assert "3 further settings differ; --all shows them" in said(contrasted(found), Severity.NOTE)
+    whole = table(contrasted(found, everything=True), "What else differs")
+    assert len(whole.rows) == 19
+    assert whole.rows[-1] == ("hardware", "cores", "2", "8")
+
+
+def test_outputs_are_told_by_their_differences() -> None:
+    """Whether they are the same, or how far they are apart."""
+    found = compared(
+        SAME,
+        outputs=(
+            Agreement(output="y", largest=0.0, relative=0.0, cosine=1.0),
+            Agreement(output="z", largest=0.00123, relative=0.0456, cosine=0.999),
+            Agreement(output="w", largest=inf, relative=inf, cosine=0.5),
+        ),
+    )
+
+    told = said(contrasted(found), Severity.NOTE)
+
+    assert "the output 'y' is the same in both, to the last digit" in told
+    assert "the output 'z' differs by at most 0.0012 (0.046 of the largest value), cosine 0.999000" in told
+    assert "the output 'w' differs by at most infinite, cosine 0.500000" in told
+
+
+PARTS = (
+    Part(scope="body.fc2", kind="Linear", baseline=4e-3, candidate=8e-3),
+    Part(scope="body.norm", kind="LayerNorm", baseline=0.0, candidate=1e-3),
+    *(Part(scope=f"l{n}", kind="Linear", baseline=1e-3, candidate=1.01e-3) for n in range(8)),
+    Part(scope="", kind="Net", baseline=2e-3, candidate=1.5e-3),
+)
+
+
+def test_a_cause_sums_to_the_change() -> None:
+    """The largest parts, the others together, and a rest that has its name."""
+    cause = Cause(query=P50, by="layers", total=5e-3, parts=PARTS)
+
+    blocks = contrasted(compared(WORSE, causes=(cause,)))
+
+    shown = table(blocks, "Where the +5.00 ms of latency.p50 come from, by layers")
+    assert shown.rows[0] == ("body.fc2 (Linear)", "4.00 ms", "8.00 ms", "+4.00 ms", "80.0%")
+    assert shown.rows[1] == ("body.norm (LayerNorm)", "—", "1.00 ms", "+1.00 ms", "20.0%")
+    assert ("the model itself (Net)", "2.00 ms", "1.50 ms", "-500 us", "-10.0%") in shown.rows
+    assert shown.rows[-2][0] == "5 others"
+    assert shown.rows[-1][0] == "in no layer (rest)"
+    assert shown.rows[-1][3:] == ("+420 us", "8.4%")
+    assert "most of the change of latency.p50 by layers: body.fc2 (Linear), +4.00 ms of +5.00 ms" in said(
+        blocks, Severity.NOTE
+    )
+
+
+def test_operators_new_and_gone_are_told() -> None:
+    """An operator has no class; what is new or gone is said so."""
+    new = Part(scope="aten::copy_", kind="operator", baseline=0.0, candidate=1e-3)
+    gone = Part(scope="aten::relu", kind="operator", baseline=1e-3, candidate=0.0)
+    causes = (
+        Cause(query=P50, by="operators", total=1e-3, parts=(new,)),
+        Cause(query=P50, by="operators", total=-1e-3, parts=(gone,)),
+        Cause(query=P50, by="operators", total=0.0, parts=(new,)),
+    )
+
+    told = said(contrasted(compared(WORSE, causes=causes)), Severity.NOTE)
+
+    assert "most of the change of latency.p50 by operators: aten::copy_ (new), +1.00 ms of +1.00 ms" in told
+    assert any("aten::relu (gone), -1.00 ms of -1.00 ms" in text for text in told)
+    blocks = contrasted(compared(WORSE, causes=causes[2:]))
+    assert table(blocks, "Where").rows[0][-1] == "—"
+
+
+def test_counts_are_explained_in_a_sentence() -> None:
+    """They have no table but with --all."""
+    part = Part(scope="fc", kind="Linear", baseline=1e6, candidate=4e6)
+    found = compared(
+        COUNT, causes=(Cause(query=Query.parse("flops"), by="layers", total=3e6, parts=(part,)),)
+    )
+
+    assert any("fc (Linear), +3.00 M of +3.00 M" in text for text in said(contrasted(found), Severity.NOTE))
+    assert not [b for b in contrasted(found) if isinstance(b, Table) and b.title.startswith("Where")]
+    assert table(contrasted(found, everything=True), "Where").rows[0][0] == "fc (Linear)"
+
+
+def test_doubts_and_failures_are_told() -> None:
+    """Those about the comparison with their advice, those about a side by their meaning."""
+    own = Doubt(code="not-in-turns", seen="they ran apart", advice="run them in turns")
+    many = tuple(Doubt(code=code, seen="s", advice="a") for code in ("drift", "steal", "mine", "other"))
+    contrast = Contrast(
+        candidate=replace(a_failed_result(id="b" * 12), doubts=many), changes=(), doubts=(own,)
+    )
+
+    blocks = contrasted(several(contrast))
+
+    (failure,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
+    assert failure.text == "The child took 2 GiB."
+    told = said(blocks, Severity.DOUBT)
+    assert told[0] == "they ran apart"
+    assert any(text.endswith(": see its result") for text in told)
+    assert told[-1].endswith(": also other")
+
+
+def test_several_candidates_stand_side_by_side() -> None:
+    """The reference is named, and each has its own verdict."""
+    found = several(
+        Contrast(candidate=a_result(name="new"), changes=(WORSE, COUNT), judged=(P50,)),
+        Contrast(candidate=a_result(name="newer"), changes=(BETTER,)),
+        Contrast(
+            candidate=a_result(name="odd"), changes=(change("latency.p50", Outcome.UNDECIDED, None, why="x"),)
+        ),
+        order="alternating",
+        sequence=(0, 1, 2, 3, 3, 2, 1, 0, 30),
+    )
+
+    blocks = contrasted(found)
+
+    assert (
+        said(blocks, Severity.VERDICT)[0] == "Beside old, new is worse, newer is better and odd is undecided."
+    )
+    together = table(blocks, "Side by side")
+    assert [column.title for column in together.columns] == [
+        "metric",
+        "old (reference)",
+        "new",
+        "newer",
+        "odd",
+    ]
+    assert together.rows[0] == ("latency.p50", "1.00 s", "1.12 s (+12.3% worse)", "—", "—")
+    assert brief(found) == "new, newer, odd against old"
+    assert ("runs", "in turns: A B C D D C B A 30") in _rows(blocks[-1])
+
+
+def test_how_it_was_run_stands_at_the_end() -> None:
+    """Ids, processes, order, and what the intervals hold."""
+    rows = contrasted(compared(WORSE))[-1]
+
+    assert isinstance(rows, Table)
+    assert rows.rows[0] == ("baseline", f"old: {'a' * 12}, 1 process, 2026-01-02 03:04:05 UTC")
+    assert ("runs", "measured apart from each other") in rows.rows
+    assert ("intervals", "95.0%, all of a candidate together") in rows.rows
+
+
+def test_models_of_one_name_are_numbered() -> None:
+    """So that a reader can tell them apart."""
+    found = several(Contrast(candidate=a_result(name="old"), changes=(WORSE,)))
+
+    assert said(contrasted(found), Severity.VERDICT)[0].startswith("old (2) is worse than old (1): ")
+
+
+def test_it_fits_eighty_columns_and_nothing_is_obeyed() -> None:
+    """Whatever models, layers and outputs are called."""
+    for text in HOSTILE:
+        part = Part(scope=text, kind=text, baseline=1e-3, candidate=2e-3)
+        found = several(
+            Contrast(
+                candidate=a_result(name=text),
+                changes=(WORSE, change("load_time", Outcome.WORSE, why=text)),
+                settings=(Difference(name=text, baseline=text, candidate=None),),
+                outputs=(Agreement(output=text, largest=0.1, relative=0.1, cosine=0.9),),
+                causes=(Cause(query=P50, by="layers", total=1e-3, parts=(part,)),),
+            ),
+            baseline=a_result(name=text),
+        )
+
+        shown = terminal.text(contrasted(found, everything=True))
+
+        assert max(map(terminal.cells, shown.splitlines())) <= 80
+        assert not set(shown) & {"\x1b", "\x07", "\u202e"}
+
+
+def test_its_numbers_are_a_table_for_other_programs() -> None:
+    """In base units, unrounded; what is not bounded or not there is empty."""
+    unbounded = Interval(low=-0.5, high=inf)
+    found = compared(WORSE, replace(COUNT, interval=unbounded), replace(OPEN, interval=None))
+
+    rows = numbers(found).rows
+
+    assert rows[0][:4] == ("new", "latency.p50", "s", "worse")
+    assert rows[0][5:] == ("1", "1.123", "0.123", "0.103", "0.143", "0.03")
+    assert rows[1][8:10] == ("-0.5", "")
+    assert rows[2][8:10] == ("", "")
