@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from modeldyno.api.advising import advise, trend
     from modeldyno.api.comparing import compare, read_comparison, save_comparison
     from modeldyno.api.decorators import profiled
     from modeldyno.api.functions import inspect, profile, read, save
@@ -36,6 +37,7 @@ _HOMES = {
     "Result": "modeldyno.core.result",
     "Study": "modeldyno.core.study",
     "Verdict": "modeldyno.core.goal",
+    "advise": "modeldyno.api",
     "compare": "modeldyno.api",
     "inspect": "modeldyno.api",
     "load": "modeldyno.api",
@@ -48,6 +50,7 @@ _HOMES = {
     "save": "modeldyno.api",
     "save_comparison": "modeldyno.api",
     "sweep": "modeldyno.api",
+    "trend": "modeldyno.api",
 }
 
 __all__ = [
@@ -61,6 +64,7 @@ __all__ = [
     "Result",
     "Study",
     "Verdict",
+    "advise",
     "compare",
     "inspect",
     "load",
@@ -73,6 +77,7 @@ __all__ = [
     "save",
     "save_comparison",
     "sweep",
+    "trend",
 ]
 
 

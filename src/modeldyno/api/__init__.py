@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from modeldyno.api.advising import advise, trend
     from modeldyno.api.comparing import compare, read_comparison, save_comparison
     from modeldyno.api.decorators import Profiled, profiled
     from modeldyno.api.figures import Figures, UncertifiedWarning
@@ -46,6 +47,7 @@ _HOMES = {
     "TritonGrpcInspector": "modeldyno.api.inspectors",
     "TritonInspector": "modeldyno.api.inspectors",
     "UncertifiedWarning": "modeldyno.api.figures",
+    "advise": "modeldyno.api.advising",
     "compare": "modeldyno.api.comparing",
     "detect_regressions": "modeldyno.api.gating",
     "gate": "modeldyno.api.gating",
@@ -61,6 +63,7 @@ _HOMES = {
     "save": "modeldyno.api.functions",
     "save_comparison": "modeldyno.api.comparing",
     "sweep": "modeldyno.api.sweeping",
+    "trend": "modeldyno.api.advising",
 }
 
 __all__ = [
@@ -80,6 +83,7 @@ __all__ = [
     "TritonGrpcInspector",
     "TritonInspector",
     "UncertifiedWarning",
+    "advise",
     "compare",
     "detect_regressions",
     "gate",
@@ -95,6 +99,7 @@ __all__ = [
     "save",
     "save_comparison",
     "sweep",
+    "trend",
 ]
 
 

@@ -88,6 +88,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     asked = _request(options, steps[0] if steps else None)
     if len(steps) > 1 and options["find_load"]:
         raise RequestError("A ladder of --concurrency and --find-load exclude each other; give one of them.")
+    planned.check(options["require"], several=len(steps) > 1 or options["find_load"])
     if len(steps) > 1 or options["find_load"]:
         if places.report:
             check(Path(places.report))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from modeldyno.cli.output import listened, print_blocks
+from modeldyno.core.block import Notice, Severity
 from modeldyno.core.ladder import Rung
 from modeldyno.core.provision import Price, costs, holding, parse_demand, provision
 from modeldyno.errors import RequestError
@@ -44,6 +45,19 @@ class Planned:
         """Whether there is anything to say."""
         return self.demand is not None or self.price is not None
 
+    def check(self, bounds: Sequence[str], *, several: bool) -> None:
+        """Refuse, before anything is measured, what could not be answered.
+
+        Raises:
+            RequestError: several loads are measured, and nothing says which of them is to be held.
+        """
+        if several and self.price is not None and self.demand is None:
+            raise RequestError("--price of several loads needs a demand to share: --demand 1000/s.")
+        if several and self.demand is not None and not bounds:
+            raise RequestError(
+                "--demand needs a bound that a replica is to hold: --require 'latency.p99 <= 50ms'."
+            )
+
     def told(self, result: Result, bounds: Sequence[Constraint] = ()) -> None:
         """Print what one Result comes to."""
         with listened():
@@ -51,14 +65,16 @@ class Planned:
 
     def told_of_several(self, found: Ladder | Capacity, asked: Request) -> None:
         """Print what a served curve comes to: at the greatest load that holds every bound."""
-        if not self.asked:
-            return
         if self.demand is None:
-            raise RequestError("--price of several loads needs a demand to share: --demand 1000/s.")
+            return
         closed = asked.load is None or asked.load.closed
-        needed = provision(self.demand, holding(found), closed=closed)
+        try:
+            needed = provision(self.demand, holding(found), closed=closed)
+            blocks = tuple(views.provision(needed, self.price, asked.constraints()))
+        except RequestError as error:  # what was measured is told all the same
+            blocks = (Notice(severity=Severity.UNDECIDED, code="demand", text=str(error)),)
         with listened():
-            print_blocks(*views.provision(needed, self.price, asked.constraints()))
+            print_blocks(*blocks)
 
     def _of(self, result: Result, bounds: Sequence[Constraint]) -> Iterator[Block]:
         if self.demand is not None:

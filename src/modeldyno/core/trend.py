@@ -207,7 +207,7 @@ def trend(
         steps=tuple(_steps(query, found, marks, noise, smallest)),
         marks=marks,
         noise=noise,
-        astray=_astray(readings, found[-1], max(noise, levels.FLOOR), smallest),
+        astray=_astray(readings, found[-1], smallest),
         smallest=smallest,
         setup=setup,
         left_out=left_out,
@@ -333,15 +333,19 @@ def _beside(marks: Sequence[Mark], at: int) -> Mark | None:
     return replace(first, model=any(mark.model for mark in near))
 
 
-def _astray(readings: Sequence[Reading], level: Level, noise: float, smallest: float) -> tuple[int, ...]:
-    """Give the newest results that all lie far from the last level on one side, and are too few for one."""
-    far = max(log(1 + smallest), _FAR * noise)
+def _astray(readings: Sequence[Reading], level: Level, smallest: float) -> tuple[int, ...]:
+    """Give the newest results that all lie far from the last level on one side, and are too few for one.
+
+    Far is by what those before them scatter.
+    """
+    newest = max(level.first, len(readings) - levels.SHORTEST + 1)
+    offs = {at: log(readings[at].value / level.value) for at in range(level.first, len(readings))}
+    before = [abs(offs[at]) for at in range(level.first, newest)]
+    scatter = sum(before) / len(before) / _ABSOLUTE if before else 0.0
+    far = max(log(1 + smallest), _FAR * scatter)
     found: list[int] = []
-    side = 0.0
-    for place in range(len(readings) - 1, max(level.first, len(readings) - levels.SHORTEST), -1):
-        off = log(readings[place].value / level.value)
-        if abs(off) < far or off * side < 0:
+    for at in range(len(readings) - 1, newest - 1, -1):
+        if abs(offs[at]) < far or offs[at] * offs[len(readings) - 1] < 0:
             break
-        side = off
-        found.append(place)
+        found.append(at)
     return tuple(reversed(found))

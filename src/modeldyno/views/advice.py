@@ -49,8 +49,8 @@ def sentence(found: Advice) -> str:
         change = found.best.change
         price = _price(found.best)
         return (
-            f"{name}: with {shown(found.best.candidate.settings)}, {found.query} is {_times(change)}"
-            f"{now}, over {count(found.best.rounds, 'round')}; {price}."
+            f"{name}: with {shown(found.best.candidate.settings)}, {found.query} is {_times(change)}, over "
+            f"{count(found.best.rounds, 'round')} in turns with what it was{now}; {price}."
         )
     if not found.tried:
         return f"{name}: there is nothing to try{now}."
@@ -60,12 +60,10 @@ def sentence(found: Advice) -> str:
 
 
 def _now(found: Advice) -> str:
+    """Say what it was at the first look."""
     answer = found.baseline.ask(found.query)
-    return (
-        ""
-        if answer.value is None
-        else f" ({found.query} {format_quantity(answer.value, found.query.unit, 3)} at first)"
-    )
+    value = answer.value
+    return "" if value is None else f" ({format_quantity(value, found.query.unit, 3)} at first sight)"
 
 
 def _times(change: Change) -> str:

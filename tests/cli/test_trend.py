@@ -1,0 +1,169 @@
+"""``modeldyno trend``, as a user types it, on a store with a history."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import modeldyno as package
+from modeldyno import plugins
+from modeldyno.core.trend import Trend
+from modeldyno.errors import RequestError
+from modeldyno.testing.results import a_failed_result, a_result
+from modeldyno.views import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Protocol
+
+    from modeldyno.core.result import Result
+
+    class Said(Protocol):
+        code: int
+        out: str
+        err: str
+
+
+WOBBLE = (0.0, 0.01, -0.01, 0.004, -0.006)
+
+
+def made(place: int, level: float, digest: str = "5a", **config: int) -> Result:
+    """A result of so many milliseconds, or about that."""
+    samples = [level * 1e-3 * (1 + WOBBLE[(place + n) % 5]) for n in range(20)]
+    found = a_result(
+        samples=samples, id=f"{place:02x}" * 6, created=f"2026-01-{1 + place:02}T03:04:05.678901+00:00"
+    )
+    assert found.model is not None
+    return replace(
+        found,
+        model=replace(found.model, digest=f"sha256:{digest * 32}"),
+        job=replace(found.job, config={**found.job.config, **config}),
+    )
+
+
+@pytest.fixture
+def put(modeldyno: Callable[..., Said]) -> Callable[..., None]:
+    """Fill the store that the command line has."""
+    del modeldyno
+
+    def fill(*results: Result) -> None:
+        with plugins.store() as store:
+            for result in results:
+                store.put(result, headline=brief(result))
+
+    return fill
+
+
+@pytest.fixture
+def worse(put: Callable[..., None]) -> None:
+    """Twelve results, and eight that are a tenth slower with another model."""
+    put(*(made(n, 1.0) for n in range(12)), *(made(n, 1.1, "77") for n in range(12, 20)))
+
+
+@pytest.mark.usefixtures("worse")
+def test_a_regression_is_told(modeldyno: Callable[..., Said]) -> None:
+    """Since when, how much, and that the model changed there, within 80 columns."""
+    said = modeldyno("trend", "digits")
+
+    assert said.code == 0
+    assert said.out.startswith("digits: latency.p50 has got worse by 10")
+    assert "2026-01-13 03:04 (0c0c0c)" in said.out
+    assert "where the model changed" in said.out
+    assert "▁" in said.out
+    assert "█" in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+@pytest.mark.usefixtures("worse")
+def test_it_fails_a_pipeline_when_asked(modeldyno: Callable[..., Said]) -> None:
+    """Exit code 1 with --fail-on-regression, 0 without."""
+    assert modeldyno("trend", "digits", "--fail-on-regression", "-q").code == 1
+    said = modeldyno("trend", "digits", "-q")
+    assert said.code == 0
+    assert len(said.out.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("worse")
+def test_a_hook_gets_the_document(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """On its standard input; the sentence is in its environment."""
+    path = tmp_path / "told"
+    hook = f"sh -c 'cat > {path}; echo \"$MODELDYNO_TREND\" >&2'"
+    said = modeldyno("trend", "digits", "--exec", hook)
+
+    assert said.code == 0
+    assert json.loads(path.read_text())["name"] == "digits"
+    assert "has got worse" in said.err
+
+
+@pytest.mark.usefixtures("worse")
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("digits", "--exec", "false"), 4, "false, ended with exit code 1"),
+        (("digits", "--exec", "/no/such/hook"), 2, "--exec cannot run /no/such/hook"),
+        (("digits", "--exec", "'"), 2, "is no command"),
+        (("digits", "--smallest", "200%"), 2, "--smallest takes a part"),
+        (("digits", "--metric", "latency.p99"), 2, "No result of digits has a latency.p99 that is a claim"),
+        (("digits", "--metric", "latenzy"), 2, "latenzy"),
+        (("digits", "--set", "threads=9"), 2, "none has that backend and those settings"),
+        (("digits", "--backend", "torch"), 2, "none has that backend"),
+        (("unknown",), 2, "The store has no results of 'unknown'"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_sentence(
+    modeldyno: Callable[..., Said], words: tuple[str, ...], code: int, said: str
+) -> None:
+    """With what to do."""
+    found = modeldyno("trend", *words)
+    assert found.code == code
+    assert said in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_a_hook_is_not_called_without_a_regression(
+    modeldyno: Callable[..., Said], put: Callable[..., None], tmp_path: Path
+) -> None:
+    """A level history calls nobody."""
+    put(*(made(n, 1.0) for n in range(8)))
+    path = tmp_path / "told"
+    said = modeldyno("trend", "digits", "--exec", f"touch {path}", "--fail-on-regression")
+    assert said.code == 0
+    assert "is level at 1.00 ms over 8 results" in said.out.replace("\n", " ")
+    assert not path.exists()
+
+
+def test_few_results_make_no_history(modeldyno: Callable[..., Said], put: Callable[..., None]) -> None:
+    """It is said how many would."""
+    put(made(0, 1.0))
+    assert "1 result make no history yet, six may show a step" in " ".join(
+        modeldyno("trend", "models/digits.onnx").out.split()
+    )
+
+
+def test_other_setups_are_left_out(modeldyno: Callable[..., Said], put: Callable[..., None]) -> None:
+    """The newest decides, or what is asked for; what failed is left out, too."""
+    put(*(made(n, 1.0) for n in range(8)), *(made(n, 2.0, threads=1) for n in range(8, 10)))
+    put(a_failed_result(id="f" * 12, created="2026-01-20T00:00:00+00:00", name="digits"))
+    found = package.trend("digits")
+    assert [reading.value > 0.0015 for reading in found.readings] == [True, True]
+    assert found.left_out == 8
+    two = package.trend("digits", threads=2)
+    assert len(two.readings) == 8
+    assert not two.steps
+    assert isinstance(two, Trend)
+    with pytest.raises(RequestError, match="no results of 'digit'"):
+        package.trend("digit")
+    document = json.loads(modeldyno("trend", "digits", "--set", "threads=2", "--json", "-").out)
+    assert len(document["readings"]) == 8
+
+
+def test_the_newest_far_off_is_undecided(modeldyno: Callable[..., Said], put: Callable[..., None]) -> None:
+    """One or two are too few for a level, and are told."""
+    put(*(made(n, 1.0) for n in range(8)), made(8, 1.5))
+    assert "the newest result lies +50" in " ".join(modeldyno("trend", "digits").out.split())
+    put(made(9, 1.5))
+    assert "the newest 2 results lie" in " ".join(modeldyno("trend", "digits").out.split())

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modeldyno.core.block import Notice, Severity, Table
+from modeldyno.core.metric import Query
+from modeldyno.core.trend import Reading, Trend, trend
+from modeldyno.views.trend import picture, sentence, sparkline
+from modeldyno.views.trend import trend as laid_out
+
+LATENCY = Query.parse("latency.p50")
+
+
+def history(*values: float, torch_from: int | None = None, model_from: int | None = None) -> Trend:
+    readings = [
+        Reading(
+            result=f"{place:012x}",
+            created=f"2026-01-{1 + place:02}T00:00:00+00:00",
+            value=value * (1 + (0.004, -0.004, 0.001)[place % 3]),
+            digest="new" if model_from is not None and place >= model_from else "old",
+            hardware={"cores": 2},
+            software={"torch": "2.2" if torch_from is not None and place >= torch_from else "2.1"},
+        )
+        for place, value in enumerate(values)
+    ]
+    return trend("net", LATENCY, readings, setup=("backend torch",), left_out=3)
+
+
+def texts(found: Trend) -> list[str]:
+    return [block.text for block in laid_out(found) if isinstance(block, Notice)]
+
+
+def test_a_step_with_another_version_is_not_held_against_the_model() -> None:
+    """It is told with both versions, as a note."""
+    found = history(*[1.0] * 8, *[1.2] * 8, torch_from=8, model_from=8)
+    (notice,) = [b for b in laid_out(found) if isinstance(b, Notice) and "not held" in b.text]
+    assert notice.severity is Severity.NOTE
+    assert "torch 2.1 → 2.2), and the model with it" in notice.text
+    assert "after a step of +20" in sentence(found)
+
+
+def test_a_step_that_nothing_explains_says_so() -> None:
+    """To the worse it is a broken one, to the better a held one."""
+    worse = [b for b in laid_out(history(*[1.0] * 8, *[1.2] * 8)) if isinstance(b, Notice)]
+    assert any("neither the content of the model" in b.text and b.severity is Severity.BROKEN for b in worse)
+    better = [b for b in laid_out(history(*[1.2] * 8, *[1.0] * 8)) if isinstance(b, Notice)]
+    assert any(b.severity is Severity.HELD for b in better)
+
+
+def test_a_step_that_was_undone_is_a_note() -> None:
+    """It stands no more."""
+    found = history(*[1.0] * 8, *[1.2] * 8, *[1.0] * 8)
+    assert any("undone since" in text for text in texts(found))
+
+
+def test_a_change_of_the_environment_without_a_step_is_told() -> None:
+    """As one that did nothing."""
+    assert any("no step comes with it" in text for text in texts(history(*[1.0] * 9, torch_from=4)))
+
+
+def test_levels_are_a_table() -> None:
+    """With how many results each has, and the change; one level needs none."""
+    (table,) = [b for b in laid_out(history(*[1.0] * 8, *[1.2] * 7)) if isinstance(b, Table)]
+    assert [row[2] for row in table.rows] == ["8", "7"]
+    assert table.rows[1][4].startswith("+2")
+    assert not [b for b in laid_out(history(*[1.0] * 8)) if isinstance(b, Table)]
+
+
+def test_what_it_rests_on_is_said() -> None:
+    """How many results, their scatter, what would show, what was left out."""
+    text = texts(history(*[1.0] * 8))[-1]
+    assert "8 results of backend torch" in text
+    assert "a step of 3.0% shows" in text
+    assert "3 stored results of another setup" in text
+    assert "left out" not in texts(replace(history(*[1.0] * 8), left_out=0))[-1]
+
+
+def test_a_sparkline_fits_its_width() -> None:
+    """Of more numbers than characters the median of each part stands for it; equal ones are low."""
+    assert sparkline([1.0, 2.0, 3.0], 10) == "▁▅█"
+    assert sparkline([1.0] * 100 + [2.0] * 100, 4) == "▁▁██"
+    assert sparkline([5.0], 4) == "▁"
+
+
+def test_a_picture_has_the_levels_and_the_environment() -> None:
+    """A line of levels, points of results, a rule where the environment changed."""
+    found = picture(history(*[1.0] * 8, *[1.2] * 8, torch_from=8))
+    results, levels = found.series
+    assert len(results.x) == len(levels.y) == 16
+    assert not results.joined
+    (rule,) = found.rules
+    assert (rule.at, rule.vertical) == (8.5, True)
+    assert "torch 2.1" in rule.name
