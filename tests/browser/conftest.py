@@ -1,0 +1,91 @@
+"""A real browser, and what it did with a page: `make test-browser`."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.errors import MissingExtra
+from modeldyno.reporters import pdf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+_WATCH = """
+window.broken = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.broken.push(event.violatedDirective + event.sample));
+"""
+
+
+@dataclass
+class Opened:
+    """A page in the browser, and what came of it."""
+
+    page: Any
+    said: list[str] = field(default_factory=list)
+    """Errors and warnings of the console, exceptions, dialogs."""
+    asked: list[str] = field(default_factory=list)
+    """Addresses that were asked for beyond the page itself."""
+
+    @property
+    def broken(self) -> list[str]:
+        """Violations of the policy."""
+        found = self.page.evaluate("window.broken")
+        assert isinstance(found, list)
+        return found
+
+    def count(self, selector: str) -> int:
+        """Count elements."""
+        return int(self.page.locator(selector).count())
+
+    def scroll(self) -> None:
+        """Go through the page, so that everything comes into view."""
+        self.page.evaluate(
+            "async () => { for (let y = 0; y < document.body.scrollHeight; y += 500) {"
+            " scrollTo(0, y); await new Promise((done) => setTimeout(done, 30)); } }"
+        )
+        self.page.wait_for_timeout(200)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Chromium, by Playwright; none of it is needed elsewhere."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    try:
+        program = pdf.browser()
+    except MissingExtra as error:
+        pytest.skip(str(error))
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium: Any, tmp_path: Path) -> Callable[..., AbstractContextManager[Opened]]:
+    """Give what opens the text of a page, with options of Playwright's context."""
+
+    @contextmanager
+    def open_(text: str, **how: Any) -> Iterator[Opened]:
+        path = tmp_path / "page.html"
+        path.write_text(text, encoding="utf-8")
+        context = chromium.new_context(**how)
+        found = Opened(page=context.new_page())
+        page = found.page
+        page.add_init_script(_WATCH)
+        page.on("console", lambda said: found.said.append(said.text) if said.type != "log" else None)
+        page.on("pageerror", lambda error: found.said.append(str(error)))
+        page.on("dialog", lambda dialog: (found.said.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda asked: found.asked.append(asked.url))
+        page.goto(path.as_uri())
+        assert found.asked.pop(0) == path.as_uri()
+        yield found
+        context.close()
+
+    return open_

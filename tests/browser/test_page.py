@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.core.ranking import ranking
+from modeldyno.reporters import html, pdf
+from modeldyno.testing.reporters import full, hostile
+from modeldyno.testing.reports import (
+    PAYLOADS,
+    a_large_study,
+    a_measured_comparison,
+    hostile_blocks,
+    hostile_comparison,
+    hostile_study,
+    payloads,
+)
+from modeldyno.testing.results import an_inspection
+from modeldyno.views import contrast_page, page, study_page
+from modeldyno.views.set_page import Page, together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from modeldyno.core.block import Block
+
+    Open = Callable[..., AbstractContextManager[Any]]
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(3600)]
+
+
+def study(trials: int = 1000) -> str:
+    found = a_large_study(trials)
+    return html.lay_out(study_page.page(found, ranking(found), lambda _: None), title="a study")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "a study of 1,000 trials": study,
+    "a result": lambda: html.render(full()),
+    "a comparison": lambda: html.lay_out(contrast_page.page(a_measured_comparison()), title="a comparison"),
+    "an inspection": lambda: html.render(an_inspection()),
+}
+
+
+@pytest.mark.parametrize("kind", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_page_asks_for_nothing_and_breaks_nothing(opened: Open, kind: str, scheme: str, width: int) -> None:
+    """A page draws all that it has, without a request, an error or a violation, and fits its window."""
+    text = PAGES[kind]()
+
+    assert len(text) <= 1_000_000
+    with opened(text, color_scheme=scheme, viewport={"width": width, "height": 800}) as found:
+        found.scroll()
+        figures = found.count("figure[data-picture]")
+
+        assert found.count("figure.drawn") == figures
+        assert found.count("figure.drawn svg") >= figures
+        assert (found.asked, found.said, found.broken) == ([], [], [])
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_page_reads_without_script(opened: Open) -> None:
+    """With scripts switched off there are the tables, the sentences and the histogram."""
+    with opened(html.render(full()), java_script_enabled=False) as found:
+        assert found.page.locator("table").first.is_visible()
+        assert found.page.locator("figure svg rect").first.is_visible()
+        assert found.page.locator("p.told").first.is_visible()
+
+
+def test_tables_are_sorted_by_keyboard(opened: Open) -> None:
+    """A heading is a button: it sorts downwards, upwards, and back, by size and not by letters."""
+    with opened(html.render(full())) as found:
+        head = found.page.locator("th", has_text="value").first
+        cells = (
+            "Array.from(document.querySelector('table.figures').tBodies[0].rows,"
+            " (row) => row.cells[1].textContent)"
+        )
+        before = found.page.evaluate(cells)
+        head.locator("button").focus()
+        found.page.keyboard.press("Enter")
+        downwards = found.page.evaluate(cells)
+        sorted_as = head.get_attribute("aria-sort")
+        found.page.keyboard.press("Enter")
+        upwards = found.page.evaluate(cells)
+        found.page.keyboard.press("Enter")
+
+        assert sorted_as == "descending"
+        assert downwards[0].endswith("MiB")
+        assert downwards[-1] == "\u2014"
+        assert upwards.index("413\u00a0us") < upwards.index("2.31\u00a0ms") < upwards.index("183\u00a0ms")
+        assert found.page.evaluate(cells) == before
+
+
+def test_who_cannot_see_a_picture_is_told(opened: Open) -> None:
+    """A drawn picture is hidden from a screen reader, which gets its name and its sentence."""
+    with opened(html.render(full())) as found:
+        found.scroll()
+        spoken = found.page.locator("main").aria_snapshot()
+
+        assert "Histogram of latency from 320 us" in spoken
+        assert 'figure "Calls in their order"' in spoken
+        assert "application" not in spoken
+        assert "2,500" not in spoken  # what stands along an axis
+
+
+def test_a_dark_page_prints_in_light_colours(opened: Open) -> None:
+    """Everything is drawn for print, light, though nobody scrolled there."""
+    with opened(study(200), color_scheme="dark") as found:
+        found.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+
+        assert found.count("figure.drawn") == found.count("figure[data-picture]")
+        assert found.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        found.page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert found.page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+
+
+def test_series_are_taken_away_and_patterns_added(opened: Open) -> None:
+    """A name in a legend is a switch; so is the button that adds patterns to colours."""
+    with opened(study(200)) as found:
+        found.scroll()
+        switch = found.page.locator(".legend button").first
+        switch.click()
+        pattern = found.page.locator("button.patterns")
+        pattern.click()
+
+        assert switch.get_attribute("aria-pressed") == "false"
+        assert pattern.get_attribute("aria-pressed") == "true"
+        assert found.count(".chart pattern") > 0
+        assert (found.asked, found.said, found.broken) == ([], [], [])
+
+
+def test_a_layer_is_widened_by_a_click(opened: Open) -> None:
+    """The tree of layers goes into what is clicked on."""
+    (tree,) = (block for block in hostile_blocks("part") if type(block).__name__ == "Tree")
+    with opened(html.lay_out([tree], title="t")) as found:
+        found.page.wait_for_selector("figure.drawn")
+        found.page.locator(".chart svg text", has_text="part").last.click()
+
+        assert found.said == []
+
+
+def test_a_pdf_is_printed(tmp_path: Any) -> None:
+    """What is printed is a PDF with text in it."""
+    del tmp_path
+    assert pdf.render(full()).startswith(b"%PDF-")
+
+
+# --- attacks ---------------------------------------------------------------------------------------
+
+
+def attacked(text: str) -> dict[str, Iterable[Block]]:
+    made = hostile_study(text)
+    return {
+        "a result": page(hostile(text)),
+        "a study": study_page.page(made, ranking(made), lambda _: hostile(text)),
+        "a comparison": contrast_page.page(hostile_comparison(text)),
+        "blocks": hostile_blocks(text),
+    }
+
+
+_EACH = 25
+
+
+@pytest.mark.parametrize("first", range(0, PAYLOADS, _EACH))
+def test_no_name_runs(opened: Open, first: int) -> None:
+    """Whatever a model, a module, a knob, a value, a tag, a doubt or a log is called: nothing runs."""
+    texts = payloads()[first : first + _EACH]
+    pages = [Page(title=text, blocks=tuple(blocks)) for text in texts for blocks in attacked(text).values()]
+    whole = together(pages)
+    written = html.lay_out(whole.blocks, title=texts[0])
+    scripts = html.lay_out(hostile_blocks("name"), title="name").count("<script")
+    with opened(written) as found:
+        found.scroll()
+
+        assert found.page.evaluate("window.ran") is None
+        assert (found.asked, found.said, found.broken) == ([], [], [])
+        assert found.count("script") == scripts
+        assert not found.count("img, iframe, link, base, form, input, video, object, embed, math, source")
+        assert found.count("meta") == 4
+        assert found.count("style") == 1
+        assert not found.page.evaluate(
+            "[...document.querySelectorAll('*')]"
+            ".some((e) => [...e.attributes].some((a) => /^on/i.test(a.name)))"
+        )
