@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modeldyno.core.counts import Formula
     from modeldyno.core.knob import Knob
 
-KINDS = ("loader", "backend", "client", "probe", "sampler", "store", "reporter", "strategy", "importer")
+KINDS = ("loader", "backend", "client", "probe", "sampler", "store", "reporter", "strategy", "importer", "exporter")
 
 STORE_VARIABLE = "MODELDYNO_STORE"
 
@@ -35,6 +35,9 @@ EXTRAS = {
     "safetensors": "hf",
     "psycopg": "postgres",
     "optuna": "search",
+    "mlflow": "mlflow",
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
 }
 """Importable name to the extra that installs it."""
 
@@ -118,6 +121,11 @@ def strategy(name: str) -> ports.Strategy:
 def reporter(name: str) -> ports.Reporter:
     """Give a reporter by its name."""
     return cast("ports.Reporter", resolve("reporter", name))
+
+
+def exporter(name: str) -> ports.Exporter:
+    """Give an exporter by the name of its tool."""
+    return cast("ports.Exporter", resolve("exporter", name))
 
 
 def importer(name: str) -> ports.Importer:

@@ -685,6 +685,26 @@ class Tabulates(Protocol):
         """Write it, unrounded."""
 
 
+class Exporter(Protocol):
+    """Result -> what another tool keeps."""
+
+    requires: tuple[str, ...]
+
+    def export(self, document: Result, target: str) -> str:
+        """Put it where `target` says; say where it is. The same Result twice is there once.
+
+        Numbers are those of `modeldyno.views.figures`: what is no claim has ``raw`` in its name.
+        """
+
+
+@runtime_checkable
+class ExportsStudies(Protocol):
+    """An Exporter that can also put a Study, its trials as runs within a run."""
+
+    def export_study(self, study: Study, results: Mapping[str, Result], target: str) -> str:
+        """Put it there, with the Results of its trials that are still known, by their ids."""
+
+
 class Importer(Protocol):
     """A file of another tool -> what it says, in our words."""
 

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modeldyno.core.contrast import Question, contrast
 from modeldyno.core.goal import Answer
 from modeldyno.core.imported import Imported, Told, differs, figure, records, result
 from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.measurement import Distribution, Measurement, observed
 from modeldyno.core.metric import Query
 from modeldyno.core.records import Outcome
+from modeldyno.core.result import Environment
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -209,3 +211,14 @@ def test_a_number_of_another_scope_is_no_statistic() -> None:
     assert [m.told for m in told] == ["p50", ""]
     assert Measurement(metric="latency", value=Distribution.of([1.0]), scope="p50").told == ""
     assert observed("latency", 1.0, scope="encoder").told == ""
+
+
+def test_a_comparison_with_an_import_is_marked() -> None:
+    """It is not refused, as nothing is known to differ; that nothing is known is a doubt."""
+    ours = replace(a_result(a_load()), environment=Environment(hardware={"cores": 8}))
+    ours = replace(ours, job=replace(ours.job, backend="remote"))
+    both = contrast(ours, a_result(a_load()), Question(metrics=("service_time.p50",)))
+
+    assert [doubt.code for doubt in both.doubts] == ["imported", "not-in-turns"]
+    assert both.changes[0].baseline == both.changes[0].candidate
+    assert "imported" not in [doubt.code for doubt in contrast(ours, ours, Question()).doubts]

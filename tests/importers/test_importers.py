@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import imports
+from modeldyno import imports, plugins
+from modeldyno.core.doubt import CODES
 from modeldyno.core.load import Arrivals
+from modeldyno.core.metric import METRICS
 from modeldyno.testing.importers import ImporterSuite
 
 if TYPE_CHECKING:
@@ -306,3 +309,20 @@ def test_errors_of_aiperf_have_kinds(error: dict[str, Any], scope: str, tmp_path
 
     assert found[f"requests@{scope}"] == 1
     assert found["requests@ok"] == 58
+
+
+# --- the page --------------------------------------------------------------------------------------
+
+
+def test_the_page_names_metrics_doubts_and_tools_that_are() -> None:
+    """What the table maps to is in the table of metrics; every tool has a row."""
+    page = (Path(__file__).parents[2] / "docs/howto/import.md").read_text("utf-8")
+    mapped = [
+        line.split("|")[3] for line in page.split("## What their words mean")[1].splitlines() if "|" in line
+    ]
+    names = [name for cell in mapped[2:] for name in re.findall(r"`([a-z_]+)`", cell)]
+
+    assert len(names) > 15
+    assert set(names) <= METRICS.keys()
+    assert {"from-send", "no-samples", "whole-load", "other-definition", "imported"} <= CODES.keys()
+    assert all(name.lower() in page.lower() for name in plugins.names("importer"))

@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "Run a script, and say where its marked functions spend time and memory.",
     "check": "Judge a result by bounds and by a baseline: the gate of a pipeline.",
     "doctor": "Say how often a gate would be wrong on this machine, what it sees, and what to change.",
+    "export": "Put a result or a study into MLflow, TensorBoard, W&B, Perfetto or Prometheus.",
     "import": "Read what AIPerf, GuideLLM, perf_analyzer or vLLM's bench has measured.",
     "show": "Show a saved result, or one number of it.",
     "report": "Write a result as CSV, HTML, Markdown or JSON.",

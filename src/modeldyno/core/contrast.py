@@ -11,6 +11,7 @@ from modeldyno.core.comparison import Contrast, Difference
 from modeldyno.core.difference import LEVEL, changes
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.headlines import ALL, SMALLEST, headlines, shared
+from modeldyno.core.imported import BACKEND
 from modeldyno.core.inspection import Mode
 from modeldyno.core.metric import METRICS, Query
 from modeldyno.core.units import FRACTION, parse_quantity
@@ -207,6 +208,13 @@ def _doubts(
             code="unlike-hardware",
             seen=f"the two were measured on unlike hardware: {_said(hardware)}",
             advice="measure both on one machine; the differences may be those of the machines",
+        )
+    foreign = [each for each in (baseline, candidate) if each.job.backend == BACKEND]
+    if foreign and not hardware:
+        yield Doubt(
+            code="imported",
+            seen=f"where {' and '.join(each.id[:6] for each in foreign)} was measured is not known",
+            advice="make sure that it was the same machine, or read the differences as those of the machines",
         )
     if not in_turns:
         yield Doubt(

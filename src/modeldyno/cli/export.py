@@ -1,0 +1,44 @@
+"""``modeldyno export``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from modeldyno import exports, plugins
+from modeldyno.core.comparison import Comparison
+from modeldyno.documents import find_any
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from modeldyno.core.result import Result
+
+
+@click.command(name="export")
+@click.argument("document")
+@click.option(
+    "--to", "places", multiple=True, required=True, metavar="TOOL:TARGET",
+    help="mlflow:URI|DIR, tensorboard:DIR, wandb:DIR, perfetto:FILE or prometheus:FILE; repeatable.",
+)  # fmt: skip
+def command(document: str, places: tuple[str, ...]) -> None:
+    """Put DOCUMENT (a JSON file, or a stored id, tag or study) where other tools look for it.
+
+    What the samples do not certify is exported under names with .raw, or left out.
+    """
+    for place in places:
+        exports.resolved(place)  # all are known to work before the first is written
+    found = find_any(document)
+    if isinstance(found, Comparison):
+        raise RequestError(f"'{document}' is a comparison; export its results, by their ids.")
+    for place in places:
+        click.echo(f"Exported to {exports.export(found, place, _result)}.")
+
+
+def _result(name: str) -> Result | None:
+    """Give a stored Result by its id; None where it is gone."""
+    with plugins.store() as store:
+        try:
+            return store.get(name)
+        except RequestError:
+            return None
