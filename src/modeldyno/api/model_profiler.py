@@ -242,7 +242,8 @@ class ModelProfiler:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
         found = self._last()
-        blocks = list(page(found) if include_details else summary(found))
+        known = plugins.knobs(found.job.backend)
+        blocks = list(page(found, knobs=known) if include_details else summary(found))
         if not include_graphs:
             blocks = [block for block in blocks if not isinstance(block, Picture)]
         written = plugins.resolve("reporter", "html").lay_out(blocks, title=headline(found))

@@ -92,7 +92,8 @@ def laid_out(found: Document) -> Page:
     """Lay any document out as a page."""
     match found:
         case Result():
-            return Page(title=headline(found), blocks=tuple(page(found)))
+            known = plugins.knobs(found.job.backend)
+            return Page(title=headline(found), blocks=tuple(page(found, knobs=known)))
         case Study():
             ranked = ranking(found)
             blocks = tuple(study_page.page(found, ranked, kept))

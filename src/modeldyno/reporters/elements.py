@@ -72,9 +72,14 @@ def _notice(block: Notice) -> str:
         return f'<p class="verdict">{text}</p>\n'
     sign = f'<span class="sign" role="img" aria-label="{block.severity}">{_SIGNS[block.severity]}</span>'
     code = f"<strong>{html.escape(block.code)}</strong>: " if block.code else ""
-    advice = f'<br><span class="faint">{_text(block.advice)}</span>' if block.advice else ""
+    tag = "code" if block.advice.startswith(_COMMAND) else "span"
+    advice = f'<br><{tag} class="faint">{_text(block.advice)}</{tag}>' if block.advice else ""
     log = f"<pre>{html.escape(block.log)}</pre>" if block.log else ""
     return f'<li class="{block.severity}">{sign}{code}{text}{advice}{log}</li>\n'
+
+
+_COMMAND = "modeldyno "
+"""How what is to be typed begins."""
 
 
 def table(block: Table) -> str:

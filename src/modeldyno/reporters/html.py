@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import views
+from modeldyno import plugins, views
 from modeldyno.core.block import Block, Heading
 from modeldyno.reporters import elements, pictures
 
@@ -43,7 +43,8 @@ def fragment(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write the page of a Result."""
-    return lay_out(views.page(document, judgements), title=views.headline(document))
+    blocks = views.page(document, judgements, plugins.knobs(document.job.backend))
+    return lay_out(blocks, title=views.headline(document))
 
 
 def compare(first: Result, second: Result) -> str:

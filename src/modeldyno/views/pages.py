@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Block, Heading, Notice, Severity, Table
+from modeldyno.core.findings import findings
 from modeldyno.views import memory
 from modeldyno.views import result_pictures as drawn
 from modeldyno.views.command import command
 from modeldyno.views.devices import devices
+from modeldyno.views.findings import findings_of
 from modeldyno.views.footer import footer
 from modeldyno.views.generation import generation
 from modeldyno.views.inspect import inspection, reservations
@@ -32,15 +34,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.goal import Judgement
+    from modeldyno.core.knob import Knob
     from modeldyno.core.result import Result
 
 WHOLE = Look(depth=8)
 """A page shows the tree of layers as deep as anybody reads."""
 
 
-def page(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Block]:
-    """Lay a Result out as a page."""
+def page(result: Result, judgements: Sequence[Judgement] = (), knobs: Sequence[Knob] = ()) -> Iterator[Block]:
+    """Lay a Result out as a page; `knobs` are those of its backend, which findings may propose to set."""
     yield from _said(result, judgements)
+    if findings(result, knobs):
+        yield from _part("What may be done about it", findings_of(result, knobs), 1)
     yield from parts(result, judgements)
     yield from making(result, judgements)
 
