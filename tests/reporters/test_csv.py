@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from modeldyno.core.measurement import Measurement
+from modeldyno.core.ranking import ranking
 from modeldyno.reporters import csv
 from modeldyno.testing.reporters import HOSTILE, failed, full, hostile
+from modeldyno.testing.reports import hostile_study, payloads
+from modeldyno.views.study_numbers import trials
 
 HEADER = ["metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note"]
 
@@ -71,3 +74,24 @@ def test_a_negative_number_is_a_number() -> None:
 def test_a_run_without_numbers_is_a_header() -> None:
     """A failed run has no rows."""
     assert rows(csv.render(failed())) == [HEADER]
+
+
+def test_no_payload_becomes_a_formula() -> None:
+    """Of 500 attacks in every name of results and studies, none begins a cell as a formula does."""
+    for text in payloads():
+        made = hostile_study(text)
+        for written in (csv.render(hostile(text)), csv.table(trials(made, ranking(made, 20)))):
+            for row in rows(written):
+                assert not [
+                    cell
+                    for cell in row
+                    if cell.startswith(("=", "+", "-", "@", "\t", "\r")) and not number(cell)
+                ]
+
+
+def number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modeldyno.core.approach import End
+from modeldyno.core.block import Heading, Notice, Severity, Table
+from modeldyno.core.capacity import Capacity
+from modeldyno.core.goal import Answer, Constraint
+from modeldyno.core.ladder import Ladder, Rung
+from modeldyno.core.measurement import Interval
+from modeldyno.core.metric import Query
+from modeldyno.core.plot import Plot, Stack
+from modeldyno.core.search import Search
+from modeldyno.views.load_page import brief, numbers, page, pictures
+
+BOUND = Constraint.parse("latency.p99 <= 30ms")
+
+
+def known(query: str, value: float | None) -> Answer:
+    ends = Interval(low=0.04, high=float("inf"))
+    if value is not None:
+        ends = Interval(low=0.9 * value, high=1.1 * value)
+    return Answer(query=Query.parse(query), value=value, interval=ends)
+
+
+def rung(load: float) -> Rung:
+    """Four workers of 10 ms in a closed loop; its slowest requests are no claim under one slot."""
+    time = 0.01 * max(load, 4) / 4
+    answers = (
+        known("request_rate", 100.0 * min(load, 4)),
+        known("latency.p50", time),
+        known("latency.mean", time),
+        known("latency.p99", 2 * time if load > 1 else None),
+        known("queue_time", max(1e-4, time - 0.01)),
+        known("compute_time", 0.008),
+        known("service_time.mean", time + 0.001),
+    )
+    return Rung(load=load, answers=answers, judgements=(BOUND.on(answers[3]),), result="0123")
+
+
+LADDER = Ladder(
+    knob="concurrency", rungs=(*map(rung, (16, 1, 2, 4, 8)), Rung(load=32, failure="no answer", result="45"))
+)
+SEARCH = Capacity(
+    search=Search(bounds=(BOUND,)),
+    rungs=tuple(map(rung, (1, 4, 8))),
+    end=End.RESOLVED,
+    passed=4.0,
+    failed=8.0,
+)
+
+
+def test_a_ladder_is_drawn() -> None:
+    """Throughput and latency rise from the least load to the greatest, with their intervals and the knee."""
+    rates, times, stages = pictures(LADDER)
+
+    assert isinstance(rates, Plot)
+    assert rates.series[0].x == (1.0, 2.0, 4.0, 8.0, 16.0)
+    assert rates.series[0].low[0] == 90.0
+    assert [(rule.name, rule.vertical) for rule in rates.rules] == [("knee", True)]
+    assert isinstance(times, Plot)
+    assert {line.name: len(line.x) for line in times.series} == {"p50": 5, "p99": 4}
+    assert isinstance(stages, Stack)
+    assert stages.bars[0] == "concurrency 1"
+    assert [part.name for part in stages.parts] == ["queue", "compute: model", "the rest"]
+
+
+def test_a_search_is_drawn_with_its_bound_and_its_answer() -> None:
+    """The bound lies across the latencies, and what passed and failed across the throughput."""
+    rates, times, _ = pictures(SEARCH)
+
+    assert isinstance(rates, Plot)
+    assert isinstance(times, Plot)
+    assert [(rule.name, rule.at) for rule in rates.rules] == [
+        ("largest that passed", 4.0), ("smallest that failed", 8.0),
+    ]  # fmt: skip
+    assert [(rule.name, rule.at) for rule in times.rules] == [("latency.p99 <= 30 ms", 0.03)]
+
+
+def test_a_page_begins_with_the_answer() -> None:
+    """The sentence comes first, then what went wrong, then pictures, then the tables."""
+    blocks = list(page(LADDER))
+
+    assert isinstance(blocks[0], Notice)
+    assert (blocks[0].severity, blocks[0].text) == (Severity.VERDICT, brief(LADDER))
+    assert [block.title for block in blocks if isinstance(block, Heading)] == [
+        "Throughput and latency by load", "The numbers",
+    ]  # fmt: skip
+    assert isinstance(blocks[-1], Table)
+    assert brief(SEARCH) in {block.text for block in page(SEARCH) if isinstance(block, Notice)}
+
+
+def test_numbers_are_in_base_units() -> None:
+    """Each answer is a row; what is no claim has no value, and a load that failed says why."""
+    table = numbers(LADDER)
+
+    assert (table.rows[0][0].removesuffix(".0"), *table.rows[0][1:3]) == ("16", "request_rate", "400.0")
+    assert list(next(r for r in table.rows if r[:2] == ("1", "latency.p99"))[2:5]) == ["", "0.04", ""]
+    assert table.rows[-1] == ("32", "", "", "", "", "no answer")
+
+
+def test_nothing_measured_is_not_drawn() -> None:
+    """A ladder of failures has no pictures."""
+    assert not list(pictures(replace(LADDER, rungs=LADDER.rungs[-1:])))

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.block import Heading, Notice, Severity, Table
+from modeldyno.core.measurement import Distribution, Measurement, observed
+from modeldyno.core.plot import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
+from modeldyno.core.ranking import ranking
+from modeldyno.testing.reporters import DOCUMENTS, full, judged
+from modeldyno.testing.reports import a_large_study, a_measured_comparison
+from modeldyno.testing.results import a_result, an_activity
+from modeldyno.views import contrast_page, page, study_page
+from modeldyno.views.pages import summary
+from modeldyno.views.result_pictures import account, course, memory
+from modeldyno.views.set_page import Page, together
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.core.block import Block
+
+
+def headings(blocks: Iterable[Block], level: int = 1) -> list[str]:
+    return [block.title for block in blocks if isinstance(block, Heading) and block.level == level]
+
+
+def notices(blocks: Iterable[Block], severity: Severity) -> list[str]:
+    return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
+
+
+class TestResult:
+    def test_the_verdict_comes_first_then_bounds_then_doubts(self) -> None:
+        """What must be known stands above the first heading."""
+        document = full()
+        blocks = list(page(document, judged(document)))
+        first = next(place for place, block in enumerate(blocks) if isinstance(block, Heading))
+        told = [block.severity for block in blocks[:first] if isinstance(block, Notice)]
+
+        assert told[0] is Severity.VERDICT
+        assert told[1:] == sorted(told[1:], key=lambda severity: severity is Severity.DOUBT)
+        assert len(told) == first == 1 + 4 + 2
+
+    @pytest.mark.parametrize("kind", DOCUMENTS)
+    def test_every_page_says_how_it_was_made(self, kind: str) -> None:
+        """Whatever a run gave, its page ends with how it was measured and what to type."""
+        blocks = list(page(DOCUMENTS[kind]()))
+
+        assert headings(blocks)[-1] == "How it was measured"
+        assert isinstance(blocks[-1], Notice)
+        assert blocks[-1].log.startswith("modeldyno ")
+
+    def test_a_summary_is_shorter(self) -> None:
+        """Without details there are the figures, and how they were measured."""
+        document = a_result(activity=an_activity())
+
+        assert headings(summary(document)) == ["Results", "How it was measured"]
+        assert len(list(summary(document))) < len(list(page(document)))
+
+    def test_calls_are_drawn_in_their_order_with_the_warm_up(self) -> None:
+        """Few calls are drawn one by one, many by the median and the slowest of each few."""
+        few = a_result(samples=[1e-3 + n * 1e-6 for n in range(50)])
+        (each,) = course(few)
+        (many,) = course(full())
+
+        assert [len(series.x) for series in each.series] == [50]
+        assert [series.name for series in many.series] == [
+            "median of each 4 calls",
+            "slowest of each 4 calls",
+        ]
+        assert [(band.low, band.high) for band in many.bands] == [(-43.0, 0.0)]
+        assert many.note == "the warm-up, 43 calls in 400 ms, was counted and not kept"
+
+    def test_processes_are_lines_of_their_own(self) -> None:
+        """Each process is a line, and those beyond six are counted."""
+        runs = [[1e-3 + n * 1e-6 for n in range(30)] for _ in range(8)]
+        found = a_result(measurements=(Measurement(metric="latency", value=Distribution.of(*runs)),))
+        (picture,) = course(found)
+
+        assert [series.name for series in picture.series[:2]] == [
+            "process 1: each call",
+            "process 2: each call",
+        ]
+        assert len(picture.series) == 6
+        assert picture.note == "2 more processes not drawn"
+
+    def test_memory_is_drawn_beyond_what_was_given(self) -> None:
+        """Weights and inputs are no part of the picture, and are named below it."""
+        found = a_result(activity=an_activity())
+        (picture,) = memory(found)
+
+        assert picture.stacked
+        assert not {"weights", "inputs"} & {series.name for series in picture.series}
+
+    def test_stages_of_a_request_are_parts_of_a_bar(self) -> None:
+        """The server's own account is one bar, in the order in which a request passes."""
+        found = a_result(measurements=(observed("queue_time", 0.002), observed("compute_time", 0.003)))
+        (picture,) = account([("request", found)])
+
+        assert [(part.name, part.y) for part in picture.parts] == [
+            ("queue", (0.002,)),
+            ("compute: model", (0.003,)),
+        ]
+        assert not list(account([("request", full())]))
+
+
+class TestStudy:
+    def test_it_has_what_a_summary_of_a_sweep_has(self) -> None:
+        """Curves with the bound, memory, knobs, all configurations with their verdicts, winners in detail."""
+        found = a_large_study(200)
+        blocks = list(study_page.page(found, ranking(found), lambda _: None))
+        plots = {block.title: block for block in blocks if isinstance(block, Plot)}
+        (every,) = (
+            block for block in blocks if isinstance(block, Table) and block.title == "Each at its best load"
+        )
+
+        assert headings(blocks) == [
+            "The best configurations", "What each knob does", "Every configuration",
+            "No. 1 in detail", "No. 2 in detail", "No. 3 in detail", "The default in detail",
+            "How it was measured",
+        ]  # fmt: skip
+        assert [rule.name for rule in plots["Throughput against latency"].rules] == ["latency.p99 <= 50 ms"]
+        assert len(plots["Throughput against latency"].series) == 5
+        assert "Process memory against latency" in plots
+        assert len([title for title in plots if title.startswith("throughput against")]) == 6
+        assert sum(isinstance(block, Parallel) for block in blocks) == 1
+        assert {row[-1].split(",")[0] for row in every.rows} <= {"yes", "no", "undecided", "failed"}
+        assert sum(isinstance(block, Stack) for block in blocks) == 4
+
+    def test_a_result_that_is_gone_is_said_to_be(self) -> None:
+        """Where the store has forgotten a trial's result, the page says so; else it shows it."""
+        found = a_large_study(50)
+        gone = list(study_page.page(found, ranking(found), lambda _: None))
+        there = list(study_page.page(found, ranking(found), lambda _: full()))
+
+        assert len([text for text in notices(gone, Severity.NOTE) if "is not in the store" in text]) == 4
+        assert not [text for text in notices(there, Severity.NOTE) if "is not in the store" in text]
+        assert sum(isinstance(block, Bins) for block in there) == 4
+
+    def test_it_can_be_made_again(self) -> None:
+        """The command has the space, the goal and the seed."""
+        found = a_large_study(10)
+        last = list(study_page.page(found, ranking(found), lambda _: None))[-1]
+
+        assert isinstance(last, Notice)
+        assert "--space precision=fp32,fp16,int8" in last.log
+        assert "--maximize throughput --require 'latency.p99 <= 50 ms'" in last.log
+
+
+class TestComparison:
+    def test_differences_are_a_forest(self) -> None:
+        """Each difference stands with its interval, its verdict and what is too small to matter."""
+        blocks = list(contrast_page.page(a_measured_comparison()))
+        (forest,) = (block for block in blocks if isinstance(block, Forest))
+
+        assert [(effect.name, effect.outcome) for effect in forest.effects][:2] == [
+            ("latency.p50", "worse"), ("latency.p99", "undecided"),
+        ]  # fmt: skip
+        assert {effect.smallest for effect in forest.effects} == {0.03}
+        assert isinstance(blocks[0], Notice)
+        assert blocks[0].severity is Severity.VERDICT
+        assert headings(blocks)[0] == "What has changed"
+        assert len([title for title in headings(blocks) if title.endswith("in detail")]) == 2
+
+    def test_several_candidates_have_a_part_each(self) -> None:
+        """Beside an overview, each candidate has its own verdict and its own forest."""
+        one = a_measured_comparison()
+        blocks = list(contrast_page.page(replace(one, contrasts=one.contrasts * 2)))
+
+        assert sum(isinstance(block, Forest) for block in blocks) == 2
+        assert len(notices(blocks, Severity.VERDICT)) == 3
+        assert headings(blocks)[0] == "All of them"
+
+
+def test_several_documents_are_one_page() -> None:
+    """Each document has a part of its own, and a line in the table at the top."""
+    pages = [Page(title=name, blocks=tuple(page(full()))) for name in ("one", "two")]
+    whole = together(pages)
+
+    assert headings(whole.blocks) == ["one", "two"]
+    assert "Results" in headings(whole.blocks, 2)
+    table = whole.blocks[1]
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == ["one", "two"]
+
+
+def test_layers_are_a_tree() -> None:
+    """Where layers were watched they are drawn in each other; what is too thin to see is left out."""
+    found = [block for block in page(a_result(activity=an_activity())) if isinstance(block, Picture)]
+
+    assert not [block for block in found if isinstance(block, Tree) and block.root.value <= 0]
