@@ -1,6 +1,7 @@
 """Models that were compared, looked at once more: whether their outputs agree, and where a change comes from.
 
-Each model is looked at in one more process, apart from those that were timed.
+Each model is looked at in processes of its own, apart from those that were timed; where it is watched for
+causes, in two, in turns, for a machine that has a bad minute would else name the wrong layer.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Mode
 from modeldyno.core.knob import BATCH_SIZE
 from modeldyno.core.observation import Observation
+from modeldyno.core.result import merge
+from modeldyno.core.turns import Turns
 from modeldyno.errors import RequestError
 from modeldyno.rounds import called, comparison, failed, in_turns, labelled
 from modeldyno.run import serves
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.job import Job
     from modeldyno.core.result import Event, Result
-    from modeldyno.core.turns import Turns
     from modeldyno.ports import Executor, Feed
 
 _LOOKS = (("static", "layers", "ops", "memory"), ("static", "layers", "ops"), ("static",), ())
@@ -36,6 +38,8 @@ _EXPLAINED = frozenset({
     "latency", "process_memory", "device_memory", "allocated_peak", "flops", "weight_bytes",
 })  # fmt: skip
 """Metrics whose change is worth a second look."""
+_TIMES = 2
+"""Processes in which each is watched."""
 _CLOSE, _COSINE = 0.01, 0.999
 """Outputs that differ by more, relative to their largest value, or are less alike, are doubted."""
 
@@ -112,16 +116,16 @@ def _looks(
 ) -> list[Result | None]:
     """Look at each model by the same probes: as many as all of them bear."""
     for probes in _LOOKS if moved & _EXPLAINED else _LOOKS[-1:]:
+        found: list[list[Result]] = [[] for _ in jobs]
+        turns = Turns(sides=len(jobs))
         try:
-            return [
-                execute(
-                    _looking(job, path, probes),
-                    watch=labelled(watch, f"looking for causes, {called(side, len(jobs))}"),
-                )
-                for side, (job, path) in enumerate(zip(jobs, paths, strict=True))
-            ]
+            for _, side in turns.batch(0, _TIMES if "layers" in probes else 1):
+                label = f"looking for causes, {called(side, len(jobs))}"
+                job = _looking(jobs[side], paths[side], probes)
+                found[side].append(execute(job, watch=labelled(watch, label)))
         except RequestError:
             continue  # a backend that cannot be watched so
+        return [merge(each) for each in found]
     return [None] * len(jobs)
 
 

@@ -1,0 +1,84 @@
+"""``modeldyno.compare``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import modeldyno
+from modeldyno.core.comparison import Outcome
+from modeldyno.core.headlines import ALL
+from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.errors import RequestError
+from modeldyno.testing.results import a_result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.core.result import Result
+
+QUICK = modeldyno.Plan(max_time=0.3, min_time=0.05, precision=0.2)
+
+
+def measured(latency: float) -> Result:
+    """Make the Result of five processes."""
+    random = np.random.default_rng(1)
+    runs = [latency * luck * (1 + random.normal(0, 1e-3, 60)) for luck in (1.0, 1.001, 0.999, 1.002, 0.998)]
+    return a_result(measurements=(Measurement(metric="latency", value=Distribution.of(*runs)),))
+
+
+def test_results_are_compared_as_they_are() -> None:
+    """And what matters may be told in any form."""
+    before, after = measured(1.0), measured(1.1)
+
+    assert modeldyno.compare(before, after).contrasts[0].outcome is Outcome.WORSE
+    for smallest in (0.2, "20%", {"latency": "20%"}, {ALL: 0.2}):
+        assert modeldyno.compare(before, after, smallest=smallest).contrasts[0].outcome is Outcome.SAME
+    assert modeldyno.compare(before, after, after, metrics="latency").contrasts[1].outcome is Outcome.WORSE
+
+
+def test_a_comparison_is_saved_and_read(tmp_path: Path) -> None:
+    """As a file."""
+    found = modeldyno.compare(measured(1.0), measured(1.1))
+
+    modeldyno.save_comparison(found, tmp_path / "c.json")
+
+    assert modeldyno.read_comparison(tmp_path / "c.json") == found
+    with pytest.raises(RequestError, match="is a comparison itself"):
+        modeldyno.compare(found, measured(1.0))
+
+
+def test_wrong_words_are_refused_in_the_words_of_python() -> None:
+    """A knob of the plan, or a model that is nowhere."""
+    with pytest.raises(RequestError, match="add run="):
+        modeldyno.compare(measured(1.0), "call:modeldyno.testing.truth:steady")
+
+
+@pytest.mark.timeout(300)
+def test_live_functions_are_compared_inside_this_process() -> None:
+    """In turns, as models are; that they were not isolated is a doubt."""
+
+    def short(x: np.ndarray) -> Any:
+        return x @ x
+
+    def long(x: np.ndarray) -> Any:
+        for _ in range(20):
+            y = x @ x
+        return y
+
+    found = modeldyno.compare(
+        short,
+        long,
+        example=np.ones((64, 64)),
+        min_rounds=3,
+        max_rounds=3,
+        metrics="latency",
+        plan=QUICK,
+    )
+
+    assert found.contrasts[0].outcome is Outcome.WORSE
+    assert found.sequence == (0, 1, 1, 0, 0, 1)
+    assert found.contrasts[0].outputs[0].largest == 0.0
+    assert "not-isolated" in [doubt.code for doubt in found.baseline.doubts]

@@ -1,0 +1,181 @@
+"""The command ``compare``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno import plugins, wire
+from modeldyno.core.comparison import Outcome
+from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.core.result import Environment
+from modeldyno.testing.results import a_failed_result, a_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from modeldyno.core.result import Result
+
+OLD, NEW, ALIKE = "a" * 12, "b" * 12, "c" * 12
+
+
+def measured(identifier: str, latency: float, **changes: Any) -> Result:
+    """Make the Result of five processes."""
+    random = np.random.default_rng(1)
+    runs = [latency * luck * (1 + random.normal(0, 1e-3, 60)) for luck in (1.0, 1.001, 0.999, 1.002, 0.998)]
+    found = (
+        Measurement(metric="latency", value=Distribution.of(*runs)),
+        Measurement(metric="parameters", value=100),
+    )
+    return a_result(name=f"m{identifier[0]}", id=identifier, **({"measurements": found} | changes))
+
+
+@pytest.fixture
+def stored(modeldyno: Callable[..., Any]) -> Callable[..., Any]:
+    """The command line, with results in its store."""
+    with plugins.store() as store:
+        for result in (measured(OLD, 1.0), measured(NEW, 1.2), measured(ALIKE, 1.001)):
+            store.put(result, headline="")
+    return modeldyno
+
+
+def test_stored_results_are_compared_and_it_informs(stored: Callable[..., Any], tmp_path: Path) -> None:
+    """By id; the document is written, and the exit code is 0."""
+    said = stored("compare", OLD[:6], NEW[:6], "--json", "c.json")
+
+    assert said.code == 0
+    assert said.out.startswith("mb is worse than ma: latency.p50 20.0% higher (")
+    assert "not-in-turns" in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+    found = wire.read_comparison(tmp_path / "c.json")
+    assert found.contrasts[0].outcome is Outcome.WORSE
+
+
+def test_a_script_can_have_it_fail(stored: Callable[..., Any]) -> None:
+    """1 where it is worse, 5 where that is open, 0 where it is the same."""
+    worse = stored("compare", OLD, NEW, "--fail-on", "worse", "--quiet")
+    same = stored("compare", OLD, ALIKE, "--fail-on", "worse", "-q")
+    unknown = stored("compare", OLD, ALIKE, "--fail-on", "worse", "-q", "--metric", "latency.p99")
+
+    assert [said.code for said in (worse, same, unknown)] == [1, 0, 5]
+    assert len(same.out.splitlines()) == 1
+    assert same.out.startswith("mc does the same as ma: latency.p50 within 3.0%.")
+
+
+def test_what_matters_can_be_told(stored: Callable[..., Any]) -> None:
+    """Of all metrics, or of one."""
+    assert "does the same" in stored("compare", OLD, NEW, "--smallest", "30%").out
+    assert "does the same" in stored("compare", OLD, NEW, "--smallest", "latency=30%").out
+    wrong = stored("compare", OLD, NEW, "--smallest", "quick=1%")
+    assert (wrong.code, "quick" in wrong.err) == (2, True)
+
+
+def test_several_candidates_have_a_table(stored: Callable[..., Any]) -> None:
+    """The reference is named."""
+    said = stored("compare", OLD, NEW, ALIKE)
+
+    assert said.out.startswith("Beside ma, mb is worse and mc is the same.")
+    assert "ma (reference)" in said.out
+
+
+def test_unlike_hardware_is_refused_unless_forced(stored: Callable[..., Any], tmp_path: Path) -> None:
+    """Then it is a doubt."""
+    other = measured("d" * 12, 1.2, environment=Environment(hardware={"cores": 64}))
+    wire.write(tmp_path / "other.json", wire.encode(other))
+
+    refused = stored("compare", OLD, "other.json")
+    forced = stored("compare", OLD, "other.json", "--force")
+
+    assert refused.code == 2
+    assert "unlike hardware" in refused.err
+    assert len(refused.err.strip().splitlines()) == 1
+    assert forced.code == 0
+    assert "unlike-hardware" in forced.out
+
+
+def test_a_document_is_shown_and_reported_again(stored: Callable[..., Any], tmp_path: Path) -> None:
+    """As it was; its numbers, its page."""
+    first = stored("compare", OLD, NEW, "--json", "c.json", "-o", "c.csv")
+
+    assert stored("show", "c.json").out == first.out.replace("Saved to c.json.\n", "")
+    shown = wire.decode_comparison(stored("show", "c.json", "--json").out)
+    assert shown == wire.read_comparison(tmp_path / "c.json")
+    assert (tmp_path / "c.csv").read_text().splitlines()[1].startswith("mb,latency.p50,s,worse,")
+    assert stored("report", "c.json", "-o", "c.html").code == 0
+    assert (tmp_path / "c.html").read_text().startswith("<!doctype html>")
+    assert stored("report", "c.json", "-o", "c.md").code == 0
+    refused = stored("show", "c.json", "--get", "latency.p50")
+    assert (refused.code, "this is a comparison" in refused.err) == (2, True)
+
+
+def test_the_document_can_go_to_standard_output(stored: Callable[..., Any]) -> None:
+    """Then nothing else does."""
+    said = stored("compare", OLD, NEW, "--json", "-")
+
+    assert wire.decode_comparison(said.out).contrasts[0].candidate.id == NEW
+
+
+def test_what_failed_has_nothing_to_compare(stored: Callable[..., Any], tmp_path: Path) -> None:
+    """The failure is told, and the exit code is that of a run that failed."""
+    wire.write(tmp_path / "failed.json", wire.encode(replace(a_failed_result(), id="e" * 12)))
+
+    said = stored("compare", OLD, "failed.json")
+
+    assert said.code == 4
+    assert "The child took 2 GiB." in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("nothing", "nowhere"), "nothing"),
+        ((OLD, NEW, "-o", "c.doc"), "c.doc"),
+        ((OLD, NEW, "--min-rounds", "0"), "--min-rounds"),
+        ((OLD, NEW, "--metric", "speed"), "speed"),
+        ((OLD, NEW, "--set", "a=1", "--candidate-set", "a=2"), "a is set for both sides and for one of them"),
+        ((OLD, NEW, "--json", "absent/c.json"), "absent"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(
+    stored: Callable[..., Any], words: tuple[str, ...], told: str
+) -> None:
+    """Nothing is measured."""
+    said = stored("compare", *words)
+
+    assert (said.code, told in said.err) == (2, True)
+    assert said.out == ""
+
+
+@pytest.mark.timeout(300)
+def test_one_model_is_compared_with_itself_at_other_knobs(
+    modeldyno: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Both are run in turns; their outputs agree; the results are in the store."""
+    pytest.importorskip("onnxruntime")
+    from modeldyno.testing.models import mlp
+
+    path = str(mlp(tmp_path))
+
+    said = modeldyno(
+        "compare", path, path, "--candidate-set", "graph_optimization=disable", "--set", "threads=1",
+        "--min-rounds", "2", "--max-rounds", "2", "--run-time", "0.2s", "--min-time", "0.05s",
+        "--json", "c.json",
+    )  # fmt: skip
+
+    assert said.code == 0, said.err
+    found = wire.read_comparison(tmp_path / "c.json")
+    assert found.sequence == (0, 1, 1, 0)
+    assert found.baseline.processes == 2
+    assert [each.name for each in found.contrasts[0].settings] == ["graph_optimization"]
+    (agreement,) = found.contrasts[0].outputs
+    assert agreement.output == "y"
+    assert agreement.largest < 1e-4
+    assert "in turns: A B B A" in said.out
+    with plugins.store() as store:
+        assert {entry.id for entry in store.find()} == {found.baseline.id, found.contrasts[0].candidate.id}
+    again = modeldyno("compare", found.baseline.id, found.contrasts[0].candidate.id)
+    assert again.code == 0
