@@ -6,6 +6,7 @@ database and the artifacts then lie. Names of metrics are queries, with ``/`` be
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from contextlib import contextmanager
@@ -73,6 +74,8 @@ def _store(target: str) -> Iterator[tuple[Any, str]]:
         warnings.simplefilter("ignore")  # MLflow's own use of its libraries
         from mlflow import MlflowClient  # noqa: PLC0415 - dear
         from mlflow.exceptions import MlflowException  # noqa: PLC0415
+
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of the making of its tables
 
         uri, place = target, None
         if "://" not in target:
