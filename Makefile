@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow fuzz engines test-engine test-gpu lint format bench bench-inside bench-served bench-static truth clean
+.PHONY: help setup run test test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-inside bench-served bench-static gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,7 +35,7 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 	@$(BIN)/python examples/digits/next_steps.py
 
 test: setup          ## the default suite, as CI runs it
-	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report= -m 'not slow and not gpu and not engine'
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report= -m 'not slow and not gpu and not engine and not browser'
 	@$(BIN)/coverage report --include='src/modeldyno/core/*' --fail-under=100 --skip-covered
 	@$(BIN)/coverage report --skip-covered --skip-empty | grep '^TOTAL'
 
@@ -50,6 +50,14 @@ engines: setup       ## install the serving engines that test-engine wants: some
 
 test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://...
 	$(BIN)/python -m pytest -m engine
+
+test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install
+	$(PIP) install playwright
+	$(BIN)/python -c 'from modeldyno.reporters.pdf import browser; print(browser())' || $(BIN)/playwright install chromium
+	$(BIN)/python -m pytest -m browser tests/browser
+
+charts:              ## build anew what draws the pictures of reports; needs npm
+	cd tools/charts && npm ci && npm run build
 
 test-gpu: setup      ## on a machine with an accelerator
 	$(BIN)/python -m pytest -m gpu
@@ -86,6 +94,12 @@ bench-served: setup  ## the load generator beside its peers, against known truth
 	$(BIN)/python bench/engines.py
 	$(BIN)/python bench/kills.py
 	$(BIN)/python bench/perf_analyzer.py
+
+gate: setup          ## the gate on the recorded pool: false alarms, power, and other rules beside it
+	$(BIN)/python bench/gate.py judge
+
+gate-live: setup     ## a hundred gates of a model against itself, here: at most two may fail
+	$(BIN)/python bench/gate.py live
 
 $(VENV)/.peers: $(VENV)/.dev
 	$(PYTHON) -m venv $(VENV)/peers

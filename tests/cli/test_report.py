@@ -1,0 +1,118 @@
+"""``modeldyno report``, as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import plugins, wire
+from modeldyno.core.ranking import ranking
+from modeldyno.testing.reporters import full
+from modeldyno.testing.reports import a_large_study, a_measured_comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Said(Protocol):
+        code: int
+        out: str
+        err: str
+
+
+@pytest.fixture
+def documents(modeldyno: Callable[..., Said], tmp_path: Path) -> dict[str, str]:
+    """A document of each kind, as files."""
+    del modeldyno
+    study = a_large_study(20)
+    data = {
+        "result": wire.encode(full()),
+        "study": wire.encode_study(study, ranking=ranking(study)),
+        "comparison": wire.encode_comparison(a_measured_comparison()),
+    }
+    for name, document in data.items():
+        (tmp_path / f"{name}.json").write_bytes(document)
+    return {name: str(tmp_path / f"{name}.json") for name in data}
+
+
+BEGINS = {".html": "<!doctype html>", ".md": "**", ".csv": "", ".json": "{"}
+
+
+@pytest.mark.parametrize("kind", ["result", "study", "comparison"])
+@pytest.mark.parametrize("suffix", BEGINS)
+def test_every_document_has_every_format(
+    modeldyno: Callable[..., Said], documents: dict[str, str], kind: str, suffix: str
+) -> None:
+    """The suffix says what is written, whatever the document is."""
+    said = modeldyno("report", documents[kind], "-o", f"out{suffix}")
+    text = Path(f"out{suffix}").read_text(encoding="utf-8")
+
+    assert (said.code, said.out) == (0, f"Wrote out{suffix}.\n")
+    assert text.startswith(BEGINS[suffix])
+    if suffix == ".csv":
+        rows = list(csv.reader(text.splitlines()))
+        assert len(rows) > 4
+        assert len(set(map(len, rows))) == 1
+
+
+def test_several_are_one_page(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:
+    """Documents of any kind go into one page, or one array."""
+    assert modeldyno("report", *documents.values(), "-o", "out.html").code == 0
+    assert modeldyno("report", *documents.values(), "-o", "out.json").code == 0
+    page = Path("out.html").read_text(encoding="ascii")
+
+    assert page.count("<section") == 3
+    assert len(json.loads(Path("out.json").read_text())) == 3
+
+
+def test_several_results_are_one_table(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:
+    """Numbers of results stand below each other; other documents have other columns."""
+    assert modeldyno("report", documents["result"], documents["result"], "-o", "out.csv").code == 0
+    said = modeldyno("report", *documents.values(), "-o", "out.csv")
+
+    assert said.code == 2
+    assert "A .csv file holds results alone" in said.err
+
+
+def test_bounds_are_judged_on_the_way(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:
+    """A bound stands in the report of a result with its verdict; elsewhere it has no place."""
+    bound = "latency.p50 <= 400us"
+    assert modeldyno("report", documents["result"], "-o", "out.html", "--require", bound).code == 0
+    said = [
+        modeldyno("report", *of, "-o", "out.html", "--require", bound)
+        for of in ([documents["study"]], [documents["result"]] * 2)
+    ]
+
+    assert 'aria-label="broken"' in Path("out.html").read_text()
+    assert [each.code for each in said] == [2, 2]
+
+
+def test_results_of_trials_come_from_the_store(modeldyno: Callable[..., Said]) -> None:
+    """A winner's own histogram is in the page of its study as long as the store has its result."""
+    study = a_large_study(10)
+    best = ranking(study).best
+    assert best is not None
+    trial = next(trial for trial in study.trials if trial.point == best.point)
+    with plugins.store() as store:
+        store.put_study(study, headline="a study")
+    before = modeldyno("report", study.id, "-o", "before.html")
+    with plugins.store() as store:
+        store.put(replace(full(), id=trial.result), headline="a trial")
+    after = modeldyno("report", study.id, "-o", "after.html")
+
+    assert (before.code, after.code) == (0, 0)
+    assert "Histogram of latency" not in Path("before.html").read_text()
+    assert "Histogram of latency" in Path("after.html").read_text()
+
+
+def test_a_file_of_no_format_is_refused(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:
+    """An unknown suffix names those that are known."""
+    said = modeldyno("report", documents["study"], "-o", "out.docx")
+
+    assert said.code == 2
+    assert ".html" in said.err
