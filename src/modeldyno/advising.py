@@ -58,6 +58,8 @@ _ROUNDS, _FINAL, _FEWEST = 5, 7, 3
 _SHARE = 0.6
 """Part of the time that candidates may take; the rest is for the finalists."""
 _BESIDE = "latency.p50"
+_PATIENCE = 60.0
+"""Seconds that any first look may take, loading and compiling included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,11 @@ class _Trial:
         """Seconds of this part of the time that are left."""
         return share * self.wish.max_time - self.spent
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which a first look is given up: one candidate is not to take the time of all."""
+        return max(_PATIENCE, self.wish.max_time / 3)
+
     def counted(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
         """Run a Job."""
         self.runs += 1
@@ -119,6 +126,7 @@ class _Trial:
         looking = replace(
             job,
             probes=(*probes, *_TIMED, "outputs"),
+            plan=replace(job.plan, timeout=job.plan.timeout or self.patience),
             observation=replace(job.observation, outputs=str(self.folder / f"{name}.npz")),
         )
         found = self.counted(looking, watch=self.labelled(label))

@@ -1,0 +1,171 @@
+"""What the pages on making a model faster, following it and planning capacity claim."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import modeldyno
+from modeldyno.cli import advise as advise_command
+from modeldyno.cli import main
+from modeldyno.cli import trend as trend_command
+from modeldyno.core.findings import RULES
+from modeldyno.core.plan import Plan
+from modeldyno.errors import RequestError
+from modeldyno.testing.server import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+DIGITS = str(ROOT / "examples" / "digits" / "digits.onnx")
+QUICK = (
+    "--findings-only",
+    "--max-time",
+    "1s",
+    "--run-time",
+    "0.5s",
+    "--min-time",
+    "0.05s",
+    "--precision",
+    "30%",
+)
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / "howto" / name).read_text(encoding="utf-8")
+
+
+def commands(name: str) -> list[list[str]]:
+    """The commands of a page, without the name of the program."""
+    found = re.findall(r"^\$ modeldyno (.*)$", page(name), re.MULTILINE)
+    assert found
+    return [shlex.split(line) for line in found]
+
+
+@pytest.fixture(autouse=True)
+def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    code = left.value.code
+    return code if isinstance(code, int) else 0
+
+
+def test_every_finding_has_its_row() -> None:
+    """The table of the page and that of the code name the same."""
+    rows = re.findall(r"^\| (`.*`) \|", page("make-it-faster.md"), re.MULTILINE)
+    assert {code for row in rows for code in re.findall(r"`([a-z-]+)`", row)} == set(RULES)
+
+
+@pytest.mark.timeout(600)
+def test_a_model_is_advised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command tries what was found, in fresh processes, and tells what came of it."""
+    path = tmp_path / "advice.json"
+    assert run("advise", DIGITS, *QUICK, "--json", str(path)) == 0
+
+    told = capsys.readouterr().out
+    assert "Tried, each in turns with the baseline" in told
+    assert max(map(len, told.splitlines())) <= 80 + len(str(path))
+    document = json.loads(path.read_text())
+    assert document["baseline"]["job"]["backend"] == "onnxruntime"
+    assert document["tried"][0]["rounds"] == 3
+    assert {finding["code"] for finding in document["findings"]} <= set(RULES)
+    (words,) = (words for words in commands("make-it-faster.md") if words[0] == "advise")
+    advise_command.command.make_context("advise", words[1:])
+
+
+@pytest.mark.timeout(600)
+def test_a_model_is_advised_from_python() -> None:
+    """With the same words; a live object has no process of its own."""
+    plan = Plan(min_time=0.05, max_time=0.5, precision=0.3)
+    found = modeldyno.advise(DIGITS, max_time=0.0, findings_only=True, plan=plan)
+    assert found.tried
+    assert found.baseline.name == "digits"
+    with pytest.raises(RequestError, match="name it by a reference"):
+        modeldyno.advise(lambda x: x)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--metric", "weight_bytes"), "is not what advise can improve"),
+        (("--tolerance", "-1%"), "--tolerance takes a part"),
+        (("--backend", "triton"), "modeldyno show RESULT --findings"),
+    ],
+)
+def test_what_cannot_be_advised_is_one_sentence(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is measured."""
+    assert run("advise", DIGITS, *words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_words_of_trend_are_known() -> None:
+    """Each command of the page is one that the command line takes."""
+    for words in commands("follow-a-model.md"):
+        assert words[0] == "trend"
+        trend_command.command.make_context("trend", words[1:])
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server that takes 5 ms for each request, four at once."""
+    with serving("--service", "constant:0.005", "--workers", "4") as running:
+        yield f"127.0.0.1:{running.port}"
+
+
+SHORT = ("--max-time", "60s", "--min-time", "0.3s", "--precision", "30%", "--percentile", "p50")
+
+
+@pytest.mark.timeout(600)
+def test_a_curve_says_how_many_replicas(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the load that gives most and holds its bound, with what they cost."""
+    (words,) = (words for words in commands("plan-capacity.md") if words[0] == "load")
+    there = [word.replace("127.0.0.1:8000", url) for word in words]
+    swapped = ["1,2" if before == "--concurrency" else word for before, word in pairwise(["", *there])]
+    wide = [word.replace("p95 <= 200ms", "p50 <= 60s") for word in swapped]
+    assert run(*wide, *SHORT) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"5,000/s takes \d+ replicas", told)
+    assert "within latency.p50 <= 60 s" in told
+    assert "an hour" in told
+
+
+@pytest.mark.timeout(600)
+def test_a_stored_load_answers_too(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Replicas under its bounds, and what requests cost; bounds that do not hold answer nothing."""
+    path = str(tmp_path / "load.json")
+    address = f"http://{url}#echo"
+    assert run("load", address, "--input", "x=1x4", "-c", "2", *SHORT, "--price", "1/h", "--json", path) == 0
+    assert "1,000 inferences" in capsys.readouterr().out
+    asked = ("show", path, "--demand", "5000/s", "--require")
+    assert run(*asked, "latency.p50 <= 60s") == 0
+    assert "5,000/s takes" in capsys.readouterr().out
+    assert run(*asked, "latency.p50 <= 1us") == 2
+    assert "do not surely hold" in capsys.readouterr().err
+    assert run("show", path, "--findings") == 0
+    assert "limited by" in capsys.readouterr().out
+
+
+def test_what_no_curve_answers_is_refused_before_it_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """A price without a demand, a demand without a bound, and what is neither."""
+    where = ("load", "http://127.0.0.1:1#m", "-c", "1,2")
+    for words, said in (
+        (("--price", "1/h"), "needs a demand to share"),
+        (("--demand", "10/s"), "needs a bound that a replica is to hold"),
+        (("--demand", "10ms"), "--demand"),
+        (("--price", "cheap"), "is no price"),
+    ):
+        assert run(*where, *words) == 2
+        assert said in capsys.readouterr().err
