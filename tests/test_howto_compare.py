@@ -1,0 +1,60 @@
+"""What the page on comparing claims."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import modeldyno
+from modeldyno.cli import compare as module
+from modeldyno.core.comparison import SMALLEST_EFFECT, Contrast, Outcome
+from modeldyno.core.contrast import smallest_effects
+from modeldyno.core.headlines import SMALLEST
+from modeldyno.core.turns import Turns
+from modeldyno.reasons import _CLOSE
+from modeldyno.testing.results import a_result
+
+PAGE = (Path(__file__).parent.parent / "docs" / "howto" / "compare.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^\$ modeldyno compare (.*)$", PAGE, re.MULTILINE)
+PYTHON = "".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_is_understood(words: str) -> None:
+    """Its words are those of the command."""
+    module.command.make_context("compare", shlex.split(words))
+
+
+def test_every_option_that_is_named_is_one() -> None:
+    """But for one of profile."""
+    known = {flag for parameter in module.command.params for flag in parameter.opts}
+
+    assert len(COMMANDS) >= 6
+    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - known == {"--outputs"}
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    """Rounds, and what matters."""
+    assert Turns(sides=2).looks == (5, 10, 20)
+    assert SMALLEST_EFFECT == 0.03
+    assert SMALLEST == {"process_memory": 0.05, "load_time": 0.25, "first_call": 0.25}
+    assert smallest_effects(("latency=1%",))["latency"] == 0.01
+    assert _CLOSE == 0.01
+
+
+def test_the_python_is_that_of_the_api() -> None:
+    """Names and arguments exist."""
+    calls = {
+        node.func.attr: {keyword.arg for keyword in node.keywords}
+        for node in ast.walk(ast.parse(PYTHON))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+
+    assert calls["compare"] <= set(inspect.signature(modeldyno.compare).parameters)
+    assert callable(modeldyno.save_comparison)
+    assert list(Contrast(candidate=a_result(), changes=()).of(Outcome.WORSE)) == []
