@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-inside bench-served bench-static gate gate-live truth clean
+.PHONY: help setup run test test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -100,6 +100,10 @@ gate: setup          ## the gate on the recorded pool: false alarms, power, and 
 
 gate-live: setup     ## a hundred gates of a model against itself, here: at most two may fail
 	$(BIN)/python bench/gate.py live
+
+bench-report: setup  ## the page of a study of 1,000 trials: to write, to carry, to open in Chromium
+	$(PIP) install playwright
+	$(BIN)/python bench/report.py
 
 $(VENV)/.peers: $(VENV)/.dev
 	$(PYTHON) -m venv $(VENV)/peers

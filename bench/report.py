@@ -72,7 +72,7 @@ def opened(text: str) -> tuple[float, int, int, int, int]:
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
         page.goto(path.as_uri())
-        page.wait_for_selector("figure.drawn")
+        page.wait_for_selector("figure.drawn", state="attached")
         first: Any = page.evaluate(DRAWN)
         page.evaluate(
             "async () => { for (let y = 0; y < document.body.scrollHeight; y += 500) {"

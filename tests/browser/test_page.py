@@ -137,7 +137,7 @@ def test_a_layer_is_widened_by_a_click(opened: Open) -> None:
     """The tree of layers goes into what is clicked on."""
     (tree,) = (block for block in hostile_blocks("part") if type(block).__name__ == "Tree")
     with opened(html.lay_out([tree], title="t")) as found:
-        found.page.wait_for_selector("figure.drawn")
+        found.page.wait_for_selector("figure.drawn", state="attached")
         found.page.locator(".chart svg text", has_text="part").last.click()
 
         assert found.said == []

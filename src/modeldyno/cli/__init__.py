@@ -23,7 +23,7 @@ COMMANDS = {
     "export": "Put a result or a study into MLflow, TensorBoard, W&B, Perfetto or Prometheus.",
     "import": "Read what AIPerf, GuideLLM, perf_analyzer or vLLM's bench has measured.",
     "show": "Show a saved result, or one number of it.",
-    "report": "Write a result as CSV, HTML, Markdown or JSON.",
+    "report": "Write results, studies, comparisons as HTML, PDF, Markdown, CSV or JSON.",
     "trend": "Show how a metric of a model went over the stored results, and where it stepped.",
     "list": "List the results in the store, and the studies of sweeps.",
     "tag": "Give a stored result a name.",

@@ -49,8 +49,9 @@ def page(found: Study, ranked: Ranking, kept: Callable[[str], Result | None]) ->
     across = [picture for picture in drawn if isinstance(picture, Parallel)]
     yield from (block for block in blocks if isinstance(block, Notice))
     yield Heading(title="The best configurations")
+    yield from curves[:1]
     yield from (block for block in blocks if isinstance(block, Table) and block.title != UNMEASURED)
-    yield from curves
+    yield from curves[1:]
     if effects := [picture for picture in drawn if picture not in curves and picture not in across]:
         yield Heading(title="What each knob does")
         yield from effects

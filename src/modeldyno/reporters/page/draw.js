@@ -120,6 +120,7 @@
     (entries) => entries.filter((one) => one.isIntersecting && !drawn.has(one.target)).forEach((one) => draw(one.target)),
     { rootMargin: "300px" },
   );
+  figures.slice(0, 1).forEach(draw); // whoever has opened the page is about to see it
   figures.forEach((figure) => watcher.observe(figure));
   let width = innerWidth;
   addEventListener("resize", () => {
