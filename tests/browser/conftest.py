@@ -40,6 +40,11 @@ class Opened:
         assert isinstance(found, list)
         return found
 
+    def dismissed(self, dialog: Any) -> None:
+        """Note a dialog, and go on."""
+        self.said.append(dialog.message)
+        dialog.dismiss()
+
     def count(self, selector: str) -> int:
         """Count elements."""
         return int(self.page.locator(selector).count())
@@ -81,7 +86,7 @@ def opened(chromium: Any, tmp_path: Path) -> Callable[..., AbstractContextManage
         page.add_init_script(_WATCH)
         page.on("console", lambda said: found.said.append(said.text) if said.type != "log" else None)
         page.on("pageerror", lambda error: found.said.append(str(error)))
-        page.on("dialog", lambda dialog: (found.said.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", found.dismissed)
         page.on("request", lambda asked: found.asked.append(asked.url))
         page.goto(path.as_uri())
         assert found.asked.pop(0) == path.as_uri()

@@ -34,13 +34,15 @@ def page(found: Comparison) -> Iterator[Block]:
     if several:
         yield Heading(title="All of them")
         yield from (block for block in groups[0] if not isinstance(block, Notice))
+        yield from spread(results, names)
         groups = groups[1:]
-    yield from spread(results, names)
     for each, name, group in zip(found.contrasts, names[1:], groups, strict=True):
         yield Heading(title=f"{name} against {names[0]}" if several else "What has changed")
         if several:
             yield from (block for block in group if isinstance(block, Notice))
         yield from forest(each)
+        if not several:
+            yield from spread(results, names)
         yield from (block for block in group if not isinstance(block, Notice))
     for result, name in zip(results, names, strict=True):
         yield Heading(title=f"{name} in detail")

@@ -49,7 +49,7 @@ def pictures(found: Ladder | Capacity) -> Iterator[Plot | Stack]:
         yield Plot(
             title="Throughput by load",
             x=x,
-            y=Scale(label="requests per second", unit=PER_SECOND),
+            y=Scale(label="requests", unit=PER_SECOND),
             series=(rates,),
             rules=tuple(_marks(found)),
             note="with 95 % intervals",

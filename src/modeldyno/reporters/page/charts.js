@@ -398,6 +398,7 @@ const charts = (() => {
             const at = (value) => api.coord([100 * value, params.dataIndex])[0];
             const { x, width: wide } = params.coordSys;
             const y = api.coord([0, params.dataIndex])[1];
+            const half = api.size([0, 1])[1] / 2;
             const colour = colours[OUTCOMES[one.outcome] ?? "soft"];
             const low = one.low === null ? x : Math.max(x, at(one.low));
             const high = one.high === null ? x + wide : Math.min(x + wide, at(one.high));
@@ -405,8 +406,8 @@ const charts = (() => {
             return {
               type: "group",
               children: [
-                { type: "rect", silent: true, shape: { ...inside, y: y - 13, height: 26 }, style: { fill: colours.shade } },
-                { type: "line", shape: { x1: at(0), x2: at(0), y1: y - 13, y2: y + 13 }, style: { stroke: colours.line } },
+                { type: "rect", silent: true, shape: { ...inside, y: y - half, height: 2 * half }, style: { fill: colours.shade } },
+                { type: "line", shape: { x1: at(0), x2: at(0), y1: y - half, y2: y + half }, style: { stroke: colours.line } },
                 { type: "line", shape: { x1: low, x2: high, y1: y, y2: y }, style: { stroke: colour, lineWidth: 2 } },
                 one.outcome === "undecided"
                   ? { type: "circle", shape: { cx: at(one.value), cy: y, r: 4.5 }, style: { fill: colours.back, stroke: colour, lineWidth: 2 } }
