@@ -23,6 +23,7 @@ from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.ports import Executor
 from modeldyno.run import INTERRUPTED
 from modeldyno.sides import again
+from modeldyno.views.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -259,6 +260,11 @@ def gated(  # noqa: PLR0913 - the question, the means, and who watches
         until=time.monotonic() + max_time,
         rival=rival_of(baseline, job),
     )
+    if bench.buy(1):
+        contrast(bench.side(0, 0, 1), bench.side(1, 0, 1), question)  # refuses what cannot be compared
+    if bench.spent and max_time < inf:  # what a round takes is known now, and so is how many can be had
+        affordable = int(max_time / bench.spent) * len(bench.runs[1])
+        rule = replace(rule, most=max(rule.first, min(rule.most, affordable)))
     ruling = rule_on(bench.compare, rule)
     rounds = len(bench.runs[1])
     if ruling.verdict is Verdict.UNDECIDED and rounds > ruling.rounds:  # time was up between two looks
@@ -285,9 +291,9 @@ _ALONE = "something is worse, and the machine may have changed since the baselin
 def _how(bench: _Bench, rounds: int, ruling: Ruling) -> str:
     tail = f"; {ruling.why}" if ruling.why else ""
     if bench.rival is not None:
-        return f"against {_called(bench.baseline)}, run again in turns: {rounds} rounds{tail}"
+        return f"against {_called(bench.baseline)}, run again in turns: {count(rounds, 'round')}{tail}"
     why = bench.why_alone or "its job is that of the candidate"
     return (
         f"against {_called(bench.baseline)} as it was measured, as it cannot be run again ({why}): "
-        f"{rounds} processes of the candidate{tail}"
+        f"{count(rounds, 'process', 'processes')} of the candidate{tail}"
     )

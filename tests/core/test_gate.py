@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.core.comparison import Change, Outcome
-from modeldyno.core.gate import Rule, check_directions, held, passes, rule_on, rule_on_stored
+from modeldyno.core.gate import Rule, check_directions, held, passes, rule_on, rule_on_stored, worse_in_both
 from modeldyno.core.goal import Verdict
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
@@ -37,7 +37,7 @@ def a_change(
 
 WORSE = a_change(Outcome.WORSE)
 SAME = a_change(Outcome.SAME, low=-0.01, high=0.01)
-OPEN = a_change(Outcome.UNDECIDED, low=-0.05, high=0.08)
+OPEN = a_change(Outcome.UNDECIDED, low=-0.05, high=0.08)  # its middle does not matter
 
 
 def told(
@@ -66,26 +66,52 @@ def test_what_is_shown_to_hold_passes_after_the_first_look() -> None:
 
 
 def test_what_is_worse_fails_when_as_many_fresh_rounds_confirm_it() -> None:
-    """The second run is judged by itself."""
+    """The second run is judged by itself, and all rounds together."""
     asked: list[tuple[int, int]] = []
-    found = rule_on(told(WORSE, WORSE, asked=asked), RULE)
-    assert asked == [(0, 5), (5, 10)]
+    found = rule_on(told(WORSE, WORSE, WORSE, asked=asked), RULE)
+    assert asked == [(0, 5), (5, 10), (0, 10)]
     assert (found.verdict, found.rounds, found.worse) == (Verdict.BROKEN, 10, (WORSE,))
 
 
 def test_what_a_second_run_does_not_confirm_goes_on_with_all_rounds() -> None:
     """The rounds of the second run join the first ones, and are not bought again."""
     asked: list[tuple[int, int]] = []
-    found = rule_on(told(WORSE, SAME, SAME, asked=asked), RULE)
-    assert asked == [(0, 5), (5, 10), (0, 13)]
+    found = rule_on(told(WORSE, SAME, WORSE, SAME, asked=asked), RULE)
+    assert asked == [(0, 5), (5, 10), (0, 10), (0, 13)]
     assert (found.verdict, found.worse) == (Verdict.HELD, ())
 
 
 def test_another_metric_does_not_confirm() -> None:
     """What was not worse at first is no confirmation."""
     other = a_change(Outcome.WORSE, query=RATE, low=-0.3, high=-0.1)
-    found = rule_on(told(WORSE, other, SAME), RULE)
+    found = rule_on(told(WORSE, other, other, SAME), RULE)
     assert found.verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(
+    ("second", "confirmed"),
+    [
+        (WORSE, True),
+        (a_change(Outcome.UNDECIDED, low=-0.02, high=0.2), True),
+        (OPEN, False),
+        (SAME, False),
+        (a_change(Outcome.UNDECIDED, low=-0.3, high=0.02, query=RATE), False),
+        (Change(query=SPEED, baseline=None, candidate=1.0, difference=None, interval=None,
+                outcome=Outcome.UNDECIDED), False),
+    ],
+)  # fmt: skip
+def test_a_second_run_confirms_by_an_effect_that_matters(second: Change, *, confirmed: bool) -> None:
+    """Its own test need not be passed, as that of both together must be."""
+    assert worse_in_both((WORSE,), (second,)) == ({SPEED} if confirmed else set())
+
+
+def test_a_rate_is_worse_when_it_falls() -> None:
+    """An effect is a factor either way."""
+    fell = a_change(Outcome.WORSE, low=-0.3, high=-0.1, query=RATE)
+    slightly = a_change(Outcome.UNDECIDED, low=-0.05, high=0.03, query=RATE)
+    open_ = a_change(Outcome.UNDECIDED, low=-0.3, high=0.02, query=RATE)
+    assert worse_in_both((fell,), (open_,)) == {RATE}
+    assert worse_in_both((fell,), (slightly,)) == set()
 
 
 def test_rounds_are_bought_while_it_is_undecided_and_not_beyond() -> None:

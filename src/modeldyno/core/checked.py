@@ -45,7 +45,12 @@ class Checked:
     def checks(self) -> tuple[Check, ...]:
         """Everything that was looked at: failures first, then bounds, then changes."""
         failures = (
-            Check(kind=FAILURE, name=failure.where, verdict=Verdict.BROKEN, text=f"failed: {failure.message}")
+            Check(
+                kind=FAILURE,
+                name=failure.where,
+                verdict=Verdict.BROKEN,
+                text=f"failed: {failure.message.rstrip('.')}",
+            )
             for failure in self.result.failures
         )
         bounds = (

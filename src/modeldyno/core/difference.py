@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from modeldyno.core import student
+from modeldyno.core import student, undisturbed
 from modeldyno.core.comparison import SMALLEST_EFFECT, Change, Outcome
 from modeldyno.core.estimate import PRIOR, PRIOR_DEGREES
 from modeldyno.core.goal import Answer
@@ -25,6 +25,7 @@ from modeldyno.core.headlines import SMALLEST, families, headlines, smallest_of
 from modeldyno.core.measurement import Distribution, Interval
 from modeldyno.core.metric import METRICS, Better, Query, fraction_of
 from modeldyno.core.statistics import NORMAL, quantile
+from modeldyno.core.units import RATE, SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -172,6 +173,11 @@ def _of_numbers(  # noqa: PLR0913 - what `change` is given, and the error within
     logs = [math.log(n) for n in here], [math.log(n) for n in there]
     ratio, error, degrees, how = _ratio(*logs, own, paired=paired)
     reach = student.point((1 - level) / 2, degrees) * error if error else 0.0
+    if paired and reach > math.log1p(smallest) and len(here) == len(there) >= undisturbed.FEWEST:
+        sign = {SECONDS: 1, RATE: -1}.get(query.unit, 0)
+        least, near = _left_in_peace(logs, sign, level) if sign else (ratio, math.inf)
+        if near < reach:
+            ratio, reach, how = least, near, f"the fastest of {how}, as others slowed this machine down"
     difference, interval = (
         _percent(ratio),
         Interval(low=_percent(ratio - reach), high=_percent(ratio + reach)),
@@ -179,6 +185,13 @@ def _of_numbers(  # noqa: PLR0913 - what `change` is given, and the error within
     outcome = _verdict(query, difference, interval, smallest)
     why = how if outcome is not Outcome.UNDECIDED else f"{_open(query, interval, smallest)}; {how}"
     return _Found(outcome=outcome, why=why, difference=difference, interval=interval)
+
+
+def _left_in_peace(logs: tuple[list[float], list[float]], sign: int, level: float) -> tuple[float, float]:
+    """Compare the fastest processes; `sign` is -1 where more is faster."""
+    before, after = ([sign * each for each in side] for side in logs)
+    difference, reach = undisturbed.undisturbed(before, after, level)
+    return sign * difference, reach
 
 
 def _ratio(

@@ -1,10 +1,11 @@
 """The rule of a gate: when a candidate is let through, when it is stopped, and when more must be measured.
 
 The gate looks after a few rounds, and then after more while it is undecided. At each look it asks whether
-anything is worse, which takes a test and an effect that matters (see `difference`). What is worse must be
-found worse again in a second run of as many fresh rounds, by itself, before the gate fails: what made the
-first look wrong, such as a neighbour that came and went, does not come twice at the same side. It holds when
-everything is shown to be not worse by what matters (non-inferiority). What is neither stays undecided.
+anything is worse, which takes a test and an effect that matters (see `difference`). It then takes a second
+run of as many fresh rounds: the gate fails when that shows an effect that matters by itself, too, and both
+runs together pass the test at the stricter level. What made the first look wrong, such as a neighbour that
+came and went, does not come twice at the same side. The gate holds when everything is shown to be not worse
+by what matters (non-inferiority). What is neither stays undecided.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class Rule:
     """Rounds that are bought at most before the last look, those of a confirmation not counted."""
     growth: float = 1.6
     """Of the rounds, from one look to the next."""
-    alarm: float = 0.95
-    """Confidence of the intervals by which something is worse, at each look and when it is confirmed."""
+    alarm: float = 0.995
+    """Confidence of the intervals by which something is worse in both runs together."""
     passing: float = 0.9
-    """Confidence of the intervals by which everything holds: one-sided, 95 %."""
+    """Confidence of the intervals by which everything holds (one-sided, 95 %), or something is suspected."""
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -59,7 +60,7 @@ class Ruling:
 
     verdict: Verdict
     changes: tuple[Change, ...]
-    """Of the last look: all of its rounds together."""
+    """All rounds together, as they were last looked at."""
     rounds: int
     """Rounds that were bought, those of confirmations included."""
     confirmation: tuple[Change, ...] = ()
@@ -68,9 +69,9 @@ class Ruling:
 
     @property
     def worse(self) -> tuple[Change, ...]:
-        """What the gate fails for, as the first run saw it."""
-        confirmed = {change.query for change in self.confirmation if change.outcome is Outcome.WORSE}
-        return tuple(c for c in self.changes if c.outcome is Outcome.WORSE and c.query in confirmed)
+        """What the gate fails for, as all rounds together show it."""
+        confirmed = worse_in_both(self.changes, self.confirmation)
+        return tuple(change for change in self.changes if change.query in confirmed)
 
     @property
     def open(self) -> tuple[Change, ...]:
@@ -86,20 +87,21 @@ def rule_on(compare: Compare, rule: Rule) -> Ruling:
     for look in rule.looks:
         if look <= bought:
             continue
-        found = compare(0, look, rule.alarm)
+        found = compare(0, look, rule.passing)
         if found is None:
             break
         seen, bought = found, look
         suspects = {change.query for change in found if change.outcome is Outcome.WORSE}
+        end = min(2 * look, max(rule.most, look + rule.first))
         if suspects:
-            second = compare(look, 2 * look, rule.alarm)
-            if second is None:
+            second, together = compare(look, end, rule.passing), compare(0, end, rule.alarm)
+            if second is None or together is None:
                 why = "something is worse, and no second run could confirm it"
                 return Ruling(
                     verdict=Verdict.UNDECIDED, changes=seen, rounds=bought, confirmation=again, why=why
                 )
-            again, bought = second, 2 * look
-            if any(change.outcome is Outcome.WORSE and change.query in suspects for change in again):
+            again, seen, bought = second, together, end
+            if suspects.intersection(worse_in_both(together, second)):
                 return Ruling(
                     verdict=Verdict.BROKEN,
                     changes=seen,
@@ -107,10 +109,29 @@ def rule_on(compare: Compare, rule: Rule) -> Ruling:
                     confirmation=again,
                     why="a second run confirms it",
                 )
-        elif passes(compare(0, look, rule.passing)):
+        elif passes(found):
             return Ruling(verdict=Verdict.HELD, changes=seen, rounds=bought, confirmation=again)
     why = "more rounds are needed than could be had" if seen else "too few rounds could be had"
     return Ruling(verdict=Verdict.UNDECIDED, changes=seen, rounds=bought, confirmation=again, why=why)
+
+
+def worse_in_both(together: tuple[Change, ...], second: tuple[Change, ...]) -> set[Query]:
+    """Give what is worse by all rounds, and by more than matters in the second run by itself."""
+    again = {change.query for change in second if change.outcome is Outcome.WORSE or _beyond(change)}
+    return {change.query for change in together if change.outcome is Outcome.WORSE} & again
+
+
+def _beyond(change: Change) -> bool:
+    """Say whether the estimate alone is worse by more than matters."""
+    if change.difference is None:
+        return False
+    slower = change.difference if METRICS[change.query.metric].better is Better.LOWER else _inverse(change)
+    return slower > change.smallest
+
+
+def _inverse(change: Change) -> float:
+    assert change.difference is not None
+    return 1 / (1 + change.difference) - 1
 
 
 def rule_on_stored(alarm: tuple[Change, ...], passing: tuple[Change, ...]) -> Ruling:

@@ -85,7 +85,7 @@ def _place(found: Checked) -> str:
     text = path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
     from urllib.parse import quote  # noqa: PLC0415 - only a report needs it
 
-    return quote(clean(text)) or "model"
+    return quote(clean(text)).strip(".") or "model"
 
 
 def github(found: Checked) -> str:

@@ -1,0 +1,195 @@
+"""``modeldyno check``, ``profile --baseline`` and ``doctor``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import wire
+from modeldyno.cli.gating import Bounded, bounds
+from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.errors import RequestError
+from modeldyno.testing.results import a_small_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Protocol
+
+    class Said(Protocol):
+        code: int
+        out: str
+        err: str
+
+
+MODEL = "call:modeldyno.testing.specimen:network"
+QUICK = ("--max-time", "0.5s", "--min-time", "0.1s", "--probe", "latency")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """Results of five processes: as it was, the same, twice as slow, and without a model."""
+    for name, factor in (("old", 1.0), ("same", 1.001), ("slow", 2.0)):
+        runs = [
+            [factor * (0.01 + 1e-6 * (17 * n % 40) + 2e-5 * process) for n in range(40)]
+            for process in range(5)
+        ]
+        latency = Measurement(metric="latency", value=Distribution.of(*runs))
+        made = a_small_result(name=name, measurements=(latency,))
+        wire.write(tmp_path / f"{name}.json", wire.encode(made))
+    failures = a_small_result()
+    wire.write(tmp_path / "empty.json", wire.encode(replace(failures, measurements=())))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize(
+    ("words", "code", "start"),
+    [
+        (("same.json", "--baseline", "old.json"), 0, "same holds: no regression in latency.p50."),
+        (("slow.json", "--baseline", "old.json"), 1, "slow fails: latency.p50 10.06 ms -> 20.12 ms, +100.0%"),
+        (("slow.json", "--baseline", "old.json", "--max-regression", "2%"), 1, "slow fails"),
+        (("same.json", "--require", "latency.p50 <= 1s", "latency.p95 <= 1s"), 0, "same holds: 2 bounds."),
+        (("same.json", "--require", "latency:1ms", "throughput:10samples/s"), 1, "same fails: latency.p95"),
+        (("empty.json", "--require", "latency.p50 <= 1s"), 5, "It is undecided whether digits holds"),
+        (("empty.json", "--baseline", "old.json"), 5, "It is undecided"),
+    ],
+)
+def test_a_result_is_judged_by_its_exit_code(
+    modeldyno: Callable[..., Said], words: tuple[str, ...], code: int, start: str
+) -> None:
+    """Held 0, broken 1, undecided 5; one sentence says why."""
+    said = modeldyno("check", "-q", *words)
+    assert (said.code, said.err) == (code, "")
+    assert said.out.startswith(start)
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("same.json",), "Nothing to check"),
+        (("same.json", "--baseline", "@main"), "no baseline for @main"),
+        (("same.json", "--baseline", "old.json", "--max-regression", "5"), "no part of a whole"),
+        (("same.json", "--baseline", "old.json", "--metric", "cpu_utilization"), "has cpu_utilization"),
+        (("same.json", "--baseline", "old.json", "--junit", "gone/x.xml"), "directory gone does not exist"),
+        (("same.json", "--require", "requests:5"), "better neither way"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(
+    modeldyno: Callable[..., Said], words: tuple[str, ...], sentence: str
+) -> None:
+    """What is wrong is said before anything is judged."""
+    said = modeldyno("check", *words)
+    assert (said.code, said.out) == (2, "")
+    assert sentence in said.err
+
+
+@pytest.mark.usefixtures("saved")
+def test_reports_are_written_and_annotations_printed(
+    modeldyno: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JUnit, SARIF, a comment; the job summary where GitHub asks for one."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    said = modeldyno(
+        "check", "slow.json", "--baseline", "old.json", "--github",
+        "--junit", "j.xml", "--sarif", "s.json", "--markdown", "c.md",
+    )  # fmt: skip
+    assert said.code == 1
+    assert said.out.startswith("::error title=slow%3A latency.p50::")
+    assert "<failure" in (tmp_path / "j.xml").read_text()
+    comment = (tmp_path / "c.md").read_text()
+    assert comment.startswith("<!-- modeldyno: slow -->\n**❌ slow fails")
+    assert (tmp_path / "summary.md").read_text() == comment
+
+
+def test_short_bounds_are_read_as_they_are_meant() -> None:
+    """p95 of a time, the peak of memory, at least a rate; long ones stay as they are."""
+    found, notes = bounds(
+        (
+            "latency:100ms",
+            "latency.p99:1s",
+            "throughput:1000samples/s",
+            "process_memory:1GB",
+            "latency.p50 <= 1s",
+        )
+    )
+    assert found == (
+        "latency.p95 <= 100ms",
+        "latency.p99 <= 1s",
+        "throughput >= 1000/s",
+        "process_memory.max <= 1GB",
+        "latency.p50 <= 1s",
+    )
+    assert notes[0] == "latency:100ms is taken as latency.p95 <= 100ms"
+    assert len(notes) == 4
+    with pytest.raises(RequestError, match="better neither way"):
+        bounds(("requests:5",))
+
+
+def test_words_after_a_bound_are_bounds_only_where_they_look_like_one() -> None:
+    """A model behind the bounds stays the model."""
+    seen: list[str] = []
+
+    class Seen(Bounded):
+        def make_parser(self, ctx: object) -> object:  # type: ignore[override]
+            parser = super().make_parser(ctx)  # type: ignore[arg-type]
+            inner = parser.parse_args
+            parser.parse_args = lambda args: seen.extend(args) or inner(args)  # type: ignore[assignment,method-assign,func-returns-value]
+            return parser
+
+    import click
+
+    options = [click.Option(["--require"], multiple=True), click.Argument(["model"])]
+    command = Seen(name="x", params=options, callback=lambda **_: None)  # type: ignore[arg-type]
+    words = ["--require", "a <= 1", "latency:5ms", "torch:nets.py:make"]
+    command.main(words, standalone_mode=False)
+    assert seen == ["--require", "a <= 1", "--require", "latency:5ms", "torch:nets.py:make"]
+
+
+def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """The same job is held against what was stored; a directory gets the reports; bounds may be short."""
+    first = modeldyno("profile", MODEL, *QUICK, "--processes", "3", "--save-as-baseline", "main", "-q")
+    assert first.code == 0, first.err
+    listed = modeldyno("list", "--tag", "@main")
+    assert "network" in listed.out
+    said = modeldyno(
+        "profile", "--model-path", MODEL, *QUICK, "--baseline", "@main", "--budget", "0s",
+        "--max-regression", "99%", "--output-dir", "out", "--threshold", "latency:100s", "latency.min:1ns",
+    )  # fmt: skip
+    assert said.code == 1, said.err
+    assert "latency.min <= 1 ns" in said.out
+    assert "latency:100s is taken as latency.p95 <= 100s" in " ".join(said.out.split())
+    assert "as it was measured, as it cannot be run again" in " ".join(said.out.split())
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "report.html", "report.md"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "named not at all"),
+        ((MODEL, "--model-path", MODEL), "named twice"),
+        ((MODEL, "--baseline", "@main"), "no baseline for @main"),
+        ((MODEL, "--save-as-baseline", "main", "--no-store"), "kept in the store"),
+        ((MODEL, "--baseline", "x", "--inline"), "fresh processes"),
+    ],
+)
+def test_a_gate_that_cannot_be_is_refused(
+    modeldyno: Callable[..., Said], words: tuple[str, ...], sentence: str
+) -> None:
+    """Before anything is measured."""
+    said = modeldyno("profile", *words)
+    assert said.code == 2
+    assert sentence in said.err
+
+
+def test_the_doctor_judges_this_machine(modeldyno: Callable[..., Said]) -> None:
+    """It says how often a gate would be wrong here, and keeps its runs for the gate."""
+    said = modeldyno("doctor", "--budget", "1s")
+    assert said.code == 0, said.err
+    text = " ".join(said.out.split())
+    assert text.startswith("network against itself, 1")
+    assert "false alarms in 1,000 rehearsals" in text
+    assert "doctor" in modeldyno("list", "--tag", "doctor").out

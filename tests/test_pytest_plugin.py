@@ -1,0 +1,73 @@
+"""The plugin for pytest, in sessions of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEST = """
+from modeldyno import Plan
+
+def test_speed(modeldyno_profile):
+    plan = Plan(max_time=0.4, min_time=0.05)
+    result = modeldyno_profile("call:modeldyno.testing.truth:steady", probes=["latency"], plan=plan)
+    assert 0.001 < result["latency.min"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A test of a model that takes 2 ms."""
+    (tmp_path / "test_nets.py").write_text(TEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+def session(folder: Path, *words: str) -> tuple[int, str]:
+    """Run pytest there."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_baseline_is_kept_held_and_broken(folder: Path) -> None:
+    """Without one there is a warning; it is written when asked; what is slower than it fails."""
+    path = folder / "__modeldyno__" / "test_nets" / "test_speed.json"
+    code, said = session(folder)
+    assert (code, path.exists()) == (0, False), said
+    assert "UndecidedWarning: There is no baseline" in said
+
+    code, said = session(folder, "--modeldyno-update")
+    assert (code, path.is_file()) == (0, True), said
+    assert "UndecidedWarning" not in said
+
+    document = json.loads(path.read_text())
+    document["environment"]["hardware"] = {"cpu": "another"}
+    kept = path.read_text()
+    path.write_text(json.dumps(document))
+    code, said = session(folder)
+    assert code == 0, said
+    assert "unlike hardware" in said
+
+    path.write_text(kept)
+    code, said = session(folder, "--modeldyno-budget", "0")
+    assert code == 0, said
+
+
+def test_it_costs_nothing_until_it_is_used(folder: Path) -> None:
+    """A session without the fixture imports nothing of ours but the plugin."""
+    (folder / "test_nets.py").write_text(
+        "import sys\n\ndef test_nothing():\n"
+        "    ours = {name for name in sys.modules if name.startswith('modeldyno')}\n"
+        "    assert ours == {'modeldyno', 'modeldyno.pytest_plugin'}\n"
+        "    assert 'numpy' not in sys.modules\n"
+    )
+    code, said = session(folder, "-p", "no:cov", "-p", "no:hypothesispytest")
+    assert code == 0, said
