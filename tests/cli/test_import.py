@@ -45,14 +45,28 @@ def test_several_loads_are_told_in_a_line_each(modeldyno: Callable[..., Said], t
     assert modeldyno("import", file, "-o", "x.html").code == 2
 
 
+def test_an_import_is_compared_with_a_result_of_ours(modeldyno: Callable[..., Said]) -> None:
+    """That nothing is known of its machine is marked, and no reason to refuse."""
+    for name in ("vllm_closed", "vllm_open"):
+        assert modeldyno("import", str(GOLDEN / f"{name}.json"), "--tag", name, "-q").code == 0
+    said = modeldyno("compare", "vllm_closed", "vllm_open")
+
+    assert said.code in {0, 1, 5}
+    assert "service_time.p50" in said.out
+    assert "imported" in said.out
+    plain = modeldyno("import", str(GOLDEN / "vllm_plain.json"))
+    assert "time_to_first_token.p50 " in plain.out
+    assert "time_to_first_token.p99.raw" in plain.out
+
+
 def test_a_figure_is_named_by_its_query(modeldyno: Callable[..., Said]) -> None:
     """A statistic that was told without samples stands where one with samples would, and says so."""
     said = modeldyno("import", str(GOLDEN / "perf_analyzer_levels.csv"), "--json", "-", "--no-store")
     assert said.code == 0
     shown = modeldyno("import", str(GOLDEN / "perf_analyzer_short.csv"), "-o", "out.csv")
 
-    assert "latency.p99" in shown.out
-    assert "told without its samples" in shown.out
+    assert "latency.p99.raw" in shown.out
+    assert "told without its samples, no claim" in shown.out
     assert "answers 32.6 samples/s at concurrency 4 on imported" in shown.out
     rows = Path("out.csv").read_text().splitlines()
     assert any(row.startswith("latency,,p99,1.435222,,,s,1,told without its samples") for row in rows)

@@ -10,7 +10,7 @@ import pytest
 
 from modeldyno import imports, plugins
 from modeldyno.core.doubt import CODES
-from modeldyno.core.load import Arrivals
+from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.metric import METRICS
 from modeldyno.testing.importers import ImporterSuite
 
@@ -285,6 +285,26 @@ def test_requests_alone_do_not_tell_the_load(tmp_path: Path) -> None:
     assert found.job.load is not None
     assert found.job.load.concurrency == 3
     assert any("does not tell the load" in doubt.seen for doubt in found.doubts)
+
+
+@pytest.mark.parametrize(
+    ("mode", "arrivals"), [("poisson", Arrivals.POISSON), ("constant", Arrivals.CONSTANT)]
+)
+def test_the_older_shape_of_a_load_is_read(mode: str, arrivals: Arrivals, tmp_path: Path) -> None:
+    """One mapping told it where phases do now."""
+    summary = document("aiperf_closed/profile_export_aiperf.json")
+    summary["input_config"] = {
+        "endpoint": {"model_names": ["m"], "url": "http://host", "type": "chat"},
+        "loadgen": {"request_rate": 5.0, "request_rate_mode": mode, "concurrency": 8},
+    }
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps(summary))
+    (found,) = imports.read(path)
+
+    assert found.job.load == Load(arrivals=arrivals, rate=5.0, concurrency=8)
+    assert str(found.job.model) == "url:http://host#m"
+    assert found.find("latency", "mean") is None
+    assert found["service_time.mean"] == pytest.approx(summary["request_latency"]["avg"] * 1e-3)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """AIPerf: ``profile_export_aiperf.json`` and ``.csv`` (statistics), ``profile_export.jsonl`` (every request).
 
 The statistics and the requests lie beside each other; whichever of the JSON files is named, both are read.
-Times are nanoseconds of the wall clock for a request, and milliseconds for its parts. Releases 0.1 to 0.13.
+Times are nanoseconds of the wall clock for a request, and milliseconds for its parts. As of release 0.13.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """GuideLLM's report, ``benchmarks.json``: a benchmark for each strategy, with its requests.
 
 Times are seconds of the wall clock, in doubles of about a quarter of a microsecond. Of the pieces of an
-answer it keeps the first and the last. Releases 0.3 to 0.8.
+answer it keeps the first and the last. As of release 0.8.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Column, Table, clean, shorten
@@ -85,6 +86,8 @@ def _rows(
         return
     elif found.metric in STATIC and found.interval is not None:
         yield _asked(found), plain(exact(found)), "", said(result, found)
+    elif found.told:
+        yield _told(result, found)
     elif found.value or found.metric not in {"trainable_parameters", "buffers"}:
         yield (_asked(found), *estimate(found.value, found.interval, found.row.unit), _note(result, found))
 
@@ -117,6 +120,15 @@ def _distribution_row(
     unit = "gap" if found.metric in _GAPS else unit_of_work(result)
     note = f"{count(len(value), unit)}, {value.stop}" if statistic == "p50" else ""
     return (name, *estimate(value.statistic(statistic), interval, found.row.unit), note)
+
+
+def _told(result: Result, found: Measurement) -> tuple[str, str, str, str]:
+    """Give a statistic that another tool told; one that is no claim by the query that gives it even so."""
+    query = Query(metric=found.metric, statistic=found.told)
+    claimed = result.ask(query).value is not None
+    name = str(query if claimed else replace(query, part="raw"))
+    note = "told without its samples" if claimed else "told without its samples, no claim"
+    return (name, *estimate(number(found)[0], None, found.row.unit), note)
 
 
 def _at_least(interval: Interval | None, unit: str) -> str:
