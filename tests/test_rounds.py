@@ -10,7 +10,7 @@ from modeldyno.core.comparison import Outcome
 from modeldyno.core.contrast import Question
 from modeldyno.core.result import Doubted, Failure, FailureKind, Progressed
 from modeldyno.core.turns import Turns
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, RunFailed
 from modeldyno.rounds import comparison, decided, failed, in_turns
 from modeldyno.run import INTERRUPTED
 from modeldyno.testing.comparisons import Track, a_side
@@ -101,6 +101,14 @@ def test_a_failure_ends_it() -> None:
     assert failed(found)
     assert [job.name for job in track.jobs] == ["a", "broken"]
     assert found.contrasts[0].candidate.failures == (failure,)
+
+
+def test_a_baseline_that_fails_is_told_at_once() -> None:
+    """There is nothing to compare with; the sentence says what happened."""
+    track = Track(failing=Failure(where="load", kind=FailureKind.OOM, message="too large."))
+
+    with pytest.raises(RunFailed, match=r"^broken failed in load: too large\.$"):
+        run(track, a_side("broken"), a_side("b"))
 
 
 def test_progress_says_which_run_it_is() -> None:

@@ -13,6 +13,7 @@ from modeldyno.core.comparison import Comparison, Outcome
 from modeldyno.core.contrast import contrast
 from modeldyno.core.difference import LEVEL
 from modeldyno.core.result import Progressed, merge
+from modeldyno.errors import RunFailed
 from modeldyno.run import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def in_turns(
 
     Raises:
         RequestError: a Job cannot be carried out, or the question does not fit what was measured.
+        RunFailed: the baseline failed before anything else was run.
     """
     begun = time.monotonic()
     runs: list[list[Result]] = [[] for _ in jobs]
@@ -106,6 +108,7 @@ def in_turns(
             if result.failures or interrupted():
                 break
         if not all(runs):
+            _check_failed(runs)
             return
         done = end
         pooled = [_pooled(of_side, stopped=bool(interrupted())) for of_side in runs]
@@ -113,6 +116,17 @@ def in_turns(
         yield found
         if interrupted() or failed(found) or decided(found):
             return
+
+
+def _check_failed(runs: Sequence[Sequence[Result]]) -> None:
+    """Tell of a failure before there is anything to compare.
+
+    Raises:
+        RunFailed: a side failed.
+    """
+    for result in (result for of_side in runs for result in of_side if result.failures):
+        failure = result.failures[0]
+        raise RunFailed(f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
 
 
 def _affordable(turns: Turns, done: int, spent: float) -> int:

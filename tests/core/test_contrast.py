@@ -13,6 +13,7 @@ from modeldyno.core.comparison import Difference, Outcome
 from modeldyno.core.contrast import Question, contrast, enriched, selected, settings, smallest_effects, unlike
 from modeldyno.core.doubt import CODES, Doubt
 from modeldyno.core.headlines import ALL, SMALLEST
+from modeldyno.core.imported import BACKEND
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.load import Load
@@ -116,6 +117,15 @@ def test_runs_that_did_not_take_turns_are_doubted() -> None:
     """What the machine did in between counts, too."""
     assert codes(*contrast(BEFORE, AFTER, PLAIN).doubts) == ["not-in-turns"]
     assert contrast(BEFORE, AFTER, PLAIN, in_turns=True).doubts == ()
+
+
+def test_what_another_tool_measured_was_measured_somewhere() -> None:
+    """That nothing is known of the machine is doubted; where unlike machines are known, that is told."""
+    foreign = replace(AFTER, job=replace(AFTER.job, backend=BACKEND))
+
+    (found,) = contrast(BEFORE, foreign, PLAIN, in_turns=True).doubts
+
+    assert (found.code, found.seen) == ("imported", f"where {foreign.id[:6]} was measured is not known")
 
 
 def test_inputs_of_another_shape_are_doubted_whatever_they_are_called() -> None:
