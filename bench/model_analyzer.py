@@ -142,7 +142,7 @@ def theirs(analyzer: str, model: Path, folder: Path, bound: float | None) -> Fou
     config.write_text(json.dumps(wanted))
     begin = time.perf_counter()
     told = subprocess.run(
-        [analyzer, "-v", "profile", "-f", str(config)],
+        [analyzer, "profile", "-f", str(config)],
         capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder,
         env={**os.environ, "PATH": f"{Path(analyzer).resolve().parent}:{os.environ['PATH']}"},
     )  # fmt: skip
