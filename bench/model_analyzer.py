@@ -129,7 +129,6 @@ def theirs(analyzer: str, model: Path, folder: Path, bound: float | None) -> Fou
         "run_config_search_max_model_batch_size": BATCHES[-1],
         "run_config_search_max_concurrency": CONCURRENCIES[1],
         "client_protocol": "grpc",
-        "skip_summary_reports": True,
         "skip_detailed_reports": True,
         "profile_models": {
             name: {
@@ -147,10 +146,12 @@ def theirs(analyzer: str, model: Path, folder: Path, bound: float | None) -> Fou
         env={**os.environ, "PATH": f"{Path(analyzer).resolve().parent}:{os.environ['PATH']}"},
     )  # fmt: skip
     seconds = time.perf_counter() - begin
+    print(f"Model Analyzer took {seconds:.0f} s", flush=True)
     (Path(tempfile.gettempdir()) / "model_analyzer.log").write_text(told.stdout + told.stderr)
     tables = list((folder / "results").glob("metrics-model-inference.csv"))
     if not tables:
-        raise SystemExit(f"Model Analyzer gave no table:\n{told.stdout[-3000:]}\n{told.stderr[-3000:]}")
+        found = [str(path.relative_to(folder)) for path in folder.rglob("*.csv")]
+        raise SystemExit(f"Model Analyzer gave no table, of {found}:\n{told.stdout[-3000:]}\n{told.stderr[-3000:]}")
     with tables[0].open() as file:
         rows = list(csv.DictReader(file))
     held = [row for row in rows if row["Satisfies Constraints"] == "Yes"] or rows
