@@ -266,6 +266,7 @@ def test_what_was_not_measured_is_undecided() -> None:
 
     assert judgement.verdict is Verdict.UNDECIDED
     assert "no allocator_reserved" in judgement.answer.why
+    assert "undecided (this run has no allocator_reserved; the probe" in judgement.sentence()
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,9 @@ class Judgement:
             interval = answer.why
         elif " to " in interval:
             interval = f"95 % interval {interval}"
-        figures = ", ".join(filter(None, (value or "not certified", interval)))
+        unknown = answer.why.rstrip(".") if answer.value is None and answer.interval is None else ""
+        missing = unknown[:1].lower() + unknown[1:] or "not certified"
+        figures = ", ".join(filter(None, (value or missing, interval)))
         return f"{self.constraint}: {self.verdict} ({figures})"
 
 
