@@ -83,7 +83,7 @@ def test_a_broken_bound_fails_the_job(tmp_path: Path) -> None:
     bound = "latency.max <= 1ns"
     code, said, outputs = run(tmp_path, model=MODEL, install="", arguments=QUICK, require=bound)
     assert (code, outputs["exit-code"]) == (1, "1")
-    assert "title=network%3A latency.max <= 1 ns" in said
+    assert "title=specimen.network%3A latency.max <= 1 ns" in said
 
 
 @pytest.mark.parametrize("model", ['x"; touch pwned; "', "$(touch pwned)", "--trust", "`touch pwned`.onnx"])

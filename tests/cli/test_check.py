@@ -190,6 +190,6 @@ def test_the_doctor_judges_this_machine(modeldyno: Callable[..., Said]) -> None:
     said = modeldyno("doctor", "--budget", "1s")
     assert said.code == 0, said.err
     text = " ".join(said.out.split())
-    assert text.startswith("network against itself, 1")
+    assert text.startswith("specimen.network against itself, 1")
     assert "false alarms in 1,000 rehearsals" in text
     assert "doctor" in modeldyno("list", "--tag", "doctor").out

@@ -245,9 +245,11 @@ def no_baseline(places: Places) -> Places:
 
 
 def names_of(job: Job) -> tuple[str, ...]:
-    """Give what a model is called that has no name of its own, before it is loaded."""
-    locator = job.model.locator
-    return tuple(dict.fromkeys((Path(locator).stem, Path(locator).name, locator.rpartition(":")[2])))
+    """Give what a model may be called that has no name of its own, before it is loaded."""
+    path, _, attribute = job.model.locator.rpartition(":")
+    module = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
+    whole = Path(job.model.locator)
+    return (f"{module}.{attribute}", attribute, whole.stem, whole.name)
 
 
 def known(found: Checked) -> tuple[str, ...]:
