@@ -464,3 +464,19 @@ def test_the_session_of_the_source_system_runs(
     assert results["compute"]["parameters"] > 0
     assert any("attention" in path for path in results["layers"])
     assert results.result.job.config["precision"] in {"fp16", "bf16"}
+
+
+# --- comparing ---------------------------------------------------------------------------------
+
+
+def test_what_two_have_measured_is_compared() -> None:
+    """The one that is asked is the baseline; whoever has measured nothing says so."""
+    first, second = ModelProfiler(STEADY), ModelProfiler(STEADY)
+    with pytest.raises(RequestError, match="Nothing was measured yet"):
+        first.compare(second)
+    first.result, second.result = a_result(), a_result(id="ba9876543210")
+
+    found = first.compare(second)
+
+    assert (found.baseline.id, found.contrasts[0].candidate.id) == (a_result().id, "ba9876543210")
+    assert [doubt.code for doubt in found.contrasts[0].doubts] == ["not-in-turns"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins, wire
+from modeldyno.api.comparing import compare
 from modeldyno.api.figures import Figures
 from modeldyno.api.functions import profile, save
 from modeldyno.api.given import array, host, is_array, saved
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
+    from modeldyno.core.comparison import Comparison
     from modeldyno.core.knob import KnobValue
     from modeldyno.core.result import Event, Result
 
@@ -248,6 +250,16 @@ class ModelProfiler:
             blocks = [block for block in blocks if not isinstance(block, Picture)]
         written = plugins.resolve("reporter", "html").lay_out(blocks, title=headline(found))
         wire.write(Path(output_path), written.encode())
+
+    def compare(self, other: ModelProfiler) -> Comparison:
+        """Compare what another profiler measured last with what this one did, which is the baseline.
+
+        They did not take turns, which is doubted; `modeldyno.compare` runs both so.
+
+        Raises:
+            RequestError: one of them has measured nothing yet, or the machine was another one.
+        """
+        return compare(self._last(), other._last())
 
     # --- how it is done --------------------------------------------------------------------------
 
