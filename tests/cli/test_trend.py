@@ -139,7 +139,7 @@ def test_a_hook_is_not_called_without_a_regression(
 def test_few_results_make_no_history(modeldyno: Callable[..., Said], put: Callable[..., None]) -> None:
     """It is said how many would."""
     put(made(0, 1.0))
-    assert "1 result make no history yet, six may show a step" in " ".join(
+    assert "1 result makes no history yet, six may show a step" in " ".join(
         modeldyno("trend", "models/digits.onnx").out.split()
     )
 

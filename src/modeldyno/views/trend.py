@@ -41,8 +41,8 @@ def sentence(found: Trend) -> str:
     """Say where the history stands."""
     name, now = shorten(clean(found.name), NAME_LIMIT), _value(found, found.levels[-1].value)
     if len(found.readings) < 2 * 3:
-        number = count(len(found.readings), "result")
-        return f"{name}: {found.query} is {now}; {number} make no history yet, six may show a step."
+        made = count(len(found.readings), "result makes", "results make")
+        return f"{name}: {found.query} is {now}; {made} no history yet, six may show a step."
     if not found.steps:
         return f"{name}: {found.query} is level at {now} over {len(found.readings):,} results."
     wrong = found.regressions
