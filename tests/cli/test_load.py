@@ -67,7 +67,9 @@ def test_a_bound_that_is_broken_is_the_exit_code(url: str) -> None:
 def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Several concurrencies give one table, and a document of their own."""
     path = tmp_path / "ladder.json"
-    assert run(url, "-c", "1,2", *SHORT, "--json", str(path)) == 0
+    page = tmp_path / "ladder.html"
+    assert run(url, "-c", "1,2", *SHORT, "--json", str(path), "-o", str(page)) == 0
+    assert "Throughput by load" in page.read_text(encoding="ascii")
     assert "Throughput and latency under each load" in capsys.readouterr().out
     assert [rung["load"] for rung in json.loads(path.read_text())["rungs"]] == [1, 2]
 
@@ -132,7 +134,7 @@ def test_what_verifies_a_search_decides_its_exit_code(
         (("--records", "requests.txt"), "cannot be written as '.txt'"),
         (("-c", "0"), "no ladder"),
         (("--rate", "5:poison"), "did you mean 'poisson'"),
-        (("-c", "1,2", "-o", "x.html"), "Several loads make no report yet"),
+        (("-c", "1,2", "-o", "x.docx"), "No reporter writes"),
     ],
 )
 def test_wrong_words_are_refused(

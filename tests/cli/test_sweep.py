@@ -214,7 +214,20 @@ def test_the_document_and_the_table_are_written(
     assert modeldyno("report", "s.json", "-o", "again.csv").code == 0
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "s.csv").read_text()
     assert modeldyno("report", "s.json", "-o", "again.json").code == 0
-    assert modeldyno("report", "s.json", "-o", "x.html").code == 2
+    assert modeldyno("report", "s.json", "-o", "x.docx").code == 2
+
+
+def test_a_page_is_written(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    """A sweep writes its page at its end, with the results of its trials from the store."""
+    bench()
+    assert modeldyno("sweep", *BATCHES, "-o", "s.html").code == 0
+    page = (tmp_path / "s.html").read_text(encoding="ascii")
+
+    assert "<h2>The best configurations</h2>" in page
+    assert "<h2>Rank 1 in detail</h2>" in page
+    assert "is not in the store" not in page
 
 
 def test_standard_output_may_hold_the_document_alone(
@@ -337,7 +350,6 @@ def test_a_directory_is_named_for_the_model(
         ((MODEL, "--set", "a"), "--set 'a' is not knob=value"),
         ((MODEL, "--until", "perhaps"), "--until 'perhaps' says no certainty"),
         ((MODEL, "--max-time", "soon"), "--max-time: 'soon' is not a quantity"),
-        ((MODEL, "-o", "x.html"), "written as .csv or .json"),
         ((MODEL, "-o", "x.docx"), "No reporter writes"),
         ((MODEL, "--tag", "a"), "A study has no tags"),
         ((MODEL, "--export-configs", "d", "--no-store"), "leave --no-store away"),

@@ -102,7 +102,7 @@ def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:
 
     assert f"default-src 'none'; script-src {allowed}; style-src {digest(style)}; base-uri 'none'" in page
     assert json.loads(data)["pictures"]
-    assert len(scripts) == 5
+    assert len(scripts) == 6
 
 
 def digest(text: str) -> str:

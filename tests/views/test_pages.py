@@ -118,7 +118,7 @@ class TestStudy:
 
         assert headings(blocks) == [
             "The best configurations", "What each knob does", "Every configuration",
-            "No. 1 in detail", "No. 2 in detail", "No. 3 in detail", "The default in detail",
+            "Rank 1 in detail", "Rank 2 in detail", "Rank 3 in detail", "The default in detail",
             "How it was measured",
         ]  # fmt: skip
         assert [rule.name for rule in plots["Throughput against latency"].rules] == ["latency.p99 <= 50 ms"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 suffix = ".html"
 _PARTS = Path(__file__).parent / "page"
 _BUNDLE = "echarts.js"
-_SCRIPTS = (_BUNDLE, "units.js", "charts.js", "draw.js", "tables.js")
+_SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")
 """What a page runs, in this order; tools/charts builds the first."""
 _PROMISE = "This page is one file: it loads nothing and sends nothing."
 

@@ -117,7 +117,7 @@ def _satisfies(row: Standing) -> str:
 
 def _winner(found: Study, row: Standing, kept: Callable[[str], Result | None]) -> Iterator[Block]:
     """Show a configuration in detail: its loads, where their requests spend their time, its own Result."""
-    yield Heading(title="The default in detail" if row.default else f"No. {row.rank} in detail")
+    yield Heading(title="The default in detail" if row.default else f"Rank {row.rank} in detail")
     if row.default:
         yield from _said(point(row.point))
     else:

@@ -3,7 +3,7 @@
 // Nothing here is needed in order to read the page: tables, sentences and histograms are there without it.
 (() => {
   const { names, columns, pictures } = JSON.parse(document.getElementById("pictures").textContent);
-  const { kinds, state, isCloud, SYMBOLS, DASHES } = charts;
+  const { state, isCloud, SYMBOLS, DASHES } = axes;
   const drawn = new Map();
   // Each name and each column of numbers stands in the data once.
   const named = (column) => columns[column].map((at) => names[at]);
@@ -41,7 +41,7 @@
     if (!hiddenOf.has(number)) hiddenOf.set(number, new Set());
     if (!focusOf.has(number)) focusOf.set(number, {});
     const colours = ink();
-    const { height = 300, clicked, ...option } = kinds[picture.kind](
+    const { height = 300, clicked, ...option } = charts[picture.kind](
       picture, colours, width, hiddenOf.get(number), () => draw(figure), focusOf.get(number),
     );
     drawn.get(figure)?.dispose();

@@ -1,0 +1,127 @@
+"use strict";
+// What all pictures share: colours apart from each other, axes, lines and bands across.
+const axes = (() => {
+  const { digits } = units;
+  const SYMBOLS = ["circle", "triangle", "rect", "diamond", "emptyCircle", "emptyTriangle", "emptyRect"];
+  const DASHES = ["solid", "dashed", "dotted", [8, 3, 2, 3], [2, 2], [12, 4], [6, 2, 2, 2, 2, 2]];
+
+  // Patterns beside colours, for bars; a reader switches them on, or has asked the system for contrast.
+  const state = { patterns: matchMedia("(prefers-contrast: more)").matches };
+  // Many points that no line joins are a cloud behind what matters.
+  const isCloud = (one) => !one.joined && !one.marked && one.x.length > 40;
+
+  const base = (colours, told) => ({
+    animation: false,
+    aria: { enabled: true, label: { description: told }, decal: { show: state.patterns } },
+    color: colours.list,
+    backgroundColor: "transparent",
+    textStyle: { fontFamily: "system-ui, -apple-system, 'Segoe UI', sans-serif", color: colours.text },
+    tooltip: {
+      renderMode: "richText",
+      trigger: "item",
+      confine: true,
+      backgroundColor: colours.back,
+      borderColor: colours.line,
+      borderWidth: 1,
+      padding: [6, 9],
+      textStyle: { color: colours.text, fontSize: 12, lineHeight: 17 },
+    },
+  });
+  const grid = { left: 4, right: 16, top: 10, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "all" };
+  const axis = (colours, more) => ({
+    axisLine: { show: true, onZero: false, lineStyle: { color: colours.line } },
+    axisTick: { show: false },
+    axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true },
+    splitLine: { show: false },
+    nameTextStyle: { color: colours.soft, fontSize: 12 },
+    ...more,
+  });
+  const across = (colours, name, more) =>
+    axis(colours, { name, nameLocation: "middle", nameGap: 26, ...more });
+  const upwards = (colours, name, more) =>
+    axis(colours, {
+      name,
+      nameLocation: "end",
+      nameGap: 14,
+      axisLine: { show: false },
+      splitLine: { show: true, lineStyle: { color: colours.shade } },
+      ...more,
+      nameTextStyle: { color: colours.soft, fontSize: 12, align: "left", padding: [0, 0, 0, -28] },
+    });
+  const ranged = (scale, values, size, tight) => {
+    if (scale.categories) return { type: "category", data: scale.categories };
+    const label = { formatter: (v) => digits(v) };
+    if (scale.logarithmic) {
+      const some = values.filter((v) => v > 0).map((v) => v / size);
+      const [low, high] = [Math.min(...some), Math.max(...some)];
+      const logBase = high / low <= 512 && some.every((v) => Number.isInteger(Math.log2(v))) ? 2 : 10;
+      if (logBase === 10 && high / low >= 30) {
+        return { type: "log", logBase, min: low / 1.25, max: high * 1.25, axisLabel: { ...label, showMinLabel: false, showMaxLabel: false } };
+      }
+      const power = (v, round) => logBase ** round(Math.log(v) / Math.log(logBase) + (round === Math.floor ? 1e-9 : -1e-9));
+      return { type: "log", logBase, min: power(low, Math.floor), max: power(high, Math.ceil), axisLabel: label };
+    }
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    if (tight) {
+      const ends = { min: low / size, max: high / size };
+      return { type: "value", ...ends, axisLabel: { ...label, showMinLabel: low === 0, showMaxLabel: false } };
+    }
+    return { type: "value", scale: low > 0.6 * high || low < 0, axisLabel: label };
+  };
+  const merged = (one, other) => ({ ...one, ...other, axisLabel: { ...one.axisLabel, ...other.axisLabel } });
+
+  // A line across the picture with its name at its end, kept inside.
+  const rule = (colours, one, size, vertical, colour) => ({
+    type: "custom",
+    silent: true,
+    z: 6,
+    encode: vertical ? { x: 0, y: [] } : { x: [], y: 0 },
+    data: [[one.at / size]],
+    renderItem: (params, api) => {
+      const { x, y, width, height } = params.coordSys;
+      const place = vertical ? api.coord([api.value(0), 0])[0] : api.coord([0, api.value(0)])[1];
+      if (vertical ? place < x - 1 || place > x + width + 1 : place < y - 1 || place > y + height + 1) return null;
+      const right = place > x + width / 2;
+      const line = vertical
+        ? { x1: place, x2: place, y1: y, y2: y + height }
+        : { x1: x, x2: x + width, y1: place, y2: place };
+      const text = vertical
+        ? { x: place + (right ? -5 : 5), y: y + 2 + 14 * (one.row || 0), align: right ? "right" : "left", verticalAlign: "top" }
+        : { x: x + width - 2, y: place - 3, align: "right", verticalAlign: place - y < 16 ? "top" : "bottom" };
+      return {
+        type: "group",
+        children: [
+          { type: "line", shape: line, style: { stroke: colour, lineWidth: 1.25, lineDash: [5, 4] } },
+          {
+            type: "text",
+            style: { ...text, text: one.name, fill: colour, fontSize: 11, stroke: colours.back, lineWidth: 3 },
+          },
+        ],
+      };
+    },
+  });
+  const band = (colours, one, size) => ({
+    type: "custom",
+    silent: true,
+    z: 0,
+    encode: { x: [0, 1], y: [] },
+    data: [[one.low / size, one.high / size]],
+    renderItem: (params, api) => {
+      const { x, y, width, height } = params.coordSys;
+      const from = Math.max(x, api.coord([api.value(0), 0])[0]);
+      const to = Math.min(x + width, api.coord([api.value(1), 0])[0]);
+      return {
+        type: "group",
+        children: [
+          { type: "rect", shape: { x: from, y, width: Math.max(1, to - from), height }, style: { fill: colours.shade } },
+          {
+            type: "text",
+            style: { x: Math.max(from, x) + 5, y: y + 4, text: one.name, fill: colours.soft, fontSize: 11 },
+          },
+        ],
+      };
+    },
+  });
+
+  return { SYMBOLS, DASHES, state, isCloud, base, grid, axis, across, upwards, ranged, merged, rule, band };
+})();
