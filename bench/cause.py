@@ -1,0 +1,106 @@
+"""Twenty pairs of models with one planted change each: is the right layer named first?
+
+Each pair is compared as `modeldyno compare` does: in turns, in fresh processes, with a second look at what
+has moved. What counts is the first part of the cause by layers (of memory: by places). With --quick there are
+no rounds and no verdict: both are watched inside this process, in turns, and what differs most is named.
+
+    python bench/cause.py [--quick] [--only wider,copies] [--rounds 3] [--least 18]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+import modeldyno
+from modeldyno.core.cause import causes
+from modeldyno.core.comparison import Cause, Change, Outcome
+from modeldyno.core.inspection import Inspection
+from modeldyno.core.metric import Query
+from modeldyno.core.result import Result, merge
+from modeldyno.request import Request
+from modeldyno.run import run
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cause_models import ONNX, PAIRS, Pair, write  # beside this file
+
+MODELS = Path(__file__).parent / "cause_models.py"
+PLAN = modeldyno.Plan(max_time=1.0, min_time=0.2, precision=0.05)
+
+
+def compared(sides: list[str], rounds: int) -> tuple[Cause, ...]:
+    """Compare both as the command does; nothing is explained that has not surely moved."""
+    found = modeldyno.compare(*sides, min_rounds=rounds, max_rounds=4 * rounds, plan=PLAN, threads=1)
+    return found.contrasts[0].causes
+
+
+def watched(pair: Pair, sides: list[str]) -> tuple[Cause, ...]:
+    """Watch both in this process, in turns, and explain the difference, whether it is sure or not."""
+    probes = ("latency", "layers", *(() if pair in ONNX else ("memory",)))
+    jobs = [Request(model=side, settings={"threads": 1}, probes=probes, plan=PLAN).job() for side in sides]
+    runs: tuple[list[Result], ...] = ([], [])
+    for side in (0, 1, 1, 0):
+        runs[side].append(run(replace(jobs[side], inspection=Inspection(modules=True))))
+    before, after = map(merge, runs)
+    query = Query.parse("latency.p25.raw" if pair.metric == "latency" else pair.metric)
+    values = [result.ask(query).value for result in (before, after)]
+    moved = Change(
+        query=query,
+        baseline=values[0],
+        candidate=values[1],
+        difference=None,
+        interval=None,
+        outcome=Outcome.WORSE,
+    )
+    return causes(before, after, (moved,))
+
+
+def named(pair: Pair, found: tuple[Cause, ...]) -> tuple[str, str, str]:
+    """Give the path that is named first, how much of the change it is, and the rest."""
+    for cause in found:
+        if cause.query.metric == pair.metric and cause.by in {"layers", "places"} and cause.total:
+            first = cause.parts[0]
+            return first.scope, f"{first.difference / cause.total:.0%}", f"{cause.rest / cause.total:.0%}"
+    return f"({pair.metric} did not surely move)", "", ""
+
+
+def right(pair: Pair, path: str) -> bool:
+    """Say whether a path is what was changed; of ONNX, a node of it."""
+    return any(path == where or path.replace(".", "/").startswith(f"{where}/") for where in pair.where)
+
+
+def main() -> None:
+    """Compare every pair, and print the table."""
+    parser = argparse.ArgumentParser(description="planted changes, and what is named as their cause")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--least", type=int, default=18)
+    options = parser.parse_args()
+    only = set(filter(None, options.only.split(",")))
+    pairs = [pair for pair in (*PAIRS, *ONNX) if not only or pair.name in only]
+    hits, begun = 0, monotonic()
+    print(f"{'pair':<14} {'planted':<50} {'named first':<22} {'of it':>6} {'rest':>6}")
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in pairs:
+            sides = (
+                [str(path) for path in write(pair, Path(folder))]
+                if pair in ONNX
+                else [f"torch:{MODELS}:{pair.name}_{side}" for side in ("before", "after")]
+            )
+            found = watched(pair, sides) if options.quick else compared(sides, options.rounds)
+            path, part, rest = named(pair, found)
+            hit = right(pair, path)
+            hits += hit
+            verdict = "" if hit else "WRONG"
+            print(f"{pair.name:<14} {pair.change:<50} {path:<22} {part:>6} {rest:>6} {verdict}", flush=True)
+    print(f"{hits} of {len(pairs)} named right, in {monotonic() - begun:.0f} s")
+    sys.exit(not only and hits < options.least)
+
+
+if __name__ == "__main__":
+    main()
