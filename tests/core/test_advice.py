@@ -94,6 +94,14 @@ class TestGain:
         )  # fmt: skip
         assert [each.candidate.settings for each in promising(looked)] == [{"threads": 4}, {"threads": 1}]
 
+    def test_what_one_look_leaves_open_is_promising(self) -> None:
+        """A busy machine may make anything look bad; a time is judged by its lower end."""
+        wide = replace(change(-0.6), interval=Interval(low=-0.9, high=0.5))
+        slow = replace(change(1.5, query=TIME), interval=Interval(low=0.2, high=9.0))
+        looked = tuple(replace(tried(), change=each) for each in (wide, slow))
+        assert len(promising(looked)) == 2
+        assert promising((replace(tried(), change=replace(slow, interval=None)),)) == ()
+
 
 class TestHelped:
     def test_what_is_surely_better_within_the_tolerance(self) -> None:

@@ -129,9 +129,17 @@ _USUAL = {("batch_size", 1), ("precision", "fp32")}
 
 
 def promising(looked: Sequence[Tried]) -> tuple[Tried, ...]:
-    """Give those worth rounds in turns, the best at the first look first: they ran, and are not far worse."""
-    ran = [tried for tried in looked if tried.change is not None and gain(tried.change) > 1 / HOPELESS - 1]
+    """Give those worth rounds in turns, the best at first sight first: they ran, and are not surely far worse."""
+    ran = [tried for tried in looked if _at_best(tried.change) > 1 / HOPELESS - 1]
     return tuple(sorted(ran, key=lambda tried: -gain(tried.change)))
+
+
+def _at_best(change: Change | None) -> float:
+    """Give the gain at the better end of the interval: one look on a busy machine tells little."""
+    if change is None or change.interval is None:
+        return gain(change)
+    rate = METRICS[change.query.metric].better is Better.HIGHER
+    return gain(replace(change, difference=change.interval.high if rate else change.interval.low))
 
 
 # --- what helped -----------------------------------------------------------------------------------
