@@ -89,8 +89,8 @@ def test_the_gate_finds_what_the_doctor_kept_for_this_hardware(
 def test_what_to_change_is_seen_from_the_conditions() -> None:
     """A governor that saves power, a busy machine, and what the runs themselves complained of."""
     steal = Doubt(code="steal", seen="the hypervisor took a core", advice="use another machine")
-    conditions = {"governor": "powersave", "load_average": 9.0}
-    busy = Environment(hardware={"cores_allowed": 2}, conditions=dict(conditions))
+    conditions: dict[str, str | int | float] = {"governor": "powersave", "load_average": 9.0}
+    busy = Environment(hardware={"cores_allowed": 2}, conditions=conditions)
     found = list(
         advice(a_small_result(environment=busy, doubts=(steal, Doubt(code="x", seen="", advice=""))))
     )

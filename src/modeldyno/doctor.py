@@ -6,6 +6,7 @@ these runs the gate is rehearsed: every alarm that it raises is false.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -130,7 +131,7 @@ def _at_most(found: Calibration) -> float:
     z, n = 1.96, found.comparisons
     share = found.alarms / n
     middle = share + z * z / (2 * n)
-    reach = z * ((share * (1 - share) + z * z / (4 * n)) / n) ** 0.5
+    reach = z * math.sqrt((share * (1 - share) + z * z / (4 * n)) / n)
     return (middle + reach) / (1 + z * z / n)
 
 

@@ -25,7 +25,7 @@ from modeldyno.measure import BROKEN, FAILED, OK, UNDECIDED
 from modeldyno.views import ci, gate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from modeldyno.cli.keeping import Places
     from modeldyno.core.checked import Checked
@@ -64,18 +64,23 @@ class Bounded(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Repeat the flag before each further word that is a bound."""
-        given: list[str] = []
-        flag = ""
-        for word in args:
-            if word.startswith("--"):
-                flag = word if word in BOUND_FLAGS else ""
-            elif flag and given[-1] != flag:
-                if _is_bound(word):
-                    given.append(flag)
-                else:
-                    flag = ""
-            given.append(word)
-        return super().parse_args(ctx, given)
+        return super().parse_args(ctx, spelled_out(args))
+
+
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """Repeat the flag of bounds before each further word that is one."""
+    given: list[str] = []
+    flag = ""
+    for word in words:
+        if word.startswith("--"):
+            flag = word if word in BOUND_FLAGS else ""
+        elif flag and given[-1] != flag:
+            if _is_bound(word):
+                given.append(flag)
+            else:
+                flag = ""
+        given.append(word)
+    return given
 
 
 BOUND_FLAGS = ("--require", "--sla", "--threshold", "--subject-to")

@@ -17,6 +17,8 @@ from modeldyno.core.statistics import load_numpy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from modeldyno.core.statistics import Samples
+
 SHARE = 0.3
 """Part of the runs of a side that is taken to have been left in peace."""
 FEWEST = 8
@@ -37,13 +39,14 @@ def undisturbed(before: Sequence[float], after: Sequence[float], level: float) -
     here, there = np.array(before), np.array(after)
     count = max(_FEWEST_RUNS, round(SHARE * here.size))
 
-    def least(side: object) -> object:
-        return np.partition(side, count - 1, axis=-1)[..., :count].mean(axis=-1)
+    def least(side: Samples) -> Samples:
+        means: Samples = np.partition(side, count - 1, axis=-1)[..., :count].mean(axis=-1)
+        return means
 
     difference = float(least(there) - least(here))
     exchanged = np.random.default_rng(here.size).random((_EXCHANGES, here.size)) < 0.5  # noqa: PLR2004 - a coin
 
-    def reach(other: object) -> float:
+    def reach(other: Samples) -> float:
         chance = least(np.where(exchanged, here, other)) - least(np.where(exchanged, other, here))
         ordered = np.sort(np.abs(chance))
         return float(ordered[min(_EXCHANGES, math.ceil(level * (_EXCHANGES + 1))) - 1])
