@@ -129,7 +129,7 @@ _USUAL = {("batch_size", 1), ("precision", "fp32")}
 
 
 def promising(looked: Sequence[Tried]) -> tuple[Tried, ...]:
-    """Give those worth rounds in turns, the best at first sight first: they ran, and are not surely far worse."""
+    """Give those worth rounds in turns, the best first: they ran, and are not surely far worse."""
     ran = [tried for tried in looked if _at_best(tried.change) > 1 / HOPELESS - 1]
     return tuple(sorted(ran, key=lambda tried: -gain(tried.change)))
 
