@@ -244,6 +244,7 @@ def test_wandb_keeps_an_offline_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found["latency.p99.raw"] == pytest.approx(result["latency.p99.raw"])
     assert "latency.p99" not in found
     assert wire.read(next(Path(folder).rglob("result.json"))).id == result.id
+    assert exports.export(result, f"wandb:{tmp_path}/runs", none) == folder
 
 
 # --- Perfetto --------------------------------------------------------------------------------------
@@ -299,8 +300,11 @@ def test_calls_layers_and_memory_are_tracks(tmp_path: Path) -> None:
     assert sum(event["dur"] for event in events if event["name"] == "call") == pytest.approx(
         sum(calls(40)) * 1e6
     )
-    # The children of the block took longer than it, which a quarter of a millisecond of watching may do.
+    # Its children took longer than the block, as watching may make them: both are shortened alike.
     assert named["block.a"]["dur"] + named["block.b"]["dur"] == pytest.approx(named["block"]["dur"])
+    assert named["block.a"]["dur"] / named["block.b"]["dur"] == pytest.approx(4 / 3)
+    assert named["block"]["dur"] / named["head"]["dur"] == pytest.approx(6 / 3)
+    assert named["block.b"]["args"]["measured"] == pytest.approx(0.003)
     assert named["head"]["ts"] >= named["block"]["ts"] + named["block"]["dur"]
     assert counted[1] == {"weights": 8.0, "activations": 4.0}
     assert exports.export(result, f"perfetto:{tmp_path}/trace.json", none)

@@ -23,6 +23,7 @@ from modeldyno.views.words import number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from modeldyno.core.measurement import Measurement
     from modeldyno.core.result import Result
 
 requires: tuple[str, ...] = ()
@@ -79,25 +80,38 @@ def _calls(result: Result) -> Iterator[Event]:
 
 
 def _layers(result: Result) -> Iterator[Event]:
-    """Lay each module behind its siblings, within the time of its parent."""
-    layers = result.activity.layers if result.activity else ()
-    free: dict[str, tuple[float, float]] = {}
-    for layer in layers:
-        found = result.find("latency", layer.path)
-        if found is None:
-            continue
-        parent = layer.path.rpartition(".")[0] if layer.path else None
-        while parent and parent not in free:
-            parent = parent.rpartition(".")[0]
-        begin, end = (
-            free.get(parent or "", (0.0, float("inf"))) if parent is not None else (0.0, float("inf"))
-        )
-        seconds = min(number(found)[0] * layer.calls, end - begin)
-        if parent is not None and parent in free:
-            free[parent] = (begin + seconds, end)
-        free[layer.path] = (begin, begin + seconds)
+    """Lay modules behind their siblings within their parent, by medians; shortened alike to fit in it."""
+    layers = {each.path: each for each in (result.activity.layers if result.activity else ())}
+    found = {path: result.find("latency", path) for path in layers}
+    lengths = {path: _median(each) * layers[path].calls for path, each in found.items() if each is not None}
+    within: dict[str | None, list[str]] = {}
+    for path in lengths:
+        within.setdefault(_parent(path, lengths), []).append(path)
+    first = within.get(None, [])
+    begins = accumulate((lengths[path] for path in first), initial=0.0)
+    waiting = [(path, lengths[path], begin) for path, begin in zip(first, begins, strict=False)]
+    while waiting:
+        path, seconds, begin = waiting.pop()
+        layer, parts = layers[path], within.get(path, [])
         args = {"kind": layer.kind, "calls": layer.calls, "output": layer.output}
-        yield _slice(_LAYERS, 1, layer.path or result.name, begin, seconds, **args)
+        yield _slice(_LAYERS, 1, path or result.name, begin, seconds, **args, measured=lengths[path])
+        scale = min(1.0, seconds / (sum(lengths[part] for part in parts) or 1.0))
+        for part in parts:
+            waiting.append((part, lengths[part] * scale, begin))
+            begin += lengths[part] * scale
+
+
+def _parent(path: str, known: Mapping[str, float]) -> str | None:
+    """Give the nearest module around it that was timed; None for the outermost."""
+    while path:
+        path = path.rpartition(".")[0]
+        if path in known:
+            return path
+    return None
+
+
+def _median(found: Measurement) -> float:
+    return found.value.statistic("p50") if isinstance(found.value, Distribution) else float(found.value)
 
 
 def _memory(result: Result) -> Iterator[Event]:

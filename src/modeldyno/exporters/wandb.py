@@ -36,6 +36,8 @@ def _run(result: Result, target: str, *, group: str) -> str:
 
     folder = Path(target).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    if known := sorted(folder.glob(f"wandb/offline-run-*-{result.id}")):
+        return str(known[0])
     run = wandb.init(
         project=_PROJECT,
         dir=str(folder),

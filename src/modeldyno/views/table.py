@@ -142,8 +142,6 @@ def _note(result: Result, found: Measurement) -> str:
         if found.scope:
             return "before loading" if found.scope == "baseline" else ""
         return "peak above baseline" if baseline else "peak"
-    if found.told:
-        return "told without its samples"
     once = found.row.unit == SECONDS and len(found.runs) == 1 and found.interval is None
     return joined("seen once" if once else "", _parts(result, found.metric))
 
@@ -161,6 +159,4 @@ def _parts(result: Result, metric: str) -> str:
 
 def _asked(found: Measurement, statistic: str | None = None) -> str:
     """Name a row by the query that gives its number, so that a reader can ask for it."""
-    if found.told:
-        return str(Query(metric=found.metric, statistic=found.told))
     return str(Query(metric=found.metric, statistic=statistic, scope=shorten(clean(found.scope), NAME_LIMIT)))
