@@ -71,6 +71,12 @@ class TestCandidates:
         found = (Finding(seen="", why="", do="x"), Finding(seen="", why="", job=job, metric="load_time"))
         assert candidates(found, (), base, "throughput") == ()
 
+    def test_what_takes_minutes_to_start_is_tried_last(self) -> None:
+        """A compiler is not to take the time of all others."""
+        axes = (parse_axis("compile=default"), parse_axis("threads=1"))
+        found = candidates((), axes, a_result(), "throughput")
+        assert [each.settings for each in found] == [{"threads": 1}, {"compile": "default"}]
+
     def test_another_batch_is_no_candidate_for_a_time(self) -> None:
         """A call of another batch does other work."""
         axes = (parse_axis("batch_size=1,8,16"), parse_axis("precision=fp32,bf16"))

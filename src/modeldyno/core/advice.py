@@ -121,9 +121,11 @@ def candidates(
         for value in axis.values:
             if config.get(axis.name) != value and (axis.name, value) not in _USUAL:
                 add(code, {axis.name: value})
-    return tuple(chosen.values())
+    return tuple(sorted(chosen.values(), key=lambda each: bool(each.settings.keys() & _SLOW)))
 
 
+_SLOW = frozenset({"compile"})
+"""Knobs that may take minutes before the first call: tried last, so that the others have their time."""
 _USUAL = {("batch_size", 1), ("precision", "fp32")}
 """Values of an axis that come to what is usual anyway."""
 
