@@ -17,7 +17,8 @@ from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full, hostile, judge
 OWN = {
     "html", "head", "meta", "title", "style", "body", "main", "div", "p", "ul", "li", "span", "strong",
     "br", "pre", "table", "caption", "thead", "tbody", "tr", "th", "td", "wbr", "figure", "figcaption", "svg",
-    "rect", "line", "text", "h2", "h3", "h4", "section", "nav", "a", "footer", "details", "summary", "script", "code",
+    "rect", "line", "text", "h2", "h3", "h4", "section", "nav", "a", "footer", "details", "summary", "script",
+    "code",
 }  # fmt: skip
 VOID = {"meta", "br", "wbr"}
 
