@@ -151,7 +151,9 @@ def theirs(analyzer: str, model: Path, folder: Path, bound: float | None) -> Fou
     tables = list((folder / "results").glob("metrics-model-inference.csv"))
     if not tables:
         found = [str(path.relative_to(folder)) for path in folder.rglob("*.csv")]
-        raise SystemExit(f"Model Analyzer gave no table, of {found}:\n{told.stdout[-3000:]}\n{told.stderr[-3000:]}")
+        raise SystemExit(
+            f"Model Analyzer gave no table, of {found}:\n{told.stdout[-3000:]}\n{told.stderr[-3000:]}"
+        )
     with tables[0].open() as file:
         rows = list(csv.DictReader(file))
     held = [row for row in rows if row["Satisfies Constraints"] == "Yes"] or rows

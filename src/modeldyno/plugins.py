@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from modeldyno.core.counts import Formula
     from modeldyno.core.knob import Knob
 
-KINDS = ("loader", "backend", "client", "probe", "sampler", "store", "reporter", "strategy", "importer", "exporter")
+KINDS = (
+    "loader",
+    "backend",
+    "client",
+    "probe",
+    "sampler",
+    "store",
+    "reporter",
+    "strategy",
+    "importer",
+    "exporter",
+)
 
 STORE_VARIABLE = "MODELDYNO_STORE"
 

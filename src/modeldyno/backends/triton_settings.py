@@ -192,7 +192,9 @@ def _max_batch(found: Deployed, config: Mapping[str, KnobValue]) -> int:
     """Triton's batch is the first axis of every tensor, and no tensor's only one."""
     possible = found.batched and all(len(each.shape or ()) > 1 for each in found.inputs)
     if possible:
-        return int(config.get("max_batch", max(_MAX_BATCH, int(config.get("batch_size", 1)), *_sizes(config))))
+        return int(
+            config.get("max_batch", max(_MAX_BATCH, int(config.get("batch_size", 1)), *_sizes(config)))
+        )
     if config.get("max_batch") or _gathering(config):
         raise RequestError(
             "Requests for this model cannot be gathered into batches, for the first axis of every input and "

@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core import findings_alone as alone
-from modeldyno.core import findings_memory as memory
-from modeldyno.core import findings_served as served
 from modeldyno.core.finding import Case, Rule
+from modeldyno.core.findings import alone, memory, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
