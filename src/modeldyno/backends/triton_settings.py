@@ -40,7 +40,7 @@ knobs = (
         "max_batch",
         default=None,
         low=0,
-        sentence="Samples in one call of the model at most; 8, or what requests and batches need; 0: no batches.",
+        sentence="Samples in one call of the model at most; 8, or as many as are asked for; 0: no batches.",
     ),
     Knob(
         name="dynamic_batching",
