@@ -94,5 +94,5 @@ def test_what_to_change_is_seen_from_the_conditions() -> None:
     found = list(
         advice(a_small_result(environment=busy, doubts=(steal, Doubt(code="x", seen="", advice=""))))
     )
-    assert [each.code for each in found] == ["governor", "load", "steal"]
+    assert [each.code for each in found] == ["governor", "busy-machine", "steal"]
     assert list(advice(a_small_result())) == []

@@ -148,7 +148,7 @@ def advice(result: Result) -> Iterator[Doubt]:
     load, cores = conditions.get("load_average", 0.0), hardware.get("cores_allowed", 1)
     if isinstance(load, int | float) and isinstance(cores, int | float) and load > _LOADED * cores + 1:
         yield Doubt(
-            code="load",
+            code="busy-machine",
             seen=f"the load average was {load:.1f} on {cores:g} cores when it began",
             advice="stop what else runs here, or wait for it",
         )

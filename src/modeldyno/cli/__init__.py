@@ -35,7 +35,7 @@ COMMANDS = {
 """Command to its sentence; the table spares ``--help`` from importing the commands."""
 
 _FILES = {"list": "listing", "import": "importing"}
-"""Where a command's file is not named for it: ``list`` would hide the built-in here, ``import`` is a keyword."""
+"""Where a command's file is not named for it: ``list`` would hide the built-in, ``import`` is a keyword."""
 _EXPLICIT = ("--trust",)
 """Options that no file and no environment may set: what runs code is said each time."""
 _INTERRUPTED = 130

@@ -229,8 +229,12 @@ def one_model(options: Mapping[str, Any]) -> str:
     """Give the model, which is an argument or an option."""
     given = [model for model in (options["model"], options["model_path"]) if model]
     if len(given) != 1:
-        wrong = "twice; give it once" if given else "not at all; such as modeldyno profile model.onnx"
-        raise click.UsageError(f"The model is named {wrong}.")
+        wrong = (
+            "MODEL and --model-path both name a model; give one of them"
+            if given
+            else "no MODEL is named; write modeldyno profile model.onnx"
+        )
+        raise click.UsageError(wrong)
     return str(given[0])
 
 

@@ -32,6 +32,8 @@ CODES: dict[str, str] = {
     "noise-floor": "More samples stopped making the interval narrower.",
     "sample-limit": "Measuring ended by its limit of samples before the interval was narrow enough.",
     "interrupted": "The run was interrupted; what had been measured was kept.",
+    "governor": "The frequency of the processor is not held at its highest.",
+    "busy-machine": "The machine had other work when the measurement began.",
     "interference": "Other processes used the same cores during the timed pass.",
     "outside-pin": "The process used more cores than it was given.",
     "inconsistent": "Latency and throughput, measured one after the other, contradict each other.",
