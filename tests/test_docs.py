@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
+from modeldyno.cli import cli, main
 from modeldyno.cli import load as load_command
-from modeldyno.cli import main
 from modeldyno.core.doubt import CODES
 from modeldyno.testing.server import serving
 
@@ -71,7 +71,7 @@ def test_the_loads_of_the_readme_work() -> None:
             there = [word.replace("127.0.0.1:8000", f"127.0.0.1:{running.port}") for word in words]
             short = ["0.5s" if before == "--duration" else word for before, word in pairwise(["", *there])]
             if "://" not in words[1]:
-                load_command.command.make_context("load", short[1:])
+                load_command.command.make_context("load", short[1:], **cli.context_settings)
                 assert Path(words[1]).is_file()
                 continue
             with pytest.raises(SystemExit) as left:

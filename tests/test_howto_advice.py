@@ -13,7 +13,7 @@ import pytest
 
 import modeldyno
 from modeldyno.cli import advise as advise_command
-from modeldyno.cli import main
+from modeldyno.cli import cli, main
 from modeldyno.cli import trend as trend_command
 from modeldyno.core.findings import RULES
 from modeldyno.core.plan import Plan
@@ -81,7 +81,7 @@ def test_a_model_is_advised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert document["tried"][0]["rounds"] == 3
     assert {finding["code"] for finding in document["findings"]} <= set(RULES)
     (words,) = (words for words in commands("make-it-faster.md") if words[0] == "advise")
-    advise_command.command.make_context("advise", words[1:])
+    advise_command.command.make_context("advise", words[1:], **cli.context_settings)
 
 
 @pytest.mark.timeout(600)

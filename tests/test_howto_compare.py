@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import modeldyno
+from modeldyno.cli import cli
 from modeldyno.cli import compare as module
 from modeldyno.core.comparison import SMALLEST_EFFECT, Contrast, Outcome
 from modeldyno.core.contrast import smallest_effects
@@ -27,7 +28,7 @@ PYTHON = "".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_is_understood(words: str) -> None:
     """Its words are those of the command."""
-    module.command.make_context("compare", shlex.split(words))
+    module.command.make_context("compare", shlex.split(words), **cli.context_settings)
 
 
 def test_every_option_that_is_named_is_one() -> None:

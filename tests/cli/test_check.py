@@ -158,8 +158,8 @@ def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said]
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "named not at all"),
-        ((MODEL, "--model-path", MODEL), "named twice"),
+        ((), "no MODEL is named"),
+        ((MODEL, "--model-path", MODEL), "both name a model"),
         ((MODEL, "--baseline", "@main"), "no baseline for @main"),
         ((MODEL, "--save-as-baseline", "main", "--no-store"), "kept in the store"),
         ((MODEL, "--baseline", "x", "--inline"), "fresh processes"),

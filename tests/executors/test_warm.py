@@ -23,6 +23,7 @@ from modeldyno.errors import RequestError
 from modeldyno.executors.isolated import isolated
 from modeldyno.executors.warm import warm
 from modeldyno.ports import CanSend, Form, Pass
+from modeldyno.run import opening
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     monkeypatch.setattr(plugins, "loader", lambda _name: loader)
     monkeypatch.setattr(plugins, "backend", lambda _name: fake)
     monkeypatch.setattr(plugins, "probe", lambda _name: fake)
-    monkeypatch.setattr(run, "_calls", lambda _session, _payload: (lambda: None,))
+    monkeypatch.setattr(opening, "_calls", lambda _session, _payload: (lambda: None,))
     return fake
 
 

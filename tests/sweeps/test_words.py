@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study import Study
 
 MODEL = "call:modeldyno.testing.truth:steady"
-ONNX = str(Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx")
+ONNX = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 
 
 def told(**tree: Any) -> Study:
