@@ -27,7 +27,12 @@ def find(document: str) -> Result:
     if path.suffix == ".json" or "/" in document:
         raise RequestError(f"There is no file '{document}'; check the path, or name a stored id or tag.")
     with plugins.store() as store:
-        return store.get(document)
+        try:
+            return store.get(document)
+        except RequestError as error:
+            if not path.suffix:
+                raise
+            raise RequestError(f"There is no file '{document}', and no stored id or tag either.") from error
 
 
 def find_study(document: str) -> Study:

@@ -179,3 +179,11 @@ def test_one_model_is_compared_with_itself_at_other_knobs(
         assert {entry.id for entry in store.find()} == {found.baseline.id, found.contrasts[0].candidate.id}
     again = modeldyno("compare", found.baseline.id, found.contrasts[0].candidate.id)
     assert again.code == 0
+
+
+def test_a_file_that_is_not_there_is_told_as_one(modeldyno: Callable[..., Any]) -> None:
+    """What looks like a path is not sought in the store alone."""
+    said = modeldyno("compare", "nothing.onnx", "nothing.onnx")
+
+    assert said.code == 2
+    assert "There is no file 'nothing.onnx', and no stored id or tag either" in said.err
