@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,7 @@ from modeldyno.core.metric import Query
 from modeldyno.core.plan import Plan
 from modeldyno.core.trend import LONGEST
 from modeldyno.errors import RequestError
-from modeldyno.executors.interrupts import Insisted, counted_interrupts
-from modeldyno.executors.isolated import isolated
+from modeldyno.executors.campaign import campaign
 from modeldyno.request import Request
 
 if TYPE_CHECKING:
@@ -87,11 +85,9 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     wish = advising.Wish(
         query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only
     )
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(counted_interrupts())
-        execute = stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+    with campaign(watch) as bench:
         tried = advising.advise(
-            asked.job(), wish, execute=execute, watch=watch, interrupted=lambda: len(interrupts)
+            asked.job(), wish, execute=bench.execute, watch=bench.watch, interrupted=bench.interrupted
         )
         return list(tried)[-1]
 

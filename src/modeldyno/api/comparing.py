@@ -19,9 +19,8 @@ from modeldyno.core.result import Result
 from modeldyno.core.study import Study
 from modeldyno.core.turns import FEWEST_ROUNDS, MOST_ROUNDS, Turns
 from modeldyno.errors import RunFailed
+from modeldyno.executors.campaign import campaign
 from modeldyno.executors.inline import inline
-from modeldyno.executors.interrupts import Insisted, counted_interrupts
-from modeldyno.executors.isolated import isolated
 from modeldyno.reasons import carried_out
 from modeldyno.request import Request, inspection
 from modeldyno.rounds import comparison
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.knob import KnobValue
     from modeldyno.core.result import Event
-    from modeldyno.ports import Executor
     from modeldyno.sides import Asked
 
 _PLAN = Plan(max_time=5.0, min_time=0.5)
@@ -134,18 +132,15 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             max_time=max_time,
             block=block,
         )
-        interrupts = stack.enter_context(counted_interrupts())
+        bench = stack.enter_context(campaign(watch))
         here = any(job.model.scheme == "object" for job in jobs)
-        execute: Executor = (
-            inline if here else stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
-        )
         made = carried_out(
             jobs,
             turns,
             question,
-            execute=execute,
-            watch=watch,
-            interrupted=lambda: len(interrupts),
+            execute=inline if here else bench.execute,
+            watch=bench.watch,
+            interrupted=bench.interrupted,
         )
     if made is None:
         raise RunFailed("It was interrupted before anything could be compared.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,7 @@ from modeldyno.core.gate import Rule
 from modeldyno.core.goal import Verdict
 from modeldyno.core.headlines import ALL, SMALLEST
 from modeldyno.core.plan import Plan
-from modeldyno.executors.interrupts import Insisted, counted_interrupts
-from modeldyno.executors.isolated import isolated
+from modeldyno.executors.campaign import campaign
 from modeldyno.gates import baseline_of, checked, gated
 from modeldyno.measure import judged
 from modeldyno.request import Request
@@ -132,17 +130,15 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     )
     question = Question(metrics=several(metrics, "metrics"), smallest=_effects(max_regression), force=force)
     constraints, job, before = asked.constraints(), asked.job(), _result(baseline)
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(counted_interrupts())
-        execute = stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+    with campaign() as bench:
         found = gated(
             before,
             job,
             question,
             Rule(),
-            execute=execute,
+            execute=bench.execute,
             max_time=budget,
-            interrupted=lambda: len(interrupts),
+            interrupted=bench.interrupted,
         )
     return found.judged_by(judged(found.result, constraints).judgements)
 

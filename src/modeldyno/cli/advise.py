@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +14,7 @@ from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.core.metric import Query
 from modeldyno.errors import RequestError
-from modeldyno.executors.interrupts import Insisted, counted_interrupts
-from modeldyno.executors.isolated import isolated
+from modeldyno.executors.campaign import campaign
 from modeldyno.measure import INTERRUPTED, OK
 from modeldyno.views.advice import advice, sentence
 
@@ -92,13 +90,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 def _carried_out(job: Job, wish: Wish, *, quiet: bool) -> tuple[Advice, bool]:
     """Try; give the last Advice, and whether it was interrupted."""
     found: Advice | None = None
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(counted_interrupts())
-        progress = stack.enter_context(Progress(quiet=quiet))
-        execute = stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+    with Progress(quiet=quiet) as progress, campaign(progress.watch) as bench:
         for found in advise(  # noqa: B007 - the last one counts
-            job, wish, execute=execute, watch=progress.watch, interrupted=lambda: len(interrupts)
+            job, wish, execute=bench.execute, watch=bench.watch, interrupted=bench.interrupted
         ):
             pass
     assert found is not None
-    return found, bool(interrupts)
+    return found, bool(bench.interrupted())

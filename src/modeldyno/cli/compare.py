@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,7 @@ from modeldyno.core.inspection import OPTIMIZERS, Mode
 from modeldyno.core.result import Result
 from modeldyno.core.turns import FEWEST_ROUNDS, MOST_ROUNDS, Turns
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.executors.interrupts import Insisted, counted_interrupts
-from modeldyno.executors.isolated import isolated
+from modeldyno.executors.campaign import campaign
 from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.measure import Outcome as Measured
 from modeldyno.reasons import carried_out
@@ -198,21 +196,19 @@ def _run(
     jobs: Sequence[Job], turns: Turns, question: Question, options: dict[str, Any]
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; give what came of it, and whether it was interrupted."""
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(counted_interrupts())
-        progress = stack.enter_context(Progress(quiet=options["quiet"]))
-        execute = stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+    with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
         found = carried_out(
             jobs,
             turns,
             question,
-            execute=execute,
-            watch=progress.watch,
-            interrupted=lambda: len(interrupts),
+            execute=bench.execute,
+            watch=bench.watch,
+            interrupted=bench.interrupted,
         )
+    interrupted = bool(bench.interrupted())
     if found is None:
-        raise KeyboardInterrupt if interrupts else RunFailed("No round was made.")
-    return found, bool(interrupts)
+        raise KeyboardInterrupt if interrupted else RunFailed("No round was made.")
+    return found, interrupted
 
 
 def _keep(found: Comparison, places: Places) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +14,7 @@ from modeldyno.cli.progress import Progress
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.gate import Rule
 from modeldyno.doctor import PLAN, SPECIMEN, TAG, advice, against_itself, calibration, told
-from modeldyno.executors.interrupts import Insisted, counted_interrupts
-from modeldyno.executors.isolated import isolated
+from modeldyno.executors.campaign import campaign
 from modeldyno.measure import Outcome
 from modeldyno.views.words import count
 
@@ -65,16 +63,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     ).job()
     options["tags"] = (*options["tags"], TAG)
     places = Places.of(options)
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(counted_interrupts())
-        progress = stack.enter_context(Progress(quiet=options["quiet"]))
-        execute = stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+    with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
         result = against_itself(
             job,
-            execute=execute,
+            execute=bench.execute,
             budget=options["budget"],
-            watch=progress.watch,
-            interrupted=lambda: len(interrupts),
+            watch=bench.watch,
+            interrupted=bench.interrupted,
         )
     problem = places.keep(Outcome(result=result))
     rounds = result.processes // 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from modeldyno.core.gate import Rule
 from modeldyno.core.inspection import OPTIMIZERS, Mode
 from modeldyno.core.observation import Observation, tokens
 from modeldyno.errors import RequestError
-from modeldyno.executors.interrupts import Insisted, counted_interrupts
-from modeldyno.executors.isolated import isolated
+from modeldyno.executors.campaign import campaign
 from modeldyno.gates import baseline_of
 from modeldyno.gates import gated as hold
 from modeldyno.measure import INTERRUPTED, OK, Outcome, judged, measure
@@ -116,23 +114,20 @@ def gated(asked: request.Request, places: Places, options: dict[str, Any], notes
     question, constraints, job = gating.question(options), asked.constraints(), asked.job()
     names = (options["name"],) if options["name"] else gating.names_of(job)
     baseline = baseline_of(options["baseline"], *names)
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(counted_interrupts())
-        progress = stack.enter_context(Progress(quiet=options["quiet"]))
-        execute = stack.enter_context(isolated(Insisted(lambda: len(interrupts))))
+    with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
         found = hold(
             baseline,
             job,
             question,
             Rule(),
-            execute=execute,
+            execute=bench.execute,
             max_time=options["budget"],
-            watch=progress.watch,
-            interrupted=lambda: len(interrupts),
+            watch=bench.watch,
+            interrupted=bench.interrupted,
         )
     outcome = judged(found.result, constraints)
     found = gating.with_judgements(found, outcome).with_notes(*notes, *gating.known(found))
-    code = INTERRUPTED if interrupts else gating.exit_code(found)
+    code = INTERRUPTED if bench.interrupted() else gating.exit_code(found)
     problem = (places if code == OK else gating.no_baseline(places)).keep(outcome)
     gating.write(found, options)
     gating.write_folder(outcome, options)
