@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from modeldyno.core.account import Account
     from modeldyno.core.allocations import Recorded, Watching
     from modeldyno.core.block import Block, Table
+    from modeldyno.core.conclusion import Conclusion
     from modeldyno.core.flow import Flow
     from modeldyno.core.goal import Judgement
     from modeldyno.core.imported import Foreign, Imported
@@ -474,6 +475,14 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class CanDeploy(Protocol):
+    """A backend whose server takes a directory of files, which another such server can be given."""
+
+    def deploy(self, model: Model, configuration: str, folder: Path) -> None:
+        """Put the model's files beside a configuration that a session of its own told."""
+
+
+@runtime_checkable
 class TakesOtherInputs(Protocol):
     """A backend whose requests are made of something else than the model's own inputs, such as text."""
 
@@ -598,8 +607,21 @@ class StudyEntry:
     """Points that cannot be."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConclusionEntry:
+    """What a store tells of a Conclusion without opening it."""
+
+    id: str
+    created: str
+    kind: str
+    name: str
+    """Of the model."""
+    headline: str
+    """What came out, in a few words."""
+
+
 class Store(Protocol):
-    """Keeps Results and Studies; a context manager that closes it."""
+    """Keeps Results, Studies and Conclusions; a context manager that closes it."""
 
     def __enter__(self) -> Self:
         """Use it."""
@@ -649,6 +671,18 @@ class Store(Protocol):
 
     def remove_study(self, prefix: str) -> str:
         """Delete a Study with its trials, and the Results of these that have no tag; give its id."""
+
+    def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
+        """Keep it. Putting the same id again replaces it."""
+
+    def conclusion(self, prefix: str) -> Conclusion:
+        """Give the Conclusion whose id begins with `prefix`; raises RequestError for none, or several."""
+
+    def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:
+        """List them, newest first."""
+
+    def remove_conclusion(self, prefix: str) -> str:
+        """Delete it, and none of the Results; give its id."""
 
 
 class Reporter(Protocol):

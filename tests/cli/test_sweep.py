@@ -300,9 +300,13 @@ def test_configurations_are_written_under_names_that_last(
         "sweep", "--rerank", study_of(said).id, "--minimize", "throughput", "--export-configs", "anew"
     )
     texts = {path.parent.name: path.read_text() for path in (tmp_path / "out").rglob("config.pbtxt")}
+    models = {path.relative_to(tmp_path).parts[1] for path in tmp_path.glob("out/*/1/model.onnx")}
     best = next(text for text in texts.values() if "instances: 3" in text)
 
     assert "Wrote out" in said.out
+    assert "The model is not beside them" in said.out
+    assert "not the model that was measured" in said.out.replace("\n", " ")
+    assert not models
     assert len(texts) == 3
     assert 'name: "digits_default"\ninstances: 1\n' in texts["digits_default"]
     assert best.startswith("# instances=3")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
@@ -46,6 +48,25 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     """
     with (elsewhere if "server" in config else _started)(model, config) as session:
         yield session
+
+
+def deploy(model: Model, configuration: str, folder: Path) -> None:
+    """Put the model's file, and what runs it, beside a ``config.pbtxt``: then any Triton can be given both.
+
+    They are copies: nothing of the user's is changed with them.
+
+    Raises:
+        RequestError: the model cannot be written.
+    """
+    with TemporaryDirectory(prefix="modeldyno-", dir=folder) as made:
+        deployed.deploy(model, Path(made))
+        if f'backend: "{triton_repository.PYTHON}"' in configuration.splitlines():
+            for source, target in triton_repository.programs().items():
+                shutil.copyfile(source, Path(made) / target)
+        version = folder / "1"
+        version.mkdir(exist_ok=True)
+        for path in Path(made).iterdir():
+            shutil.copyfile(path, version / path.name)
 
 
 @contextmanager

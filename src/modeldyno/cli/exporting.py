@@ -1,4 +1,4 @@
-"""The best configurations of a study as files that a server takes, such as ``config.pbtxt``."""
+"""The best configurations of a study as directories that a server takes: ``config.pbtxt`` and the model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins, wire
 from modeldyno.core.space import key
 from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.executors.deploying import deployed
 from modeldyno.views.study_rows import point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from modeldyno.core.job import Job
     from modeldyno.core.ranking import Ranking, Standing
     from modeldyno.core.result import Artifact
     from modeldyno.core.study import Study
@@ -27,7 +29,8 @@ def export(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
     """Write the files of the best configurations and of the default; say where each one is.
 
     A directory is named for the model and for the place that its configuration has in the log of the study:
-    the name lasts when the study goes on, or is ranked anew.
+    the name lasts when the study goes on, or is ranked anew. Where the model cannot be put beside a
+    configuration, that is said; the configuration stays.
 
     Raises:
         RequestError: the study has no such files, or they cannot be written.
@@ -36,24 +39,42 @@ def export(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
     if ranked.default is not None and ranked.default not in rows:
         rows.append(ranked.default)
     numbers = _numbers(study)
-    told: list[str] = []
+    written: dict[Path, str] = {}
+    jobs: dict[str, tuple[Job, list[Path]]] = {}
     with plugins.store() as store:
         for row in rows:
             suffix = "default" if row.default else str(numbers[key(study.configuration(row.point))])
-            files = _files(study, row, store)
-            told += [_written(study, row, artifact, folder, suffix) for artifact in files]
-    if not told:
+            job, files = _files(study, row, store)
+            made = dict(_written(study, row, artifact, folder, suffix) for artifact in files)
+            written |= made
+            jobs.setdefault(job.backend, (job, []))[1].extend(made)
+    if not written:
         raise RequestError(
             "There are no files to export: the trials were of no server that is configured by files, or "
             "their results are no longer in the store."
         )
-    return told
+    said = [f"Wrote {path}" for path in written]
+    for job, paths in jobs.values():
+        said += _deployed(study, job, {path.parent: written[path] for path in paths if path.name == TRITON})
+    return said
+
+
+def _deployed(study: Study, job: Job, entries: dict[Path, str]) -> list[str]:
+    """Put the model beside the configurations; say so, or why it is not there."""
+    if not entries:
+        return []
+    digest = "" if study.model is None else study.model.digest
+    try:
+        deployed(job, entries, digest)
+    except RequestError as error:
+        return [f"The model is not beside them, so that no Triton takes them yet: {error}"]
+    return [f"The model is beside each, so that a Triton can be given {next(iter(entries)).parent} as it is."]
 
 
 def hint(study: Study, name: str) -> Iterator[str]:
     """Say how to get the files, where the backend has some."""
     if study.job.backend == "triton":
-        yield f"As config.pbtxt: modeldyno sweep --rerank {name} --export-configs DIR"
+        yield f"As directories that Triton takes: modeldyno sweep --rerank {name} --export-configs DIR"
 
 
 def _numbers(study: Study) -> dict[object, int]:
@@ -63,19 +84,21 @@ def _numbers(study: Study) -> dict[object, int]:
     return {name: number for number, name in enumerate((k for k in found if k != default), 1)}
 
 
-def _files(study: Study, row: Standing, store: Store) -> Sequence[Artifact]:
-    """Give the files of the newest trial that has some."""
+def _files(study: Study, row: Standing, store: Store) -> tuple[Job, Sequence[Artifact]]:
+    """Give the files of the newest trial that has some, and what was measured there."""
     for trial in reversed(study.candidates[key(row.point)].trials):
         try:
-            found = [artifact for artifact in store.get(trial.result).artifacts if artifact.text]
+            result = store.get(trial.result)
         except ModelDynoError:
             continue
+        found = [artifact for artifact in result.artifacts if artifact.text]
         if found:
-            return found
-    return []
+            return result.job, found
+    return study.job, []
 
 
-def _written(study: Study, row: Standing, artifact: Artifact, folder: Path, suffix: str) -> str:
+def _written(study: Study, row: Standing, artifact: Artifact, folder: Path, suffix: str) -> tuple[Path, str]:
+    """Write a file; give its path and its text."""
     named = _NAME.search(artifact.text)
     name = f"{named[1] if named else _model(study)}_{suffix}"
     text = artifact.text
@@ -89,7 +112,7 @@ def _written(study: Study, row: Standing, artifact: Artifact, folder: Path, suff
     except OSError as error:
         raise RequestError(f"Cannot make {path.parent}: {error.strerror}.") from error
     wire.write(path, text.encode())
-    return f"Wrote {path}"
+    return path, text
 
 
 def _model(study: Study) -> str:
