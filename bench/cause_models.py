@@ -6,6 +6,7 @@ Each pair is two factories of this file, ``NAME_before`` and ``NAME_after``, suc
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,9 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from pathlib import Path
 
-WIDTH, ROWS, HEADS, LENGTH, CHANNELS, SIDE = 384, 64, 24, 192, 24, 48
+WIDTH, SEED = (int(os.environ.get(f"CAUSE_{name}", usual)) for name, usual in (("WIDTH", 384), ("SEED", 0)))
+"""Width of the layers, a multiple of 24, and the seed of weights and inputs."""
+ROWS, HEADS, LENGTH, CHANNELS, SIDE = 64, 24, 192, 24, 48
 
 
 @dataclass(frozen=True)
@@ -248,9 +251,9 @@ ONNX = (
 
 def _factory(build: Callable[[], nn.Module], example: Callable[[], Tensor]) -> Callable[[], Any]:
     def factory() -> tuple[nn.Module, tuple[Tensor, ...]]:
-        torch.manual_seed(0)
+        torch.manual_seed(SEED)
         model = build().eval()
-        torch.manual_seed(1)
+        torch.manual_seed(SEED + 1)
         return model, (example(),)
 
     return factory
@@ -275,7 +278,7 @@ def write(pair: Pair, folder: Path) -> tuple[Path, Path]:
 
 def _onnx(path: Path, hidden: dict[str, int], *, written_out: str) -> Path:
     """Write three blocks; the activation of one may consist of many operators."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(SEED)
     nodes, weights, x = [], [], "x"
     for name in ("first", "second", "third"):
         wide = hidden.get(name, WIDTH)

@@ -58,7 +58,16 @@ WHOLE = Comparison(
                     query=P50,
                     by="layers",
                     total=1.0,
-                    parts=(Part(scope="fc", kind="Linear", baseline=0.5, candidate=1.5),),
+                    parts=(
+                        Part(
+                            scope="fc",
+                            kind="Linear",
+                            baseline=0.5,
+                            candidate=1.5,
+                            interval=Interval(low=0.5, high=inf),
+                            changed=True,
+                        ),
+                    ),
                 ),
             ),
             doubts=(Doubt(code="not-in-turns", seen="apart", advice="together"),),

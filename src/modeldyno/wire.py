@@ -46,13 +46,15 @@ _LARGEST = 2 * 2**30
 """Bytes; a larger file is none of ours, and is not read into memory."""
 
 
-def encode(result: Result) -> bytes:
+def encode(result: Result, **derived: Any) -> bytes:
     """Give the JSON of a Result, with the certificate of each Distribution written beside its samples.
 
-    The certificate is derived: it is there for readers in other languages, and ignored on reading.
+    The certificate is derived: it is there for readers in other languages, and ignored on reading; so is
+    what else was derived, such as judgements on bounds.
     An end of an interval that is not bounded is written as null, and so is a value that is no number.
     """
-    return msgspec.json.format(_json(_certified(result)), indent=1) + b"\n"
+    document = {**_certified(result), **msgspec.to_builtins(derived)}
+    return msgspec.json.format(_json(document), indent=1) + b"\n"
 
 
 def _certified(result: Result) -> dict[str, Any]:
@@ -233,8 +235,9 @@ def decode_comparison(data: bytes | str, *, origin: str = "the document") -> Com
         current["baseline"] = _current(current["baseline"], origin)
         for contrast in current["contrasts"]:
             contrast["candidate"] = _current(contrast["candidate"], origin)
-            for change in contrast["changes"]:
-                _unbounded(change)
+            parts = [part for cause in contrast.get("causes", ()) for part in cause["parts"]]
+            for varying in (*contrast["changes"], *parts):
+                _unbounded(varying)
             for agreement in contrast.get("outputs", ()):
                 agreement.update({name: inf for name, size in agreement.items() if size is None})
         return _checked_comparison(msgspec.convert(current, Comparison))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,9 +29,12 @@ def watched(kinds: dict[str, str] | None = None, **times: float) -> Result:
     own = {"" if path == "whole" else path: seconds * MS for path, seconds in times.items()}
     return a_small_result(
         activity=Activity(layers=tuple(Layer(path=path, kind=kind) for path, kind in named.items())),
-        measurements=tuple(
-            Measurement(metric="self_time", value=Distribution.of((seconds,) * 3), scope=path)
-            for path, seconds in own.items()
+        measurements=(
+            observed("unattributed", 0.1, scope="layers"),
+            *(
+                Measurement(metric="self_time", value=Distribution.of((seconds,) * 3), scope=path)
+                for path, seconds in own.items()
+            ),
         ),
     )
 
@@ -109,6 +113,84 @@ def test_nothing_is_explained_where_nothing_moved_or_nothing_was_watched() -> No
     assert causes(before, after, (moved("throughput", 1.0, 2.0),)) == ()
     assert causes(before, a_small_result(), (SLOWER,)) == ()
     assert causes(before, before, (SLOWER,)) == ()
+
+
+def busy(result: Result, path: str, spread: float) -> Result:
+    """Have the calls of a module scattered: its two processes are so far apart."""
+
+    def scattered(measurement: Measurement) -> Measurement:
+        if measurement.scope != path or not isinstance(measurement.value, Distribution):
+            return measurement
+        middle = measurement.value.statistic("p25")
+        runs = ([middle * factor] * 40 for factor in (1 - spread, 1 + spread))
+        return replace(measurement, value=Distribution.of(*runs))
+
+    return replace(result, measurements=tuple(map(scattered, result.measurements)))
+
+
+def steady(result: Result) -> Result:
+    """Have calls enough for a lower quartile with an interval."""
+    return busy(busy(busy(result, "fc1", 0.0), "fc2", 0.0), "act", 0.0)
+
+
+def test_what_may_be_noise_is_named_behind_what_surely_moved() -> None:
+    """A difference within the spread of its own processes contributes nothing for certain."""
+    before = busy(steady(watched(fc1=4, fc2=4)), "fc1", 0.5)
+    after = busy(steady(watched(fc1=7, fc2=6)), "fc1", 0.5)
+
+    (found,) = causes(before, after, (SLOWER,))
+
+    assert [(part.scope, part.sure) for part in found.parts] == [("fc2", True), ("fc1", False)]
+    span = found.parts[1].interval
+    assert span is not None
+    assert (span.low, span.high) == pytest.approx((-2.5 * MS, 8.5 * MS))
+
+
+def test_what_surely_moved_and_is_next_to_nothing_is_not_named_first() -> None:
+    """Though what is named may be noise: it is most of what was seen."""
+    before = busy(steady(watched(fc1=4, fc2=4)), "fc1", 0.5)
+    after = busy(steady(watched(fc1=7, fc2=4.1)), "fc1", 0.5)
+
+    (found,) = causes(before, after, (SLOWER,))
+
+    assert [part.scope for part in found.parts] == ["fc1", "fc2"]
+
+
+def test_a_layer_that_is_not_what_it_was_is_named_before_noise() -> None:
+    """It has another output, or is called more often, and noise alone hides by how much it is slower."""
+    noisy = [busy(busy(steady(watched(fc1=a, fc2=b)), "fc1", 0.5), "fc2", 0.5) for a, b in ((4, 4), (6, 5))]
+    layers = noisy[1].activity.layers if noisy[1].activity else ()
+    for change in ({"output": "wider"}, {"calls": 4.0}):
+        others = tuple(replace(layer, **change) if layer.path == "fc2" else layer for layer in layers)
+        after = replace(noisy[1], activity=Activity(layers=others))
+
+        (found,) = causes(noisy[0], after, (SLOWER,))
+
+        assert [(part.scope, part.changed) for part in found.parts] == [("fc2", True), ("fc1", False)]
+
+
+def test_an_operator_that_was_split_is_one_part_of_the_module_that_it_was_in() -> None:
+    """None of its many pieces is the cause, and all together are."""
+    kinds = {"": "graph", "fc.MatMul": "MatMul", "act": "", "act.Gelu": "fused Gelu"}
+    pieces = {f"act.Mul_{n}": "Mul" for n in range(1, 9)}
+    before = watched(kinds, **{"fc.MatMul": 4, "act.Gelu": 1})
+    now = {path: kind for path, kind in kinds.items() if path != "act.Gelu"} | pieces
+    after = watched(now, **{"fc.MatMul": 4.6}, **dict.fromkeys(pieces, 0.5))
+
+    (found,) = causes(before, after, (moved("latency.p50", 5 * MS, 8.6 * MS),))
+
+    assert parts(found.parts) == [("act", "8 new, 1 gone", 3.0), ("fc.MatMul", "MatMul", 0.6)]
+    assert found.rest == pytest.approx(0)
+
+
+def test_what_was_told_along_with_a_module_is_said_beside_its_class() -> None:
+    """A block that is new has its layers in it."""
+    before = watched({"": "Net", "fc": "Linear"}, whole=0, fc=1)
+    after = watched({"": "Net", "fc": "Linear", "b": "Block", "b.fc": "Linear"}, fc=1, b=1, **{"b.fc": 2.0})
+
+    (found,) = causes(before, after, (SLOWER,))
+
+    assert parts(found.parts) == [("b", "Block: 1 new", 3.0)]
 
 
 def test_a_metric_is_explained_once() -> None:

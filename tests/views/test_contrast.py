@@ -274,6 +274,38 @@ def test_a_cause_sums_to_the_change() -> None:
     )
 
 
+def test_a_part_that_may_be_noise_is_told_as_one() -> None:
+    """Be it the first of all, for nothing has surely moved, or a row of the table."""
+    noise = Part(
+        scope="fc", kind="Linear", baseline=4e-3, candidate=5e-3, interval=Interval(low=-1e-3, high=3e-3)
+    )
+    surely = replace(noise, scope="act", interval=Interval(low=0.5e-3, high=1.5e-3))
+    one, other = (
+        Cause(query=P50, by="layers", total=5e-3, parts=parts) for parts in ((noise,), (surely, noise))
+    )
+
+    blocks = contrasted(compared(WORSE, causes=(one,)))
+    assert any(
+        "no more than its noise, as is that of any layer behind it" in t for t in said(blocks, Severity.NOTE)
+    )
+    assert table(blocks, "Where").rows[0][3] == "+1.00 ms (or noise)"
+
+    blocks = contrasted(compared(WORSE, causes=(other,)))
+    assert not any("noise" in text for text in said(blocks, Severity.NOTE))
+    assert [row[3] for row in table(blocks, "Where").rows[:2]] == ["+1.00 ms", "+1.00 ms (or noise)"]
+
+
+def test_the_first_part_of_a_cause_is_shown_though_others_are_larger() -> None:
+    """What surely contributes stands before larger ones that may be noise."""
+    first = Part(scope="first", kind="", baseline=0.0, candidate=1e-4)
+
+    blocks = contrasted(
+        compared(WORSE, causes=(Cause(query=P50, by="layers", total=5e-3, parts=(first, *PARTS)),))
+    )
+
+    assert table(blocks, "Where").rows[0][0] == "first"
+
+
 def test_operators_new_and_gone_are_told() -> None:
     """An operator has no class; what is new or gone is said so."""
     new = Part(scope="aten::copy_", kind="operator", baseline=0.0, candidate=1e-3)

@@ -3,7 +3,7 @@
 Trees are matched from the top: the children of two modules that match are aligned as two sequences, as
 in Needleman and Wunsch (1970), with a score for what they have in common and none for a gap. What is
 left of both, such as the parts of a module that was wrapped in another one, is aligned once more as
-a whole, class by class.
+a whole, class by class. What has no partner then is told in as few lines as it has places (`folded`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,18 @@ class Node:
     """The name of its class."""
     output: str = ""
     """Shape and dtype of what it gives, where that is known."""
+    calls: float = 1.0
 
     @property
     def label(self) -> str:
         """What it is called within the module around it."""
         return self.path.rpartition(".")[2]
+
+    @property
+    def numbered(self) -> bool:
+        """Whether that only tells its place: ``3`` in a sequence, or ``MatMul_3``, the fourth of its kind."""
+        operator = self.kind.rpartition(" ")[2]
+        return self.label == operator or self.label.removeprefix(operator).lstrip("_").isdecimal()
 
 
 Pair = tuple[Node | None, Node | None]
@@ -35,8 +43,8 @@ Pair = tuple[Node | None, Node | None]
 Match = tuple[Node, Node]
 Tree = dict[str, list[Node]]
 """Path of a module to the modules right within it, in their order."""
-_KIND, _NAME, _PLACE, _OUTPUT = 4.0, 2.0, 1.0, 0.5
-"""What it counts that two are of one class, of one name, of one number, and give the same."""
+_KIND, _NAME, _OUTPUT, _PLACE = 4.0, 2.0, 1.0, 0.5
+"""What it counts that two are of one class, of one name, give the same, and are of one number."""
 _MOST = 1_000_000
 """Pairs of modules that are weighed at most; beyond that, only those of one name are matched."""
 
@@ -49,7 +57,7 @@ def align(before: Sequence[Node], after: Sequence[Node]) -> tuple[Pair, ...]:
         after: likewise.
 
     Returns:
-        Every module of either, once; those of `after` in their order, then what is gone.
+        Every module of either, once; those of `after` in their order, what is gone behind what it followed.
     """
     old, new = _tree(before), _tree(after)
     matched: dict[str, Node] = {node.path: node for node in before if not node.path and _whole(after)}
@@ -57,10 +65,24 @@ def align(before: Sequence[Node], after: Sequence[Node]) -> tuple[Pair, ...]:
     fresh = [node for node in after if node.path not in matched]
     for one, other in _aligned(_lost(before, matched), fresh, _likely):
         matched[other.path] = one
-    return (
-        *((matched.get(node.path), node) for node in after),
-        *((node, None) for node in _lost(before, matched)),
-    )
+    gone = _gone(before, matched)
+    pairs: list[Pair] = [*gone.get(None, ())]
+    for node in after:
+        pairs += ((matched.get(node.path), node), *gone.get(node.path, ()))
+    return tuple(pairs)
+
+
+def _gone(before: Sequence[Node], matched: dict[str, Node]) -> dict[str | None, list[Pair]]:
+    """Give what has no partner any more, by the path of what it followed."""
+    became = {one.path: path for path, one in matched.items()}
+    found: defaultdict[str | None, list[Pair]] = defaultdict(list)
+    last: str | None = None
+    for node in before:
+        if node.path in became:
+            last = became[node.path]
+        else:
+            found[last].append((node, None))
+    return found
 
 
 def _whole(nodes: Sequence[Node]) -> bool:
@@ -97,6 +119,64 @@ def _lost(before: Sequence[Node], matched: dict[str, Node]) -> list[Node]:
     return [node for node in before if node.path not in kept]
 
 
+# --- what has no partner -----------------------------------------------------------------------------
+
+
+def folded(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], ...]:
+    """Put together what is new or gone in one place, and give groups that are named by their first pair.
+
+    What is new with all that is in it is one thing. So are several that are new or gone one after another:
+    they are told by the only new one, as of operators that were fused, or else by the module that they stand
+    in, as of an operator that was split into many; what stands right in the whole by the first new one.
+
+    Args:
+        pairs: as `align` gives them.
+    """
+    around = _around(pairs)
+    teller = list(range(len(pairs)))
+    children: defaultdict[int | None, list[int]] = defaultdict(list)
+    for number, parent in enumerate(around):
+        children[parent].append(number)
+    for parent, siblings in children.items():
+        for loose, run in groupby(siblings, key=lambda number: None in pairs[number]):
+            if loose:
+                _tell(list(run), parent, pairs, teller)
+
+    def home(number: int) -> int:
+        parent = around[number]
+        within = None in pairs[number] and parent is not None and None in pairs[parent]
+        return home(parent) if within and parent is not None else teller[number]
+
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for number in range(len(pairs)):
+        groups[home(number)].append(number)
+    return tuple(
+        tuple(pairs[number] for number in sorted(group, key=lambda number: (number != first, number)))
+        for first, group in sorted(groups.items())
+    )
+
+
+def _around(pairs: Sequence[Pair]) -> list[int | None]:
+    """Give the number of the pair that each stands in; None is the whole."""
+    found: list[int | None] = [None] * len(pairs)
+    for side in (0, 1):
+        numbers = {node.path: number for number, pair in enumerate(pairs) if (node := pair[side])}
+        known = set(numbers)
+        for path, number in numbers.items():
+            if parent := parent_of(path, known):
+                found[number] = numbers[parent]
+    return found
+
+
+def _tell(run: Sequence[int], parent: int | None, pairs: Sequence[Pair], teller: list[int]) -> None:
+    """Choose by which pair a run of siblings without partners is told."""
+    new = [number for number in run if pairs[number][1]]
+    alone = len(new) == 1 or len(run) == 1
+    first = (new or run)[0]
+    for number in run:
+        teller[number] = first if alone or parent is None else parent
+
+
 # --- two sequences ---------------------------------------------------------------------------------
 
 Score = Callable[[Node, Node], float]
@@ -105,10 +185,10 @@ Score = Callable[[Node, Node], float]
 def _alike(one: Node, other: Node) -> float:
     """Say how much two have in common; 0 where they are not to be matched.
 
-    A name is more than a number, which only tells the place in a sequence.
+    A name is more than what it gives, and that more than a number, which only tells the place in a sequence:
+    where a layer was put before others, these go on giving what they gave.
     """
-    numbered = one.label.isdigit()
-    name = 0.0 if one.label != other.label else _PLACE if numbered else _NAME
+    name = 0.0 if one.label != other.label else _PLACE if one.numbered else _NAME
     kind = _KIND if one.kind == other.kind else 0.0
     return name + kind + (_OUTPUT if kind and one.output == other.output else 0.0)
 

@@ -3,6 +3,9 @@
 Parts are disjoint, so that their differences add up: of a module, what it takes without the modules in it.
 What no part accounts for (the time between calls of operators, what was measured in another process) is the
 rest, which has a name of its own and is never shared out.
+
+Times vary. Parts that are other than they were, or whose difference is beyond its interval, are named before
+those that may as well be noise.
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from modeldyno.core.activity import Happening
-from modeldyno.core.alignment import Node, align, parent_of
+from modeldyno.core.alignment import Node, align, folded, parent_of
 from modeldyno.core.allocations import GIVEN
 from modeldyno.core.comparison import Cause, Change, Outcome, Part
 from modeldyno.core.graph import Role
-from modeldyno.core.measurement import Distribution
+from modeldyno.core.measurement import Distribution, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,8 +29,12 @@ if TYPE_CHECKING:
 
 LAYERS, OPERATORS, KERNELS, STAGES, PLACES = "layers", "operators", "kernels", "stages", "places"
 """What the parts of a cause may be; a place is a module and what it holds there."""
-Sizes = dict[str, float]
+Amount = tuple[float, float, float]
+"""A number, and the ends between which it lies; of a count these are the same."""
+Amounts = dict[str, Amount]
 """Path of a module to what it takes by itself."""
+MATERIAL = 0.1
+"""Part of the change from which on a contribution is named before larger ones that may be noise."""
 MOST = 200
 """Parts that a document holds of one cause; what the others contribute is in the rest."""
 _MOVED = {Outcome.BETTER, Outcome.WORSE}
@@ -69,14 +76,23 @@ def _explained(baseline: Result, candidate: Result, change: Change, pairs: Seque
         held = [_HOLDING[metric](result) for result in (baseline, candidate)]
         made.append((PLACES, _of_places(pairs, *held)))
     for by, parts in made:
-        ranked = sorted((p for p in parts if p.difference), key=lambda p: (_against(p, total), p.scope))
-        if ranked:
+        if ranked := sorted((part for part in parts if part.difference), key=_rank(total)):
             yield Cause(query=change.query, by=by, total=total, parts=_most(ranked))
 
 
-def _against(part: Part, total: float) -> float:
-    """Sort what contributes most to the change first, and what works against it last."""
-    return -part.difference if total >= 0 else part.difference
+def _rank(total: float) -> Callable[[Part], tuple[bool, float, str]]:
+    """Sort what contributes most to the change first, and what works against it last.
+
+    What is known to contribute, and not next to nothing, goes before all that may be noise.
+    """
+    sign = 1 if total >= 0 else -1
+
+    def rank(part: Part) -> tuple[bool, float, str]:
+        gain = sign * part.difference
+        known = (part.sure or part.changed) and gain >= MATERIAL * abs(total)
+        return not known, -gain, part.scope
+
+    return rank
 
 
 def _most(ranked: Sequence[Part]) -> tuple[Part, ...]:
@@ -95,29 +111,48 @@ def _nodes(result: Result) -> tuple[Node, ...]:
     kinds = {module.path: module.kind for module in result.outline.modules} if result.outline else {}
     watched = result.activity.layers if result.activity else ()
     seen = {
-        layer.path: Node(layer.path, layer.kind or kinds.get(layer.path, ""), layer.output)
+        layer.path: Node(layer.path, layer.kind or kinds.get(layer.path, ""), layer.output, layer.calls)
         for layer in watched
     }
     rest = {path: Node(path, kind) for path, kind in kinds.items() if path not in seen}
     return tuple((seen | rest).values())
 
 
-def _of_modules(pairs: Sequence[Pair], before: Sizes, after: Sizes) -> list[Part]:
-    """Compare what each module takes by itself; nothing where one of the two tells nothing."""
+def _of_modules(pairs: Sequence[Pair], before: Amounts, after: Amounts) -> list[Part]:
+    """Compare what modules take by themselves; nothing where one of the two tells nothing."""
     if not before or not after:
         return []
-    return [
-        Part(
-            scope=(new or old or _WHOLE).path,
-            kind=_kind(old, new),
-            baseline=before.get(old.path, 0.0) if old else 0.0,
-            candidate=after.get(new.path, 0.0) if new else 0.0,
-        )
-        for old, new in pairs
-    ]
+    return [_of_group(group, before, after) for group in folded(pairs)]
 
 
+def _of_group(group: Sequence[Pair], before: Amounts, after: Amounts) -> Part:
+    """Sum up what is told together, under the name of the first."""
+    old, new = group[0]
+    here = _sum(before.get(one.path, _NOTHING) for one, _ in group if one)
+    there = _sum(after.get(other.path, _NOTHING) for _, other in group if other)
+    exact = here[1] == here[2] and there[1] == there[2]
+    return Part(
+        scope=(new or old or _WHOLE).path,
+        kind=": ".join(filter(None, (_kind(old, new), _loose(group[1:])))),
+        baseline=here[0],
+        candidate=there[0],
+        interval=None if exact else Interval(low=there[1] - here[2], high=there[2] - here[1]),
+        changed=any(_changed(*pair) for pair in group),
+    )
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    """Add up; the ends are as far out as all can be together."""
+    value, low, high = (sum(column) for column in zip(_NOTHING, *amounts, strict=True))
+    return value, low, high
+
+
+_NOTHING: Amount = (0.0, 0.0, 0.0)
 _WHOLE = Node("")
+
+
+def _changed(old: Node | None, new: Node | None) -> bool:
+    return not old or not new or (old.kind, old.output, old.calls) != (new.kind, new.output, new.calls)
 
 
 def _kind(old: Node | None, new: Node | None) -> str:
@@ -127,19 +162,30 @@ def _kind(old: Node | None, new: Node | None) -> str:
     return (new and new.kind) or (old and old.kind) or ""
 
 
-def _own_times(result: Result) -> Sizes:
+def _loose(more: Sequence[Pair]) -> str:
+    """Count what is told along with a module."""
+    new, gone = sum(new is not None for _, new in more), sum(old is not None for old, _ in more)
+    return ", ".join(f"{count} {word}" for count, word in ((new, "new"), (gone, "gone")) if count)
+
+
+def _own_times(result: Result) -> Amounts:
     """Give the seconds of each module without those in it: the lower quartile of the calls.
 
     A call that was held up does not touch it, nor does a process that had a bad minute.
     """
-    return {
-        m.scope: m.value.statistic("p25")
-        for m in result.measurements
-        if m.metric == "self_time" and isinstance(m.value, Distribution)
-    }
+    found: Amounts = {}
+    for m in result.measurements:
+        if m.metric == "self_time" and isinstance(m.value, Distribution):
+            span = m.value.interval(_QUARTILE)
+            assert span is not None
+            found[m.scope] = m.value.statistic(_QUARTILE), span.low, span.high
+    return found
 
 
-def _own(result: Result, metric: str) -> Sizes:
+_QUARTILE = "p25"
+
+
+def _own(result: Result, metric: str) -> Amounts:
     """Take from what each module costs in all what the modules right within it cost."""
     modules = {module.path for module in result.outline.modules} if result.outline else set()
     whole = {
@@ -155,7 +201,7 @@ def _own(result: Result, metric: str) -> Sizes:
     for path, size in whole.items():
         if path and (parent := _parent(path, modules, whole)) is not None:
             own[parent] -= size
-    return own
+    return {path: (size, size, size) for path, size in own.items()}
 
 
 def _parent(path: str, modules: set[str], known: Mapping[str, float]) -> str | None:

@@ -85,11 +85,21 @@ class Part:
     """Base units of the metric; 0 where it is new."""
     candidate: float
     """0 where it is gone."""
+    interval: Interval | None = None
+    """Of the difference, in base units; None of what does not vary."""
+    changed: bool = False
+    """Whether the part itself is new, gone, or not what it was: of another class, with another output, or
+    called more or less often."""
 
     @property
     def difference(self) -> float:
         """How much more than before."""
         return self.candidate - self.baseline
+
+    @property
+    def sure(self) -> bool:
+        """Whether it contributes anything at all beyond its own noise."""
+        return self.interval is None or self.interval.low > 0 or self.interval.high < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

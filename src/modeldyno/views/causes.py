@@ -28,17 +28,21 @@ def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     others = [part for part in cause.parts if part not in parts]
     unit = cause.query.unit
 
-    def row(name: str, before: float | None, now: float | None, size: float) -> tuple[str, ...]:
+    def row(
+        name: str, before: float | None, now: float | None, size: float, *, sure: bool = True
+    ) -> tuple[str, ...]:
         sides = (
             "—" if each is None else format_quantity(each, unit, 3) if each else "—" for each in (before, now)
         )
-        return name, *sides, _size(size, unit), _part_of(size, cause.total)
+        return name, *sides, _size(size, unit) + ("" if sure else _UNSURE), _part_of(size, cause.total)
 
-    rows = [row(_where(part), part.baseline, part.candidate, part.difference) for part in parts]
+    rows = [
+        row(_where(part), part.baseline, part.candidate, part.difference, sure=part.sure) for part in parts
+    ]
     if others:
         before, now = (sum(getattr(part, side) for part in others) for side in ("baseline", "candidate"))
         rows.append(row(f"{count(len(others), 'other')}", before, now, now - before))
-    rows.append(row(f"in no {_SINGLE.get(cause.by, cause.by)} (rest)", None, None, cause.rest))
+    rows.append(row(f"in no {_single(cause)} (rest)", None, None, cause.rest))
     titles = (cause.by, "baseline", "candidate", "difference", "of it")
     yield Table(
         title=f"Where the {_size(cause.total, unit)} of {cause.query} come from, by {cause.by}",
@@ -49,29 +53,30 @@ def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     )
 
 
-_SINGLE = {
-    "layers": "layer",
-    "operators": "operator",
-    "kernels": "kernel",
-    "stages": "stage",
-    "places": "place",
-}
+def _single(cause: Cause) -> str:
+    """Name one part: a layer, an operator, a place."""
+    return cause.by.removesuffix("s")
+
+
+_UNSURE = " (or noise)"
+"""Said of a difference that is within its own interval."""
 
 
 def _told(cause: Cause) -> tuple[Part, ...]:
-    """Choose the parts to show: the largest, in the order of the cause."""
-    largest = sorted(cause.parts, key=lambda part: -abs(part.difference))[:_PARTS]
-    return tuple(part for part in cause.parts if part in largest)
+    """Choose the parts to show: the first and the largest, in the order of the cause."""
+    largest = sorted(cause.parts[1:], key=lambda part: -abs(part.difference))[: _PARTS - 1]
+    return tuple(part for part in cause.parts if part in largest or part is cause.parts[0])
 
 
 def _dearest(cause: Cause) -> str:
-    """Name the part that contributes most."""
+    """Name the part that contributes most, or say that none surely does."""
     first = cause.parts[0]
+    doubt = "" if first.sure else f"; no more than its noise, as is that of any {_single(cause)} behind it"
     how = "" if first.baseline and first.candidate else " (new)" if first.candidate else " (gone)"
     unit = cause.query.unit
     return (
         f"most of the change of {cause.query} by {cause.by}: {_where(first)}{how}, "
-        f"{_size(first.difference, unit)} of {_size(cause.total, unit)}"
+        f"{_size(first.difference, unit)} of {_size(cause.total, unit)}{doubt}"
     )
 
 
