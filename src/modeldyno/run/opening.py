@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from modeldyno.core.doubt import Doubt
     from modeldyno.core.job import Job
     from modeldyno.core.model import ModelIdentity
-    from modeldyno.ports import Model
+    from modeldyno.ports import Backend, Model
     from modeldyno.run.stage import Stage
 
 
@@ -88,24 +88,36 @@ def opened_for(job: Job, model: Model, stage: Stage, stack: ExitStack, spent: di
         RequestError: the backend does not run such models, or the inputs do not fit.
     """
     backend = plugins.backend(job.backend)
+    with stage("payload"):
+        payload = payload_of(job, model, backend)
+    with stage("open", spent):
+        session = stack.enter_context(backend.open(model, job.config))
+    with stage("first call"):
+        return called(session, payload)
+
+
+def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
+    """Build what the model is given.
+
+    Raises:
+        RequestError: the backend does not run such models, or the inputs do not fit.
+    """
     if model.form not in backend.accepts:
         raise RequestError(
             f"The backend '{job.backend}' runs {', '.join(sorted(backend.accepts))}, "
             f"and {job.model} is {model.form}; choose another with --backend."
         )
-    with stage("payload"):
-        if isinstance(backend, TakesOtherInputs):
-            model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
-        payload = feeds.build(
-            model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
-        )
-    with stage("open", spent):
-        session = stack.enter_context(backend.open(model, job.config))
-    with stage("first call"):
-        calls = _calls(session, payload)
-        begin = perf_counter()
-        output = calls[0]()
-        first = perf_counter() - begin
+    if isinstance(backend, TakesOtherInputs):
+        model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
+    return feeds.build(model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes)
+
+
+def called(session: Session, payload: Payload) -> Opened:
+    """Call an open model once, and keep what that shows."""
+    calls = _calls(session, payload)
+    begin = perf_counter()
+    output = calls[0]()
+    first = perf_counter() - begin
     opened = Opened(session=session, payload=payload, calls=calls)
     known = session.doubts if isinstance(session, HasDoubts) else ()
     opened.found += [Found(measurement=observed("first_call", first))]
