@@ -244,8 +244,8 @@ PAIRS: dict[Pair, Made] = {
         (lambda: _text(1000), lambda: _text(4000), lambda: torch.randint(0, 1000, (ROWS,))),
 }  # fmt: skip
 ONNX = (
-    Pair("onnx-wider", "a hidden layer of 4x the width", ("second/up", "second/down")),
-    Pair("onnx-unfused", "an activation written out", ("third/act",)),
+    Pair("onnx-wider", "a hidden layer of 4x the width", ("second.up", "second.down")),
+    Pair("onnx-unfused", "an activation written out", ("third.act",)),
 )
 
 
