@@ -34,13 +34,17 @@ MODELS = Path(__file__).parent / "cause_models.py"
 PLAN = modeldyno.Plan(max_time=1.0, min_time=0.2, precision=0.05)
 
 
-def compared(sides: list[str], rounds: int) -> tuple[Cause, ...]:
+Found = tuple[tuple[Change, ...], tuple[Cause, ...]]
+"""What has moved, and what by."""
+
+
+def compared(sides: list[str], rounds: int) -> Found:
     """Compare both as the command does; nothing is explained that has not surely moved."""
     found = modeldyno.compare(*sides, min_rounds=rounds, max_rounds=4 * rounds, plan=PLAN, threads=1)
-    return found.contrasts[0].causes
+    return found.contrasts[0].changes, found.contrasts[0].causes
 
 
-def watched(pair: Pair, sides: list[str]) -> tuple[Cause, ...]:
+def watched(pair: Pair, sides: list[str]) -> Found:
     """Watch both in this process, in turns, and explain the difference, whether it is sure or not."""
     probes = ("latency", "layers", *(() if pair in ONNX else ("memory",)))
     jobs = [Request(model=side, settings={"threads": 1}, probes=probes, plan=PLAN).job() for side in sides]
@@ -58,16 +62,22 @@ def watched(pair: Pair, sides: list[str]) -> tuple[Cause, ...]:
         interval=None,
         outcome=Outcome.WORSE,
     )
-    return causes(before, after, (moved,))
+    return (moved,), causes(before, after, (moved,))
 
 
-def named(pair: Pair, found: tuple[Cause, ...]) -> tuple[str, str, str]:
+def named(pair: Pair, found: Found) -> tuple[str, str, str]:
     """Give the path that is named first, how much of the change it is, and the rest."""
-    for cause in found:
+    changes, explained = found
+    for cause in explained:
         if cause.query.metric == pair.metric and cause.by in {"layers", "places"} and cause.total:
             first = cause.parts[0]
             return first.scope, f"{first.difference / cause.total:.0%}", f"{cause.rest / cause.total:.0%}"
-    return f"({pair.metric} did not surely move)", "", ""
+    for change in changes:
+        span = change.interval
+        if change.query.metric == pair.metric and change.difference is not None and span is not None:
+            moved = f"{change.difference:+.0%} ({span.low:+.0%} to {span.high:+.0%})"
+            return f"({change.query} {change.outcome}: {moved}, {change.why})", "", ""
+    return f"({pair.metric} has no causes)", "", ""
 
 
 def right(pair: Pair, path: str) -> bool:
