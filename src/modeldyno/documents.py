@@ -6,11 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins, wire
+from modeldyno import conclusions, plugins, wire
 from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
-    from modeldyno.core.comparison import Comparison
+    from modeldyno.core.conclusion import Conclusion
     from modeldyno.core.result import Result
     from modeldyno.core.study import Study
 
@@ -53,23 +53,33 @@ def find_study(document: str) -> Study:
         return store.study(newest[0].id)
 
 
-def find_any(document: str) -> Result | Study | Comparison:
+def find_conclusion(document: str) -> Conclusion:
+    """Give a comparison, a ladder or the answer of a search by the beginning of its id in the store.
+
+    Raises:
+        RequestError: there is none, or there are several.
+    """
+    with plugins.store() as store:
+        return store.conclusion(document)
+
+
+def find_any(document: str) -> Result | Study | Conclusion:
     """Give what a path, an id or the beginning of one, a tag or a name stands for.
 
     Raises:
-        RequestError: there is no Result, Study or Comparison of that name.
+        RequestError: there is no Result, Study or Conclusion of that name.
     """
     path = Path(document)
     if path.is_file() and (kind := wire.kind_of(path)):
-        return wire.read_comparison(path) if kind == wire.COMPARISON else wire.read_study(path)
+        return wire.read_study(path) if kind == wire.STUDY else conclusions.read(path)
     try:
         return find(document)
     except UnreadableDocument:
         raise
     except RequestError:
-        with suppress(RequestError):
-            if not path.is_file():
-                return find_study(document)
+        for other in (find_study, find_conclusion) if not path.is_file() else ():
+            with suppress(RequestError):
+                return other(document)
         raise
 
 

@@ -6,7 +6,9 @@ The server stays open while only the load changes.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from modeldyno.core.capacity import Capacity, careful, propose, under
@@ -17,6 +19,7 @@ from modeldyno.errors import RequestError
 from modeldyno.executors.isolated import isolated
 from modeldyno.executors.warm import warm
 from modeldyno.measure import INTERRUPTED, Outcome, judged
+from modeldyno.request import server_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,14 +48,14 @@ def climb(
     """
     job, load = _served(request)
     constraints = request.constraints()
-    ladder = Ladder(knob=CONCURRENCY, rungs=())
+    ladder = Ladder(knob=CONCURRENCY, rungs=(), id=secrets.token_hex(6), created=_now())
     with warm() as execute:
         for number, value in enumerate(loads, 1):
             watch(Progressed(stage=f"load {number} of {len(loads)}: concurrency {value}"))
             result = execute(replace(job, load=replace(load, concurrency=value)), watch=watch)
             outcome = judged(result, constraints)
             rung = Rung.of(outcome.result, value, constraints)
-            ladder = replace(ladder, rungs=(*ladder.rungs, rung))
+            ladder = replace(ladder, rungs=(*ladder.rungs, rung), name=result.name)
             yield outcome, ladder
             if outcome.exit_code == INTERRUPTED or result.failures:
                 return
@@ -74,23 +77,30 @@ def search(
     if what.knob == RATE and load.closed:
         raise RequestError("A closed loop has no rate to search; give --rate, or search the concurrency.")
     history: tuple[Rung, ...] = ()
+    found: Capacity | None = None
+    own, created, ours = secrets.token_hex(6), _now(), server_for(request.model) is not None
     with warm() as execute:
         while not isinstance(step := propose(what, history), Capacity):
             watch(Progressed(stage=f"measurement {len(history) + 1}: {what.knob} {step.load:,g}"))
             outcome = _measured(execute, job, under(load, step.load, step.care), what, step.care, watch)
             history = (*history, Rung.of(outcome.result, step.load, what.bounds, care=step.care))
             answer = propose(what, history)
-            found = answer if isinstance(answer, Capacity) else None
+            if isinstance(answer, Capacity):
+                found = replace(answer, ours=ours, id=own, created=created, name=outcome.result.name)
             yield outcome, found
             if outcome.exit_code == INTERRUPTED:
                 return
-    if step.passed is None:
+    if found is None or found.passed is None:
         return
-    watch(Progressed(stage=f"verifying {what.knob} {step.passed:,g} in a fresh process"))
-    care = step.best.care if step.best is not None else 1.0
+    watch(Progressed(stage=f"verifying {what.knob} {found.passed:,g} in a fresh process"))
+    care = found.best.care if found.best is not None else 1.0
     with isolated() as execute:
-        outcome = _measured(execute, job, under(load, step.passed, care), what, care, watch)
-    yield outcome, step.with_verification(Rung.of(outcome.result, step.passed, what.bounds, care=care))
+        outcome = _measured(execute, job, under(load, found.passed, care), what, care, watch)
+    yield outcome, found.with_verification(Rung.of(outcome.result, found.passed, what.bounds, care=care))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _measured(

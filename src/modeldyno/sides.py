@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison import Comparison
+from modeldyno.core.conclusion import Conclusion, kind_of
 from modeldyno.core.model import ModelRef
 from modeldyno.core.result import Result
 from modeldyno.core.study import Study
@@ -24,7 +24,7 @@ FEWEST = 2
 """Sides of a comparison."""
 
 
-Asked = Request | Result | Study | Comparison
+Asked = Request | Result | Study | Conclusion
 """What a user asks for; a Request may name a document where its model is not one."""
 
 
@@ -68,11 +68,11 @@ def names_model(word: str) -> bool:
     return bool(ModelRef.parse(word).scheme) or path.exists()
 
 
-def result_of(document: Result | Study | Comparison) -> Result:
+def result_of(document: Result | Study | Conclusion) -> Result:
     """Give the Result that stands for a document: itself, or that of the winner of a study.
 
     Raises:
-        RequestError: it is a comparison, or a study without a winner.
+        RequestError: it is of several Results itself, or a study without a winner.
     """
     match document:
         case Result():
@@ -81,7 +81,7 @@ def result_of(document: Result | Study | Comparison) -> Result:
             return winner(document, kept)
         case _:
             raise RequestError(
-                f"{document.id[:6]} is a comparison itself; modeldyno show FILE shows it, and its results "
+                f"{document.id[:6]} is a {kind_of(document)} itself; modeldyno show shows it; its results "
                 "can be compared."
             )
 

@@ -22,8 +22,10 @@ from modeldyno.run import empty
 from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.cli.conftest import Said
 
 SHORT = ("--input", "x=1x4", "--max-time", "1.5s", "--min-time", "0.3s", "--precision", "30%")
 SURE = (*SHORT, "--max-time", "60s", "--percentile", "p50")
@@ -74,6 +76,39 @@ def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest
     assert [rung["load"] for rung in json.loads(path.read_text())["rungs"]] == [1, 2]
 
 
+def test_a_ladder_is_found_again_in_the_store(
+    url: str, tmp_path: Path, modeldyno: Callable[..., Said]
+) -> None:
+    """It is listed, shown, drawn, provided for and removed by its id; its results stay."""
+    asked = ("--demand", "1000/s", "--price", "$1/h")
+    words = ("--require", "latency.p50 <= 60s", *asked, "--json", "ladder.json")
+    told = plain(modeldyno("load", url, "-c", "1,2", *SHORT, *SURE, *words).out)
+    document = json.loads((tmp_path / "ladder.json").read_text())
+    own = document["id"]
+    assert f"Kept as {own}; to draw it: modeldyno report {own[:6]}" in told
+    assert f"takes {document['provision']['replicas']:,} replica" in told
+    assert document["expense"]["per_hour"] == document["provision"]["replicas"]
+
+    assert own in modeldyno("list").out
+    assert plain(modeldyno("show", own[:6], *asked).out) in told
+    assert json.loads(modeldyno("show", own[:6], "--json", *asked).out) == document
+    assert modeldyno("report", own[:6], "-o", "ladder.html").code == 0
+    assert "Throughput by load" in (tmp_path / "ladder.html").read_text(encoding="ascii")
+    assert modeldyno("report", "ladder.json", "-o", "ladder.csv").code == 0
+    assert "request_rate" in (tmp_path / "ladder.csv").read_text(encoding="utf-8")
+    assert "several loads" in modeldyno("show", own[:6], "--get", "latency.p50").err
+    assert "is a ladder; export its results" in modeldyno("export", own[:6], "--to", "perfetto:x.json").err
+    assert modeldyno("rm", own[:6]).out == f"removed {own}\n"
+    left = modeldyno("list").out
+    assert own not in left
+    assert document["rungs"][0]["result"] in left
+
+
+def plain(text: str) -> str:
+    """Give the words, however they are broken into lines."""
+    return " ".join(text.split())
+
+
 def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The search answers in a sentence, and its exit code says that something holds."""
     words = ("--find-load", "--require", "latency.p50 <= 1s", "--most", "2")
@@ -108,6 +143,7 @@ def test_what_verifies_a_search_decides_its_exit_code(
         passed=2.0,
         failed=None,
         verified=checked,
+        ours=False,
     )
     outcome = Outcome(result=empty(Job(model=ModelRef(scheme="url", locator="m"), backend="remote")))
     monkeypatch.setattr(loads, "search", lambda *_words, **_more: iter([(outcome, found)]))

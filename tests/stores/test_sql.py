@@ -237,7 +237,7 @@ class TestDatabase:
             store.put(a_result(), headline="kept")
         with closing(sqlite3.connect(path)) as connection:
             connection.executescript(
-                "DROP TABLE trials; DROP TABLE studies; "
+                "DROP TABLE conclusions; DROP TABLE trials; DROP TABLE studies; "
                 f"UPDATE {tables.VERSION_TABLE} SET version_num = '0001';"
             )
         with sql.open(url_of(path)) as store:

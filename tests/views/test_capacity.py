@@ -13,7 +13,7 @@ from modeldyno.core.measurement import SATURATED, Interval
 from modeldyno.core.metric import Query
 from modeldyno.core.search import RATE, Search
 from modeldyno.reporters import terminal
-from modeldyno.views.capacity import OTHERS_SERVER, answer, climbed, ladder, search
+from modeldyno.views.capacity import answer, climbed, ladder, search
 
 BOUND = Constraint.parse("latency.p99 <= 50ms")
 SEARCH = Search(bounds=(BOUND,))
@@ -206,7 +206,7 @@ class TestSearch:
         """Where we may not start the server, nothing is said of a start."""
         found = a_search()
         broken = Rung(load=found.passed or 0.0, judgements=(BOUND.on(known("latency.p99", 0.09)),))
-        (told,) = notices(search(found.with_verification(broken), OTHERS_SERVER), Severity.BROKEN)
+        (told,) = notices(search(replace(found.with_verification(broken), ours=False)), Severity.BROKEN)
         assert told.text.startswith("another measurement broke it")
         assert "start" not in told.text
 

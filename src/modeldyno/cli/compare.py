@@ -151,7 +151,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         jobs = [side for side in compared if not isinstance(side, Result)]
         found, interrupted = _run(jobs, turns, question, options)
         _keep(found, places)
-    _tell(found, places, options)
+    _tell(found, places, options, kept=places.store and not stored)
     ctx.exit(INTERRUPTED if interrupted else exit_code(found, options["fail_on"]))
 
 
@@ -212,13 +212,14 @@ def _run(
 
 
 def _keep(found: Comparison, places: Places) -> None:
-    """Put the Results of both sides into the store; the Comparison has them, too."""
+    """Put the Results of both sides into the store, and what came of them."""
     for result in (found.baseline, *(each.candidate for each in found.contrasts)):
         places.store_only(Measured(result=result))
+    places.conclude(found, contrast.brief(found))
 
 
-def _tell(found: Comparison, places: Places, options: dict[str, Any]) -> None:
-    """Write and print what came out."""
+def _tell(found: Comparison, places: Places, options: dict[str, Any], *, kept: bool) -> None:
+    """Write and print what came out; `kept` says whether the store has it."""
     places.write(wire.encode_comparison(found))
     if places.report:
         write(found, Path(places.report))
@@ -227,6 +228,8 @@ def _tell(found: Comparison, places: Places, options: dict[str, Any]) -> None:
     with listened():
         blocks = contrast.contrasted(found, everything=options["everything"])
         print_blocks(*(blocks[:1] if options["quiet"] else blocks))
+        if kept and not options["quiet"]:
+            click.echo(f"Kept as {found.id}; to draw it: modeldyno report {found.id[:6]} -o compared.html")
         places.told()
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from modeldyno import exports, plugins
-from modeldyno.core.comparison import Comparison
+from modeldyno.core.conclusion import kind_of
+from modeldyno.core.result import Result
+from modeldyno.core.study import Study
 from modeldyno.documents import find_any
 from modeldyno.errors import RequestError
-
-if TYPE_CHECKING:
-    from modeldyno.core.result import Result
 
 
 @click.command(name="export")
@@ -29,8 +26,8 @@ def command(document: str, places: tuple[str, ...]) -> None:
     for place in places:
         exports.resolved(place)  # all are known to work before the first is written
     found = find_any(document)
-    if isinstance(found, Comparison):
-        raise RequestError(f"'{document}' is a comparison; export its results, by their ids.")
+    if not isinstance(found, Result | Study):
+        raise RequestError(f"'{document}' is a {kind_of(found)}; export its results, by their ids.")
     for place in places:
         click.echo(f"Exported to {exports.export(found, place, _result)}.")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from modeldyno import plugins, wire
 from modeldyno.cli import quantity
-from modeldyno.cli.output import listened, print_json, reporter_for, write_comparison, write_report
+from modeldyno.cli.output import listened, print_document, reporter_for, write_comparison, write_report
 from modeldyno.core.inspection import Mode
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views import brief, headline
@@ -21,6 +21,7 @@ from modeldyno.views import brief, headline
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from modeldyno.core.conclusion import Conclusion
     from modeldyno.measure import Outcome
 
 
@@ -57,6 +58,8 @@ class Places:
     report: str | None = None
     store: bool = True
     tags: tuple[str, ...] = ()
+    derived: Mapping[str, Any] = field(default_factory=dict)
+    """What the document of one Result says beside it, such as the replicas that a demand takes."""
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:
@@ -101,23 +104,27 @@ class Places:
         """Keep one of several Outcomes; the document of them all comes at the end."""
         self._to_store((outcome,))
 
+    def conclude(self, found: Conclusion, headline: str) -> None:
+        """Keep what was concluded from several Results, which are kept already."""
+        if self.store:
+            with plugins.store() as store:
+                store.put_conclusion(found, headline=headline)
+
     def write(self, document: bytes) -> None:
-        """Save another document than a Result where JSON goes."""
+        """Save a document where JSON goes."""
         if self.json == "-":
             with listened():
-                sys.stdout.buffer.write(document)
+                print_document(document)
         elif self.json:
             wire.write(Path(self.json), document)
 
     def _to_json(self, outcomes: Sequence[Outcome]) -> None:
-        """Write one document as itself, and several as an array."""
-        results = [outcome.result for outcome in outcomes]
-        if self.json == "-":
-            with listened():
-                print_json(*results)
-        elif self.json:
-            data = wire.encode(results[0]) if len(results) == 1 else wire.encode_several(results)
-            wire.write(Path(self.json), data)
+        """Write one document as itself, with what is derived of it, and several as an array."""
+        self.write(
+            wire.encode_several([outcome.result for outcome in outcomes])
+            if len(outcomes) > 1
+            else wire.encode(outcomes[0].result, **_judged(outcomes[0]), **self.derived)
+        )
 
     def _to_report(self, outcomes: Sequence[Outcome]) -> None:
         if self.report and len(outcomes) == 1:
@@ -140,6 +147,10 @@ class Places:
         """Say where the document is."""
         if self.json:
             click.echo(f"Saved to {self.json}.")
+
+
+def _judged(outcome: Outcome) -> dict[str, Any]:
+    return {"judgements": outcome.judgements} if outcome.judgements else {}
 
 
 def optimizer(ctx: click.Context) -> str | None:

@@ -7,6 +7,7 @@ import click
 from modeldyno import plugins
 from modeldyno.cli.output import print_tables
 from modeldyno.views import listing
+from modeldyno.views.lists import conclusions
 from modeldyno.views.study_numbers import studies
 
 
@@ -15,11 +16,13 @@ from modeldyno.views.study_numbers import studies
 @click.option("--tag", help="Only results with this tag.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many.")
 def command(name: str | None, tag: str | None, limit: int) -> None:
-    """List the results in the store, newest first, and the studies of sweeps."""
+    """List the results in the store, newest first, the studies of sweeps, and what was concluded."""
     with plugins.store() as store:
         entries = store.find(name=name, tag=tag, limit=limit)
         sweeps = () if tag else store.studies(name=name, limit=limit)
-    if not entries and not sweeps:
+        concluded = () if tag else store.conclusions(name=name, limit=limit)
+    if not (entries or sweeps or concluded):
         click.echo("The store has no such results; modeldyno profile MODEL makes one.")
         return
-    print_tables(*((listing(entries),) if entries else ()), *((studies(sweeps),) if sweeps else ()))
+    tables = (listing(entries), studies(sweeps), conclusions(concluded))
+    print_tables(*(table for table in tables if table.rows))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import request, wire
+from modeldyno import conclusions, request
 from modeldyno.cli import asking, quantity
 from modeldyno.cli.keeping import Places, keeping_options, limit_options
 from modeldyno.cli.output import listened
 from modeldyno.cli.profile import tell
 from modeldyno.cli.progress import Progress
-from modeldyno.cli.provisioning import Planned
+from modeldyno.cli.provisioning import Planned, Provided
 from modeldyno.cli.writing import check, write
 from modeldyno.core.address import HEADERS_VARIABLE, parse_headers
 from modeldyno.core.block import Notice, Severity
@@ -27,12 +28,13 @@ from modeldyno.core.observation import Observation
 from modeldyno.core.search import RATE, Search
 from modeldyno.errors import RequestError
 from modeldyno.measure import BROKEN, INTERRUPTED, OK, UNDECIDED, Outcome, measure
-from modeldyno.views import capacity
+from modeldyno.views import load_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.block import Block
+    from modeldyno.core.ladder import Ladder
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 
@@ -99,10 +101,11 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         ctx.exit(_several(asked, steps, places, planned, options))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(asked, watch=progress.watch)
-    problem = places.keep(outcome)
+    provided = planned.of_result(outcome.result, asked.constraints())
+    problem = replace(places, derived=provided.derived()).keep(outcome)
     tell(outcome, places, options)
     if not (places.silent or options["quiet"]):
-        planned.told(outcome.result, asked.constraints())
+        provided.tell()
     if problem is not None:
         raise problem
     ctx.exit(outcome.exit_code)
@@ -132,20 +135,20 @@ def _several(
             places.store_only(outcome)
             found = document if document is not None else found
             exit_code = outcome.exit_code
-    _tell_several(found, places, options)
-    if found is not None and not places.silent:
-        planned.told_of_several(found, asked)
+    if found is None:
+        click.echo("Nothing was measured to its end.")
+        return exit_code
+    closed = asked.load is None or asked.load.closed
+    _tell_several(found, planned.of_several(found, closed=closed), places, quiet=options["quiet"])
     if exit_code == INTERRUPTED or not isinstance(found, Capacity):
         return exit_code
     return {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}[found.verdict]
 
 
-def _tell_several(found: Any, places: Places, options: dict[str, Any]) -> None:
-    if found is None:
-        click.echo("Nothing was measured to its end.")
-        return
-    if places.json:
-        places.write(wire.encode_document(found))
+def _tell_several(found: Ladder | Capacity, provided: Provided, places: Places, *, quiet: bool) -> None:
+    """Keep the document and tell it, with what a demand takes."""
+    places.conclude(found, load_page.brief(found))
+    places.write(conclusions.encode(found, **provided.derived()))
     if places.report:
         write(found, Path(places.report))
     if places.silent:
@@ -153,8 +156,10 @@ def _tell_several(found: Any, places: Places, options: dict[str, Any]) -> None:
     with listened():
         from modeldyno.cli.output import print_blocks  # noqa: PLC0415 - rich is for what is drawn
 
-        blocks = list(_laid_out(found, options))
-        print_blocks(*(filter(_decides, blocks) if options["quiet"] else blocks))
+        blocks = [*load_page.lines(found), *provided.blocks()]
+        print_blocks(*(filter(_decides, blocks) if quiet else blocks))
+        if places.store and not quiet:
+            click.echo(f"Kept as {found.id}; to draw it: modeldyno report {found.id[:6]} -o loads.html")
         places.told()
 
 
@@ -162,13 +167,6 @@ def _decides(block: Block) -> bool:
     """Say whether it is the answer, or what the exit code is owed to."""
     deciding = {Severity.VERDICT, Severity.BROKEN, Severity.UNDECIDED}
     return isinstance(block, Notice) and block.severity in deciding
-
-
-def _laid_out(found: Any, options: dict[str, Any]) -> Iterator[Block]:
-    if not isinstance(found, Capacity):
-        return capacity.ladder(found)
-    ours = request.server_for(options["model"]) is not None
-    return capacity.search(found, capacity.OWN_SERVER if ours else capacity.OTHERS_SERVER)
 
 
 def _search(options: dict[str, Any], asked: request.Request) -> Search:

@@ -35,7 +35,7 @@ def print_study(found: Study, *, as_json: bool = False) -> None:
     ranked = ranking(found)
     with listened():
         if as_json:
-            sys.stdout.buffer.write(wire.encode_study(found, ranking=ranked))
+            print_document(wire.encode_study(found, ranking=ranked))
         else:
             print_blocks(*laid_out(found, ranked))
 
@@ -81,16 +81,14 @@ def print_contrast(found: Comparison, *, as_json: bool = False, everything: bool
     """Print a Comparison for people, or its document."""
     with listened():
         if as_json:
-            sys.stdout.buffer.write(wire.encode_comparison(found))
+            print_document(wire.encode_comparison(found))
         else:
             print_blocks(*contrast.contrasted(found, everything=everything))
 
 
-def print_json(*results: Result) -> None:
-    """Print the document, or an array of several, with nothing in it that a terminal would obey."""
-    reporter = plugins.reporter("json")
-    documents = [data.encode() if isinstance(data, str) else data for data in map(reporter.render, results)]
-    sys.stdout.buffer.write(documents[0] if len(documents) == 1 else wire.array(documents))
+def print_document(data: bytes) -> None:
+    """Print a document, with nothing in it that a terminal would obey."""
+    sys.stdout.buffer.write(plugins.resolve("reporter", "json").harmless(data))
     sys.stdout.buffer.flush()
 
 

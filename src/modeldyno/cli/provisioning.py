@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.core.block import Notice, Severity
+from modeldyno.core.goal import Constraint
 from modeldyno.core.ladder import Rung
-from modeldyno.core.provision import Price, costs, holding, parse_demand, provision
+from modeldyno.core.provision import (
+    Cost,
+    Price,
+    Provision,
+    bounds_of,
+    costs,
+    expense,
+    holding,
+    parse_demand,
+    provision,
+)
 from modeldyno.errors import RequestError
 from modeldyno.views import provision as views
 
@@ -17,10 +28,47 @@ if TYPE_CHECKING:
 
     from modeldyno.core.block import Block
     from modeldyno.core.capacity import Capacity
-    from modeldyno.core.goal import Constraint
     from modeldyno.core.ladder import Ladder
     from modeldyno.core.result import Result
-    from modeldyno.request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provided:
+    """What was asked for, answered: for people as blocks, for programs as part of the document."""
+
+    price: Price | None = None
+    bounds: tuple[Constraint, ...] = ()
+    provision: Provision | None = None
+    costs: tuple[Cost, ...] | None = None
+    why: str = ""
+    """Why no number of replicas is known, where one is asked for."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Lay it out; nothing where nothing was asked for."""
+        if self.why:
+            yield Notice(severity=Severity.UNDECIDED, code="demand", text=self.why)
+        if self.provision is not None:
+            yield from views.provision(self.provision, self.price, self.bounds)
+        if self.costs is not None and self.price is not None:
+            yield from views.costs(self.costs, self.price)
+
+    def derived(self) -> dict[str, Any]:
+        """Give what a document says of it beside what was measured."""
+        found: dict[str, Any] = {}
+        if self.why:
+            found["provision"] = {"why": self.why}
+        if self.provision is not None:
+            found["provision"] = {**asdict(self.provision), "used": self.provision.used}
+            if self.price is not None:
+                found["expense"] = asdict(expense(self.provision, self.price))
+        if self.costs is not None and self.price is not None:
+            found["costs"] = [{**asdict(cost), "currency": self.price.currency} for cost in self.costs]
+        return found
+
+    def tell(self) -> None:
+        """Print it."""
+        with listened():
+            print_blocks(*self.blocks())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,35 +106,39 @@ class Planned:
                 "--demand needs a bound that a replica is to hold: --require 'latency.p99 <= 50ms'."
             )
 
-    def told(self, result: Result, bounds: Sequence[Constraint] = ()) -> None:
-        """Print what one Result comes to."""
-        with listened():
-            print_blocks(*self._of(result, bounds))
+    def of_result(self, result: Result, bounds: Sequence[Constraint] = ()) -> Provided:
+        """Say what one Result comes to.
 
-    def told_of_several(self, found: Ladder | Capacity, asked: Request) -> None:
-        """Print what a served curve comes to: at the greatest load that holds every bound."""
+        Raises:
+            RequestError: a demand is held against a Result that is of no load.
+        """
         if self.demand is None:
-            return
-        closed = asked.load is None or asked.load.closed
-        try:
-            needed = provision(self.demand, holding(found), closed=closed)
-            blocks = tuple(views.provision(needed, self.price, asked.constraints()))
-        except RequestError as error:  # what was measured is told all the same
-            blocks = (Notice(severity=Severity.UNDECIDED, code="demand", text=str(error)),)
-        with listened():
-            print_blocks(*blocks)
+            spent = None if self.price is None else costs(result, self.price)
+            return Provided(price=self.price, costs=spent)
+        load = result.job.load
+        if load is None:
+            raise RequestError(
+                "--demand needs a result of modeldyno load: a rate within bounds, of a server."
+            )
+        rung = Rung.of(result, load.slots or load.rate or 0.0, bounds)
+        if any(judgement.verdict != "held" for judgement in rung.judgements):
+            return Provided(why="The bounds do not surely hold under that load; measure a smaller one.")
+        return self._needed(rung, tuple(bounds), closed=load.closed)
 
-    def _of(self, result: Result, bounds: Sequence[Constraint]) -> Iterator[Block]:
-        if self.demand is not None:
-            load = result.job.load
-            if load is None:
-                raise RequestError(
-                    "--demand needs a result of modeldyno load: a rate within bounds, of a server."
-                )
-            rung = Rung.of(result, load.slots or load.rate or 0.0, bounds)
-            if any(judgement.verdict != "held" for judgement in rung.judgements):
-                raise RequestError("The bounds do not surely hold under that load; measure a smaller one.")
-            found = provision(self.demand, rung, closed=load.closed)
-            yield from views.provision(found, self.price, bounds)
-        elif self.price is not None:
-            yield from views.costs(costs(result, self.price), self.price)
+    def of_several(self, found: Ladder | Capacity, *, closed: bool) -> Provided:
+        """Say what a served curve comes to: at the greatest load that holds every bound."""
+        if self.demand is None:
+            return Provided()
+        try:
+            rung = holding(found)
+        except RequestError as error:  # what was measured is told all the same
+            return Provided(why=str(error))
+        return self._needed(rung, bounds_of(found), closed=closed)
+
+    def _needed(self, rung: Rung, bounds: tuple[Constraint, ...], *, closed: bool) -> Provided:
+        assert self.demand is not None
+        try:
+            needed = provision(self.demand, rung, closed=closed)
+        except RequestError as error:
+            return Provided(why=str(error))
+        return Provided(price=self.price, bounds=bounds, provision=needed)

@@ -22,7 +22,8 @@ from modeldyno.errors import RequestError
 def command(documents: tuple[str, ...], output: str, require: tuple[str, ...]) -> None:
     """Write DOCUMENTS in the format that FILE's suffix names; several go into one file.
 
-    A document is a JSON file, a stored id or tag of a result, or the name of a study.
+    A document is a JSON file, a stored id or tag of a result, the name of a study, or the id of a comparison,
+    of a ladder of loads or of a search for the largest one.
     """
     found = [find_any(document) for document in documents]
     path = Path(output)
@@ -34,7 +35,7 @@ def command(documents: tuple[str, ...], output: str, require: tuple[str, ...]) -
         write(found[0], path, [found[0].judge(bound) for bound in require])
     elif require:
         raise RequestError(
-            "--require is judged on a result; studies and comparisons have bounds of their own."
+            "--require is judged on a result; studies and series of loads have bounds of their own."
         )
     else:
         write(found[0], path)

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import plugins
+from modeldyno import conclusions, plugins, wire
 from modeldyno.cli.output import (
     draw,
     listened,
     look_options,
     print_blocks,
     print_contrast,
-    print_json,
+    print_document,
     print_study,
 )
-from modeldyno.cli.provisioning import Planned
+from modeldyno.cli.provisioning import Planned, Provided
 from modeldyno.core.comparison import Comparison
 from modeldyno.core.goal import Answer, Constraint
+from modeldyno.core.ladder import Ladder
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
+from modeldyno.core.result import Result
+from modeldyno.core.search import RATE
 from modeldyno.core.study import Study
 from modeldyno.documents import find, find_any
 from modeldyno.errors import RequestError
 from modeldyno.measure import judged
-from modeldyno.views import Look, memory_changed
+from modeldyno.views import Look, load_page, memory_changed
 from modeldyno.views.findings import findings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.capacity import Capacity
+    from modeldyno.core.conclusion import Conclusion
 
 
 @click.command(name="show")
@@ -52,20 +61,18 @@ from modeldyno.views.findings import findings_of
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store; a study, a comparison."""
+    """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store.
+
+    A study, a comparison, a ladder of loads and the answer of --find-load are shown likewise.
+    """
     asked = None if options["query"] is None else Query.parse(options["query"])
     constraints = tuple(map(Constraint.parse, options["require"]))
     if options["baseline"] is not None and (asked or constraints or options["as_json"]):
         raise RequestError("--baseline goes with none of --get, --require and --json; ask for one at a time.")
     found = find_any(options["result"])
     planned = Planned.of(options)
-    if isinstance(found, Study):
-        _refuse(options, "a study; take modeldyno sweep --rerank, or show the result of a trial")
-        print_study(found, as_json=options["as_json"])
-        return
-    if isinstance(found, Comparison):
-        _refuse(options, "a comparison; show one of its results")
-        print_contrast(found, as_json=options["as_json"], everything=options["verbose"])
+    if not isinstance(found, Result):
+        _print_other(found, planned, options)
         return
     if asked is not None:
         answer = found.ask(asked)
@@ -73,12 +80,16 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         if answer.value is None and asked.part is None:
             click.echo(f"modeldyno: {answer.why}", err=True)
     elif options["as_json"]:
-        print_json(found)
+        judgements = tuple(bound.judge(found.measurements) for bound in constraints)
+        provided = _provided(found, planned, constraints)
+        derived = {"judgements": judgements} if judgements else {}
+        with listened():
+            print_document(wire.encode(found, **derived, **provided.derived()))
     elif options["as_findings"]:
         with listened():
             print_blocks(*findings_of(found, plugins.knobs(found.job.backend)))
     elif planned.asked:
-        planned.told(found, constraints)
+        _provided(found, planned, constraints).tell()
     elif options["baseline"] is not None:
         changed = memory_changed(find(options["baseline"]), found)
         with listened():
@@ -92,15 +103,48 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         ctx.exit(outcome.exit_code if constraints else 0)
 
 
-def _refuse(options: dict[str, Any], kind: str) -> None:
-    """Refuse what is asked of a result only."""
+def _provided(found: Result, planned: Planned, constraints: Sequence[Constraint]) -> Provided:
+    """Say what a demand takes; who asks for that alone is told by an error where it is not known."""
+    provided = planned.of_result(found, constraints)
+    if provided.why:
+        raise RequestError(provided.why)
+    return provided
+
+
+def _print_other(found: Study | Conclusion, planned: Planned, options: dict[str, Any]) -> None:
+    """Print what is of several Results."""
+    match found:
+        case Study():
+            _refuse(options, "a study; take modeldyno sweep --rerank, or show the result of a trial")
+            print_study(found, as_json=options["as_json"])
+        case Comparison():
+            _refuse(options, "a comparison; show one of its results")
+            print_contrast(found, as_json=options["as_json"], everything=options["verbose"])
+        case _:
+            _refuse(options, "of several loads; show one of its results", planned=True)
+            _print_loads(found, planned, as_json=options["as_json"])
+
+
+def _print_loads(found: Ladder | Capacity, planned: Planned, *, as_json: bool) -> None:
+    """Print what several loads show, or their document."""
+    knob = found.knob if isinstance(found, Ladder) else found.search.knob
+    provided = planned.of_several(found, closed=knob != RATE)
+    with listened():
+        if as_json:
+            print_document(conclusions.encode(found, **provided.derived()))
+        else:
+            print_blocks(*load_page.lines(found), *provided.blocks())
+
+
+def _refuse(options: dict[str, Any], kind: str, *, planned: bool = False) -> None:
+    """Refuse what is asked of a result only; a demand may be asked of loads, too."""
     asked = {
         "--get": options["query"],
         "--require": options["require"],
         "--baseline": options["baseline"],
         "--findings": options["as_findings"],
-        "--demand": options["demand"],
-        "--price": options["price"],
+        "--demand": options["demand"] and not planned,
+        "--price": options["price"] and not planned,
     }
     if wrong := [flag for flag, value in asked.items() if value]:
         raise RequestError(f"{', '.join(wrong)} is asked of a result, and this is {kind}.")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins, wire
+from modeldyno import conclusions, plugins, wire
 from modeldyno.cli.output import reporter_for
-from modeldyno.core.capacity import Capacity
 from modeldyno.core.comparison import Comparison
-from modeldyno.core.ladder import Ladder
+from modeldyno.core.conclusion import Conclusion
 from modeldyno.core.ranking import ranking
 from modeldyno.core.result import Result
 from modeldyno.core.study import Study
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from modeldyno.core.goal import Judgement
     from modeldyno.ports import Reporter
 
-Document = Result | Study | Comparison | Ladder | Capacity
+Document = Result | Study | Conclusion
 
 
 def write(found: Document, path: Path, judgements: Sequence[Judgement] = ()) -> None:
@@ -127,10 +126,8 @@ def encoded(found: Document) -> bytes:
             return wire.encode(found)
         case Study():
             return wire.encode_study(found, ranking=ranking(found))
-        case Comparison():
-            return wire.encode_comparison(found)
         case _:
-            return wire.encode_document(found)
+            return conclusions.encode(found)
 
 
 def _save(path: Path, data: str | bytes) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.approach import Bracket, End, Step, next_step
 from modeldyno.core.boundary import known, limits
 from modeldyno.core.goal import Judgement, Verdict
-from modeldyno.core.ladder import Rung
+from modeldyno.core.ladder import SCHEMA, Rung
 from modeldyno.core.search import Search
 
 if TYPE_CHECKING:
@@ -41,6 +41,15 @@ class Capacity:
     """What was broken there, by how much, the farthest first."""
     verified: Rung | None = None
     """What passed, measured again on a freshly started server."""
+    ours: bool = True
+    """Whether the server is started by us, so that what verifies is a fresh one."""
+    id: str = ""
+    """Twelve hexadecimal digits; empty where it is not kept."""
+    created: str = ""
+    """Time of UTC, ISO 8601."""
+    name: str = ""
+    """Of the model."""
+    schema: int = SCHEMA
 
     @property
     def best(self) -> Rung | None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from modeldyno.core.measurement import Measurement
     from modeldyno.core.result import Result
 
+SCHEMA = 1
+"""Of the documents of several loads: a ladder, and the answer of a search."""
 CLIENT_LIMITED = "client-limited"
 """Code of the doubt that the client, not the server, was the limit."""
 
@@ -88,6 +90,13 @@ class Ladder:
     """What was raised: ``concurrency`` or ``rate``."""
     rungs: tuple[Rung, ...]
     """In the order in which they were measured."""
+    id: str = ""
+    """Twelve hexadecimal digits; empty where it is not kept."""
+    created: str = ""
+    """Time of UTC, ISO 8601."""
+    name: str = ""
+    """Of the model."""
+    schema: int = SCHEMA
 
     @property
     def sorted(self) -> tuple[Rung, ...]:

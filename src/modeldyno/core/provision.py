@@ -14,6 +14,7 @@ from modeldyno.core.units import RATE, parse_quantity
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
+    from modeldyno.core.goal import Constraint
     from modeldyno.core.ladder import Ladder, Rung
     from modeldyno.core.result import Result
 
@@ -122,6 +123,26 @@ class Provision:
         return self.demand / (self.replicas * self.each.value)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expense:
+    """What the replicas cost that a demand takes, busy or not."""
+
+    per_hour: float
+    per_thousand: float
+    """For 1,000 requests at the demand."""
+    currency: str
+
+
+def expense(found: Provision, price: Price) -> Expense:
+    """Give what a Provision costs."""
+    hourly = found.replicas * price.per_hour
+    return Expense(
+        per_hour=hourly,
+        per_thousand=hourly / _SECONDS / found.demand * 1000,
+        currency=price.currency,
+    )
+
+
 def parse_demand(text: str) -> float:
     """Read requests per second: ``1000/s``, ``60000/min``.
 
@@ -166,6 +187,13 @@ def provision(demand: float, rung: Rung, *, closed: bool) -> Provision:
 def _needed(demand: float, rate: float) -> int:
     """Give demand / rate, rounded up, but not for the dust of binary fractions."""
     return max(1, math.ceil(round(demand / rate, 9)))
+
+
+def bounds_of(found: Ladder | Capacity) -> tuple[Constraint, ...]:
+    """Give the bounds that several loads were judged on."""
+    if isinstance(found, Capacity):
+        return found.search.bounds
+    return tuple(dict.fromkeys(j.constraint for rung in found.rungs for j in rung.judgements))
 
 
 def holding(found: Ladder | Capacity) -> Rung:

@@ -19,17 +19,17 @@ _ACTIVE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
-    """Give the document; a judgement follows from it and its constraint, and is not part of it."""
-    del judgements
-    return _harmless(wire.encode(document))
+    """Give the document; judgements, which follow from it and their constraints, stand beside it."""
+    return harmless(wire.encode(document, **({"judgements": judgements} if judgements else {})))
 
 
 def compare(first: Result, second: Result) -> bytes:
     """Give an array of both documents."""
-    return _harmless(wire.encode_several((first, second)))
+    return harmless(wire.encode_several((first, second)))
 
 
-def _harmless(data: bytes) -> bytes:
+def harmless(data: bytes) -> bytes:
+    """Escape in a document what a terminal would obey."""
     text = data.decode("utf-8")
     return (text if text.isascii() and "\x7f" not in text else _ACTIVE.sub(_escaped, text)).encode()
 

@@ -19,7 +19,7 @@ from sqlalchemy import delete, exists, select
 from modeldyno import wire
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.ports import Entry
-from modeldyno.stores import database, studies
+from modeldyno.stores import concluded, database, studies
 from modeldyno.stores.artifacts import erase, expired
 from modeldyno.stores.rows import by_beginning, clean, document, insert, intact, replace
 from modeldyno.stores.tables import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS, TRIALS
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select
 
+    from modeldyno.core.conclusion import Conclusion
     from modeldyno.core.result import Result
     from modeldyno.core.study import Study
-    from modeldyno.ports import StudyEntry
+    from modeldyno.ports import ConclusionEntry, StudyEntry
     from modeldyno.stores.database import Database
 
 VARIABLE = "MODELDYNO_STORE"
@@ -242,6 +243,47 @@ class SqlStore:
             for result in studies.untagged_results(connection, found):
                 self._delete(connection, result)
             studies.remove(connection, found)
+        return found
+
+    def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
+        """Keep a Conclusion; putting the same id again replaces it.
+
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            concluded.put(connection, found, headline)
+
+    def conclusion(self, prefix: str) -> Conclusion:
+        """Give the Conclusion whose id begins with `prefix`.
+
+        Raises:
+            RequestError: there is none, or there are several.
+            StoreError: the database cannot be read, or the document is damaged.
+        """
+        with self._database.reading() as connection:
+            found = concluded.resolve(connection, prefix)
+            return concluded.get(connection, found, self._database.place)
+
+    def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:
+        """List, newest first: all, or those of a model's name.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        with self._database.reading() as connection:
+            return concluded.find(connection, name, limit)
+
+    def remove_conclusion(self, prefix: str) -> str:
+        """Delete a Conclusion; the Results stay; give its id.
+
+        Raises:
+            RequestError: there is none, or there are several.
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            found = concluded.resolve(connection, prefix)
+            concluded.remove(connection, found)
         return found
 
 

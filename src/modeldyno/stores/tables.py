@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest revision; a later one compares greater."""
 VERSION_TABLE = "modeldyno_revision"
 KEY_LENGTH = 200
@@ -93,4 +93,20 @@ TRIALS = Table(
     Column("checksum", String(64), nullable=False),
     Column("document", LargeBinary, nullable=False),
     Index("trials_result_id", "result_id"),
+)
+
+CONCLUSIONS = Table(
+    "conclusions",
+    METADATA,
+    Column("id", BYTEWISE, primary_key=True),
+    Column("created", BYTEWISE, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("name_key", String(KEY_LENGTH), nullable=False),
+    Column("headline", Text, nullable=False),
+    Column("schema", Integer, nullable=False),
+    Column("checksum", String(64), nullable=False),
+    Column("document", LargeBinary, nullable=False),
+    Index("conclusions_created", "created", "id"),
+    Index("conclusions_name_key", "name_key", "created"),
 )

@@ -12,7 +12,6 @@ Inherit from :class:`StoreSuite` and give the fixture `store`: an empty store of
 from __future__ import annotations
 
 import random
-import string
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ import pytest
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.study import Ask, Stage, State, Trial
 from modeldyno.errors import RequestError, StoreError
+from modeldyno.testing.concluded import ODD_NAMES, ConclusionSuite
 from modeldyno.testing.results import a_failed_result, a_result, a_small_result
 from modeldyno.testing.studies import a_study
 
@@ -30,21 +30,6 @@ if TYPE_CHECKING:
     from modeldyno.core.result import Result
     from modeldyno.core.study import Study
     from modeldyno.ports import Entry, Store
-
-_ALPHABET = string.ascii_letters + string.digits
-ODD_NAMES = {
-    "quotes": """it's "quoted" `three` ways""",
-    "unicode": "模型 ﷽ 🏋️ e\u0301",
-    "sql": "x'); DROP TABLE results; --",
-    "wildcards": "100%_of[a-z]*?",
-    "newlines": "one\ntwo\r\n\tthree",
-    "null": "a\0b",
-    "placeholders": "%s %(name)s :name ?1 {0}",
-    "backslash": "\\N\\",
-    "blank": " ",
-    "10 kB": "".join(random.Random(0).choices(_ALPHABET, k=10_000)),
-}
-"""Names that have broken programs that put text together."""
 
 
 def ids(entries: Sequence[Entry]) -> list[str]:
@@ -60,7 +45,7 @@ def fill(store: Store, count: int) -> list[Result]:
     return made
 
 
-class StoreSuite:
+class StoreSuite(ConclusionSuite):
     """What must be true of a store."""
 
     @pytest.fixture

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NONE = "—"
 _INTERRUPTED = "interrupted"
 OWN_SERVER, OTHERS_SERVER = "a freshly started server", "another measurement"
-"""What verifies the answer of a search."""
+"""What verifies the answer of a search; a server of others we may not start anew."""
 _WHY = {
     OWN_SERVER: "servers differ from start to start, or this one changed",
     OTHERS_SERVER: "the server or its machine changed meanwhile",
@@ -128,13 +128,10 @@ def _verdicts(rung: Rung) -> str:
 # --- a search --------------------------------------------------------------------------------------
 
 
-def search(found: Capacity, verifier: str = OWN_SERVER) -> Iterator[Block]:
-    """Lay a search out: the answer, what verified it, and every measurement in its order.
-
-    `verifier` is OWN_SERVER, or OTHERS_SERVER where we may not start it anew.
-    """
+def search(found: Capacity) -> Iterator[Block]:
+    """Lay a search out: the answer, what verified it, and every measurement in its order."""
     yield Notice(severity=Severity.VERDICT, text=answer(found))
-    yield from _verification(found, verifier)
+    yield from _verification(found)
     for judgement in found.unmet:
         text = f"{judgement.sentence()}: no load meets every bound"
         yield Notice(severity=Severity.BROKEN, text=text)
@@ -186,8 +183,8 @@ def _rates(found: Capacity) -> str:
     return f"; there it gives {there}" if there else ""
 
 
-def _verification(found: Capacity, verifier: str) -> Iterator[Notice]:
-    verdict = found.confirmed
+def _verification(found: Capacity) -> Iterator[Notice]:
+    verdict, verifier = found.confirmed, OWN_SERVER if found.ours else OTHERS_SERVER
     if found.passed is None:
         return
     if verdict is None or found.verified is None:

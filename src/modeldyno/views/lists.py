@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.result import Result
-    from modeldyno.ports import Entry
+    from modeldyno.ports import ConclusionEntry, Entry
 
 _NUMBERS = ("p50", "p90", "p95", "p99", "p99.9", "mean", "std", "min", "max")
 _FIELDS = ("metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note")
@@ -109,6 +109,25 @@ def listing(entries: Sequence[Entry]) -> Table:
     return Table(title="", columns=columns, rows=rows)
 
 
+def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
+    """Lay out what was concluded from several Results, one row for each."""
+    columns = tuple(
+        Column(title=title) for title in ("of several", "created", "kind", "model", "what came out")
+    )
+    rows = tuple(
+        (
+            entry.id,
+            moment(entry.created)[:16],
+            _KINDS.get(entry.kind, entry.kind),
+            shorten(clean(entry.name), _NAMED),
+            shorten(clean(entry.headline), _TOLD),
+        )
+        for entry in entries
+    )
+    return Table(title="", columns=columns, rows=rows)
+
+
+_KINDS = {"capacity": "search"}
 _NAMED, _TOLD = 18, 72
 """Characters of a name, and of what came out."""
 

@@ -27,15 +27,19 @@ _WIDE = 8.0
 """Ratio of loads from which on they are laid off by their logarithm."""
 
 
-def page(found: Ladder | Capacity, verifier: str = capacity.OWN_SERVER) -> Iterator[Block]:
+def page(found: Ladder | Capacity) -> Iterator[Block]:
     """Lay a ladder or a search out as a page."""
-    told = capacity.search(found, verifier) if isinstance(found, Capacity) else capacity.ladder(found)
-    blocks = list(told)
+    blocks = list(lines(found))
     yield from (block for block in blocks if isinstance(block, Notice))
     yield Heading(title="Throughput and latency by load")
     yield from pictures(found)
     yield Heading(title="The numbers")
     yield from (block for block in blocks if not isinstance(block, Notice))
+
+
+def lines(found: Ladder | Capacity) -> Iterator[Block]:
+    """Lay a ladder or a search out for a terminal."""
+    return capacity.search(found) if isinstance(found, Capacity) else capacity.ladder(found)
 
 
 def pictures(found: Ladder | Capacity) -> Iterator[Plot | Stack]:

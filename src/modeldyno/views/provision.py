@@ -6,6 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table
+from modeldyno.core.provision import expense
 from modeldyno.core.units import RATE, format_quantity
 from modeldyno.views.words import count, estimate
 
@@ -49,11 +50,10 @@ def provision(
         text=f"{demand} takes {needed}{_range(found)}: each answers {rate}{sure}{under}.",
     )
     if price is not None:
-        hourly = found.replicas * price.per_hour
-        each = hourly / 3600 / found.demand * 1000
+        spent = expense(found, price)
         text = (
-            f"{money(hourly, price)} an hour, {money(each, price)} for 1,000 requests at that demand, which "
-            f"takes {found.used:.0%} of what they can do"
+            f"{money(spent.per_hour, price)} an hour, {money(spent.per_thousand, price)} for 1,000 requests "
+            f"at that demand, which takes {found.used:.0%} of what they can do"
         )
         yield Notice(severity=Severity.NOTE, code="cost", text=text)
     yield Notice(severity=Severity.NOTE, code="assumed", text=_assumed(found))

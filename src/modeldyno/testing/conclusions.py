@@ -1,0 +1,80 @@
+"""Conclusions that cost nothing to make, for tests of whatever reads, keeps or shows them."""
+
+from __future__ import annotations
+
+from math import inf
+
+from modeldyno.core.approach import End
+from modeldyno.core.capacity import Capacity
+from modeldyno.core.comparison import Change, Comparison, Contrast, Outcome
+from modeldyno.core.goal import Answer, Constraint
+from modeldyno.core.ladder import Ladder, Rung
+from modeldyno.core.measurement import Interval
+from modeldyno.core.metric import Query
+from modeldyno.core.search import Search
+from modeldyno.testing.results import a_result, a_small_result
+
+BOUND = Constraint.parse("latency.p99 <= 30ms")
+_CREATED = "2026-01-02T03:04:05.678+00:00"
+
+
+def a_rung(load: float) -> Rung:
+    """Make what four workers of 10 ms give in a closed loop; under one slot the p99 is no claim yet."""
+    time = 0.01 * max(load, 4) / 4
+    sure = load > 1
+    answers = (
+        _answer("request_rate", 100.0 * min(load, 4)),
+        _answer("latency.p50", time),
+        _answer("latency.mean", time),
+        _answer("latency.p99", 2 * time if sure else None),
+        _answer("queue_time", max(1e-4, time - 0.01)),
+        _answer("compute_time", 0.008),
+        _answer("service_time.mean", time + 0.001),
+    )
+    return Rung(load=load, answers=answers, judgements=(BOUND.on(answers[3]),), result=f"{int(load):012x}")
+
+
+def _answer(query: str, value: float | None) -> Answer:
+    ends = Interval(low=0.0, high=inf) if value is None else Interval(low=0.9 * value, high=1.1 * value)
+    return Answer(query=Query.parse(query), value=value, interval=ends, why="" if value else "too few")
+
+
+def a_ladder() -> Ladder:
+    """Make a ladder with a knee at four."""
+    rungs = tuple(map(a_rung, (1, 2, 4, 8, 16)))
+    return Ladder(knob="concurrency", rungs=rungs, id="1add" * 3, created=_CREATED, name="mlp")
+
+
+def a_capacity() -> Capacity:
+    """Make the answer of a search: four slots hold the bound, and eight do not."""
+    return Capacity(
+        search=Search(bounds=(BOUND,)),
+        rungs=tuple(map(a_rung, (1, 4, 8))),
+        end=End.RESOLVED,
+        passed=4.0,
+        failed=8.0,
+        broke=a_rung(8).judgements,
+        verified=a_rung(4),
+        id="cafe" * 3,
+        created=_CREATED,
+        name="mlp",
+    )
+
+
+def a_comparison() -> Comparison:
+    """Make a comparison that is open."""
+    change = Change(
+        query=Query.parse("latency.p50"),
+        baseline=1e-3,
+        candidate=None,
+        difference=None,
+        interval=Interval(low=-inf, high=inf),
+        outcome=Outcome.UNDECIDED,
+        why="too few",
+    )
+    return Comparison(
+        id="c0" * 6,
+        created=_CREATED,
+        baseline=a_result(),
+        contrasts=(Contrast(candidate=a_small_result(), changes=(change,)),),
+    )
