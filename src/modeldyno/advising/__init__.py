@@ -1,0 +1,189 @@
+"""A model, its findings, and what comes of trying them: each in turns with the model as it is."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import machine, plugins
+from modeldyno.advising.trial import BASELINE, MAX_TIME, TIMED, TOLERANCE, Trial, Wish
+from modeldyno.core.advice import Advice, Tried, best, candidates, combinations, helped, promising
+from modeldyno.core.bottleneck import bottleneck
+from modeldyno.core.finding import Case
+from modeldyno.core.findings import findings
+from modeldyno.core.inspection import HERE, Mode
+from modeldyno.core.space import parse_axis
+from modeldyno.errors import RequestError, RunFailed
+from modeldyno.ports import HasSpace
+from modeldyno.run import serves
+from modeldyno.views.findings import typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from modeldyno.core.advice import Candidate
+    from modeldyno.core.job import Job
+    from modeldyno.core.result import Event, Result
+    from modeldyno.core.space import Axis
+    from modeldyno.ports import Executor
+
+__all__ = ["MAX_TIME", "TOLERANCE", "Wish", "advise"]
+
+_LOOKS = (("static", "ops", "layers"), ("static", "ops"), ("static",), ())
+"""Probes beside the timed ones: those of the first line that the backend bears are taken."""
+_ROUNDS, _FINAL = 5, 7
+"""Rounds of the candidates, and of the finalists."""
+_SHARE = 0.6
+"""Part of the time that candidates may take; the rest is for the finalists."""
+
+
+def advise(
+    job: Job,
+    wish: Wish,
+    *,
+    execute: Executor,
+    watch: Callable[[Event], None] = lambda _event: None,
+    interrupted: Callable[[], int] = lambda: 0,
+) -> Iterator[Advice]:
+    """Try what may help; give the Advice so far after each stage, the last one being the answer.
+
+    The baseline is looked at, and findings made of it. Each candidate is run once, which shows whether it
+    runs and what it does to the outputs; those not far worse are measured in turns with the baseline.
+    What helped is combined and measured anew, so that the best of several is not quoted for its luck.
+
+    Args:
+        job: the baseline.
+        wish: what to improve, and how long.
+        execute: what runs a Job, in a process of its own.
+        watch: told of every event.
+        interrupted: how often the user has interrupted; what was measured by then is kept.
+
+    Raises:
+        RequestError: the model cannot be tried so, or the metric is none to improve.
+        RunFailed: the baseline failed.
+    """
+    _check(job, wish)
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(
+            job=replace(job, plan=replace(job.plan, processes=1)),
+            wish=wish,
+            execute=execute,
+            watch=watch,
+            interrupted=interrupted,
+            folder=Path(folder),
+        )
+        yield from _tried(trial)
+
+
+def _tried(trial: Trial) -> Iterator[Advice]:
+    advice = _looked(trial)
+    yield advice
+    every = candidates(advice.findings, _axes(trial), advice.baseline, trial.wish.query.metric)
+    looked, left_out = _first_looks(trial, advice.baseline, every)
+    advice = replace(advice, tried=looked, left_out=left_out)
+    yield advice
+    measured = trial.in_turns(promising(looked), _ROUNDS, trial.left(_SHARE))
+    advice = replace(advice, tried=_merged(looked, measured))
+    yield advice
+    finalists = combinations(helped(advice.tried, trial.wish.tolerance))
+    if not finalists or trial.interrupted():
+        return
+    finals = _finals(trial, advice, finalists)
+    chosen = best(finals, trial.wish.tolerance)
+    told = "" if chosen is None else _command(trial, advice, chosen.candidate)
+    yield replace(advice, finals=finals, best=chosen, command=told)
+
+
+def _check(job: Job, wish: Wish) -> None:
+    if serves(job.backend):
+        raise RequestError(
+            "modeldyno advise runs a model in a process; for a server see what modeldyno show RESULT "
+            "--findings suggests, and try it with modeldyno sweep."
+        )
+    if job.inspection.mode is Mode.TRAIN:
+        raise RequestError("modeldyno advise times calls, and no training steps; leave --mode train away.")
+    if wish.query.metric not in {"latency", *TIMED[1:], "batch_rate"}:
+        raise RequestError(
+            f"{wish.query} is not what advise can improve; give --metric throughput, or latency.p50."
+        )
+
+
+def _command(trial: Trial, advice: Advice, candidate: Candidate) -> str:
+    return typed(advice.baseline, trial.of(candidate), plugins.backend(trial.job.backend).knobs)
+
+
+# --- the stages ------------------------------------------------------------------------------------
+
+
+def _looked(trial: Trial) -> Advice:
+    """Look at the baseline with as many probes as it bears.
+
+    Raises:
+        RunFailed: it failed.
+    """
+    job = replace(trial.job, inspection=replace(trial.job.inspection, devices=(HERE,), modules=True))
+    for probes in _LOOKS:
+        try:
+            found = trial.look(job, BASELINE, BASELINE, probes)
+            break
+        except RequestError:
+            if not probes:
+                raise
+    if found.failures:
+        failure = found.failures[0]
+        raise RunFailed(f"The model failed in {failure.where}: {failure.message}")
+    knobs = plugins.backend(job.backend).knobs
+    baseline = replace(found, job=trial.job)
+    return Advice(
+        id=secrets.token_hex(6),
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        query=trial.wish.query,
+        tolerance=trial.wish.tolerance,
+        baseline=baseline,
+        bottleneck=bottleneck(Case(result=baseline, knobs={knob.name: knob for knob in knobs})),
+        findings=findings(baseline, knobs),
+    )
+
+
+def _axes(trial: Trial) -> tuple[Axis, ...]:
+    """Give the axes that the backend finds worth a look."""
+    backend = plugins.backend(trial.job.backend)
+    if not trial.wish.space or not isinstance(backend, HasSpace):
+        return ()
+    cores = len(trial.job.plan.pin) or int(machine.cpu_quota()) or 1
+    return tuple(parse_axis(text.replace("{cores}", str(cores))) for text in backend.space)
+
+
+def _first_looks(
+    trial: Trial, baseline: Result, every: tuple[Candidate, ...]
+) -> tuple[tuple[Tried, ...], tuple[Candidate, ...]]:
+    """Run each candidate once, as many as a half of the candidates' time allows; give the others, too."""
+    looked: list[Tried] = []
+    for number, candidate in enumerate(every):
+        if trial.interrupted() or (looked and trial.left(_SHARE / 2) <= 0):
+            return tuple(looked), every[number:]
+        label = f"candidate {number + 1} of {len(every)}"
+        looked.append(trial.first_look(baseline, candidate, str(number), label))
+    return tuple(looked), ()
+
+
+def _merged(looked: Sequence[Tried], measured: Sequence[Tried]) -> tuple[Tried, ...]:
+    """Put what was measured in turns in the place of the first look."""
+    better = {id(tried.candidate): tried for tried in measured}
+    return tuple(better.get(id(tried.candidate), tried) for tried in looked)
+
+
+def _finals(trial: Trial, advice: Advice, finalists: Sequence[Candidate]) -> tuple[Tried, ...]:
+    """Measure the finalists anew; a combination is looked at once before."""
+    known = {id(tried.candidate): tried for tried in advice.tried}
+    ready = [
+        known.get(id(candidate)) or trial.first_look(advice.baseline, candidate, "combination", "combination")
+        for candidate in finalists
+    ]
+    running = [replace(tried, rounds=0) for tried in ready if not tried.failure]
+    measured = trial.in_turns(running, _FINAL, trial.left())
+    return (*measured, *(tried for tried in ready if tried.failure))

@@ -1,0 +1,180 @@
+"""One session of trying settings: each is looked at once, and those that promise something run in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import outputs
+from modeldyno.core.advice import Candidate, Tried, with_outputs
+from modeldyno.core.contrast import Question, contrast
+from modeldyno.core.job import Job
+from modeldyno.core.metric import Query
+from modeldyno.core.result import Event
+from modeldyno.core.turns import Turns
+from modeldyno.errors import ModelDynoError
+from modeldyno.ports import Executor
+from modeldyno.rounds import in_turns, labelled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.comparison import Contrast
+    from modeldyno.core.result import Result
+
+TOLERANCE = 0.01
+"""Largest difference of outputs, relative to their largest element, up to which settings are combined."""
+MAX_TIME = 180.0
+TIMED = ("latency", "throughput")
+BASELINE = "baseline"
+"""Name of what the candidates are held against."""
+_FEWEST = 3
+"""Rounds that are worth making."""
+_BESIDE = "latency.p50"
+_PATIENCE = 60.0
+"""Seconds that any first look may take, loading and compiling included."""
+_NOTHING = Candidate(codes=(), settings={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What advice is asked for."""
+
+    query: Query
+    max_time: float = MAX_TIME
+    """Seconds in all; the baseline is looked at in any case."""
+    tolerance: float = TOLERANCE
+    space: bool = True
+    """Whether what is usual for the backend's knobs is tried beside what findings suggest."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Trial:
+    """One session of trying; it counts its runs, for what the next would take."""
+
+    job: Job
+    wish: Wish
+    execute: Executor
+    watch: Callable[[Event], None]
+    interrupted: Callable[[], int]
+    folder: Path
+    begun: float = field(default_factory=time.monotonic)
+    runs: int = 0
+
+    @property
+    def spent(self) -> float:
+        """Seconds so far."""
+        return time.monotonic() - self.begun
+
+    def left(self, share: float = 1.0) -> float:
+        """Seconds of this part of the time that are left."""
+        return share * self.wish.max_time - self.spent
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which a first look is given up: one candidate is not to take the time of all."""
+        return max(_PATIENCE, self.wish.max_time / 3)
+
+    def counted(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+        """Run a Job."""
+        self.runs += 1
+        return self.execute(job, watch=watch)
+
+    def of(self, candidate: Candidate) -> Job:
+        """Give the Job with what is to be tried."""
+        return self.job.at(candidate.settings)
+
+    def look(self, job: Job, name: str, label: str, probes: tuple[str, ...] = ()) -> Result:
+        """Run a Job once, and keep what it returned."""
+        looking = replace(
+            job,
+            probes=(*probes, *TIMED, "outputs"),
+            plan=replace(job.plan, timeout=job.plan.timeout or self.patience),
+            observation=replace(job.observation, outputs=str(self.folder / f"{name}.npz")),
+        )
+        found = self.counted(looking, watch=labelled(self.watch, label))
+        kept = tuple(each for each in found.artifacts if not each.path.startswith(str(self.folder)))
+        return replace(found, job=replace(found.job, observation=job.observation), artifacts=kept)
+
+    def first_look(self, baseline: Result, candidate: Candidate, name: str, label: str) -> Tried:
+        """Run a candidate once: whether it runs, about how fast, and what it does to the outputs.
+
+        Args:
+            baseline: the first look at the model as it is.
+            candidate: what to try.
+            name: of the file of its outputs.
+            label: what progress is called.
+        """
+        try:
+            found = self.look(self.of(candidate), name, label)
+        except ModelDynoError as error:  # a setting that this model or this machine does not bear
+            return Tried(candidate=candidate, failure=str(error))
+        if found.failures:
+            return Tried(candidate=candidate, failure=found.failures[0].message)
+        first, *others = contrast(baseline, found, self.question).changes
+        tried = Tried(candidate=candidate, change=first, beside=tuple(others))
+        return _compared(tried, self.folder / f"{BASELINE}.npz", self.folder / f"{name}.npz")
+
+    @property
+    def question(self) -> Question:
+        """What is judged: the wish, and the time of a call beside it."""
+        metrics = tuple(dict.fromkeys((str(self.wish.query), _BESIDE)))
+        return Question(metrics=metrics, why=False)
+
+    def in_turns(self, chosen: Sequence[Tried], rounds: int, seconds: float) -> tuple[Tried, ...]:
+        """Measure candidates in rounds beside the baseline; of too many for the time the first are taken.
+
+        Args:
+            chosen: the best first.
+            rounds: at most.
+            seconds: that they may take; the fewest rounds of one candidate are made in any case.
+        """
+        each = self.spent / self.runs
+        few = chosen[: max(1, int(seconds / each / _FEWEST) - 1)]
+        sides = 1 + len(few)
+        made = min(rounds, max(_FEWEST, int(seconds / each / sides)))
+        if not few or self.interrupted():
+            return ()
+        settings = (_NOTHING, *(tried.candidate for tried in few))
+        looks = tuple(
+            in_turns(
+                [replace(self.of(candidate), probes=TIMED) for candidate in settings],
+                Turns(sides=sides, first=made, most=made),
+                self.question,
+                execute=self.counted,
+                watch=self.watch,
+                interrupted=self.interrupted,
+            )
+        )
+        if not looks:
+            return ()
+        found = looks[-1]
+        return tuple(
+            _with_changes(tried, contrast, found.baseline.processes)
+            for tried, contrast in zip(few, found.contrasts, strict=True)
+        )
+
+
+def _compared(tried: Tried, baseline: Path, candidate: Path) -> Tried:
+    """Hold the outputs against those of the baseline; another batch has others."""
+    if "batch_size" in tried.candidate.settings:
+        return with_outputs(tried, (), "another batch is fed")
+    with suppress(OSError):
+        try:
+            (_, first), (_, second) = outputs.load(baseline), outputs.load(candidate)
+            return with_outputs(tried, outputs.agreement(first, second))
+        except ValueError as error:
+            return with_outputs(tried, (), str(error))
+    return with_outputs(tried, (), "the outputs were not kept")
+
+
+def _with_changes(tried: Tried, found: Contrast, rounds: int) -> Tried:
+    failures = found.candidate.failures
+    if failures:
+        return replace(tried, failure=failures[0].message)
+    first, *others = found.changes
+    return replace(tried, change=first, beside=tuple(others), rounds=rounds)
