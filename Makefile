@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static gate gate-live truth clean
+.PHONY: help setup run test coverage test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,10 +34,16 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 	    --set batch_size=32 --json out/digits.json
 	@$(BIN)/python examples/digits/next_steps.py
 
+QUICK := not slow and not gpu and not engine and not browser
+
+# Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
 test: setup          ## the default suite, as CI runs it
-	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report= -m 'not slow and not gpu and not engine and not browser'
-	@$(BIN)/coverage report --include='src/modeldyno/core/*' --fail-under=100 --skip-covered
-	@$(BIN)/coverage report --skip-covered --skip-empty | grep '^TOTAL'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' tests/core \
+	    --cov=modeldyno.core --cov-report=term:skip-covered --cov-fail-under=100
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' --ignore=tests/core
+
+coverage: setup      ## what the default suite reaches of everything
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' --cov --cov-report=term:skip-covered
 
 test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live noise runs
 	$(BIN)/python -m pytest -m slow --timeout 3600

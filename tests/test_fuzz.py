@@ -1,6 +1,6 @@
 """Damaged model files of every format are analysed or refused, quickly, in little memory, in a sentence.
 
-300 mutations a format by default; `make fuzz` makes 10,000 of each (MODELDYNO_FUZZ).
+100 mutations a format by default; `make fuzz` makes 10,000 of each (MODELDYNO_FUZZ).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from modeldyno.testing.loaders import is_one_sentence
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MUTATIONS = int(os.environ.get("MODELDYNO_FUZZ", "300"))
+MUTATIONS = int(os.environ.get("MODELDYNO_FUZZ", "100"))
 PARTS = 4
 """Tests that they are shared out to."""
 MOST_SECONDS = 5.0

@@ -15,13 +15,18 @@ import modeldyno
 from modeldyno.cli import advise as advise_command
 from modeldyno.cli import cli, main
 from modeldyno.cli import trend as trend_command
+from modeldyno.core.advice import Advice
 from modeldyno.core.findings import RULES
 from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError
+from modeldyno.testing.results import a_small_result
 from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from modeldyno.advising import Wish
+    from modeldyno.core.job import Job
 
 ROOT = Path(__file__).parents[1]
 DIGITS = str(ROOT / "examples" / "digits" / "digits.onnx")
@@ -84,13 +89,26 @@ def test_a_model_is_advised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     advise_command.command.make_context("advise", words[1:], **cli.context_settings)
 
 
-@pytest.mark.timeout(600)
-def test_a_model_is_advised_from_python() -> None:
-    """With the same words; a live object has no process of its own."""
+def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words become the job and the wish; a live object has no process of its own."""
     plan = Plan(min_time=0.05, max_time=0.5, precision=0.3)
-    found = modeldyno.advise(DIGITS, max_time=0.0, findings_only=True, plan=plan)
-    assert found.tried
-    assert found.baseline.name == "digits"
+
+    def advised(job: Job, wish: Wish, *, execute: object, **_more: object) -> Iterator[Advice]:
+        assert callable(execute)
+        assert (wish.max_time, wish.space, str(wish.query)) == (0.0, False, "throughput")
+        assert job.plan == plan
+        yield Advice(
+            id="a",
+            created="now",
+            query=wish.query,
+            tolerance=wish.tolerance,
+            baseline=a_small_result(job=job),
+        )
+
+    monkeypatch.setattr("modeldyno.advising.advise", advised)
+    found = modeldyno.advise(DIGITS, max_time=0.0, findings_only=True, plan=plan, batch_size=4)
+    assert found.baseline.job.model.locator == DIGITS
+    assert found.baseline.job.config["batch_size"] == 4
     with pytest.raises(RequestError, match="name it by a reference"):
         modeldyno.advise(lambda x: x)  # type: ignore[arg-type]
 

@@ -12,6 +12,11 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+SHORT = """
+from modeldyno import pytest_plugin
+
+pytest_plugin._PROCESSES = 2
+"""
 TEST = """
 from modeldyno import Plan
 
@@ -24,7 +29,8 @@ def test_speed(modeldyno_profile):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A test of a model that takes 2 ms."""
+    """A test of a model that takes 2 ms, in two processes rather than five."""
+    (tmp_path / "conftest.py").write_text(SHORT)
     (tmp_path / "test_nets.py").write_text(TEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     return tmp_path

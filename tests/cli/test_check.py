@@ -174,11 +174,15 @@ def test_a_gate_that_cannot_be_is_refused(
     assert sentence in said.err
 
 
-def test_the_doctor_judges_this_machine(modeldyno: Callable[..., Said]) -> None:
+def test_the_doctor_judges_this_machine(
+    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It says how often a gate would be wrong here, and keeps its runs for the gate."""
-    said = modeldyno("doctor", "--budget", "1s")
+    monkeypatch.setattr("modeldyno.doctor.FEWEST_PROCESSES", 8)
+    monkeypatch.setattr("modeldyno.cli.doctor._REHEARSALS", 100)
+    said = modeldyno("doctor", "--budget", "0s")
     assert said.code == 0, said.err
     text = " ".join(said.out.split())
-    assert text.startswith("specimen.network against itself, 1")
-    assert "false alarms in 1,000 rehearsals" in text
+    assert text.startswith("specimen.network against itself, 8 processes: ")
+    assert "false alarms in 100 rehearsals" in text
     assert "doctor" in modeldyno("list", "--tag", "doctor").out

@@ -3,7 +3,7 @@
 Calls take about 10 ms of a clock that only the calls move. Every run is drawn afresh, warmed up and
 stopped by `pace` under PLAN, and then asked for its intervals. The bounds are those of MEASURING.md.
 The slow tests hold 10,000 runs to them exactly; the others make RUNS runs, and allow beyond the
-bounds what the binomial error of so few explains: SLACK standard errors, 3.2 points at 94 %.
+bounds what the binomial error of so few explains: SLACK standard errors, 4.5 points at 94 %.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from modeldyno.core.pacing import Paced, pace
 from modeldyno.core.plan import Plan
 from modeldyno.core.statistics import Samples
 
+pytestmark = pytest.mark.no_cover  # to trace its branches would double the time of a simulation
+
 PLAN = Plan(max_time=30.0)  # the rest by default: p50 to 2 %, 20 samples, 1 s
 TAILS = ("p90", "p95", "p99")
 CALL = 0.010
 LENGTH = 3700  # more calls than 30 s hold
-RUNS = 600
+RUNS = 300
+DRIFTING_RUNS = 100
 SLOW_RUNS = 10_000
 SLACK = 3.3
 
@@ -259,7 +262,7 @@ def paced_runs(source: Drifting, runs: int) -> list[Paced]:
 
 def several(sources: tuple[Drifting, ...]) -> list[object]:
     return [
-        *(pytest.param(source, 150, id=source.name) for source in sources),
+        *(pytest.param(source, DRIFTING_RUNS, id=source.name) for source in sources),
         *(
             pytest.param(source, SLOW_RUNS, id=f"{source.name}, all runs", marks=pytest.mark.slow)
             for source in sources

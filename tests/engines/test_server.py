@@ -18,9 +18,9 @@ from modeldyno.processes import tree
 Make = Callable[..., Launch]
 
 
-def get(port: int, path: str = "/") -> bytes:
-    """Ask the server for a path."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+def get(port: int, path: str = "/", patience: float = 30.0) -> bytes:
+    """Ask the server for a path, for so many seconds."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience)
     try:
         connection.request("GET", path)
         return connection.getresponse().read()
@@ -143,7 +143,7 @@ def test_another_free_port_is_tried(fake: Make, monkeypatch: pytest.MonkeyPatch)
 def answers_hello(ports: dict[str, int]) -> bool:
     """Ask whether it is our server."""
     try:
-        return get(ports["http"]) == b"hello"
+        return get(ports["http"], patience=1.0) == b"hello"
     except OSError:
         return False
 

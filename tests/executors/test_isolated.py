@@ -83,7 +83,7 @@ EXPECTED = {
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("each", [20, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("each", [6, pytest.param(100, marks=pytest.mark.slow)])
 def test_every_death_of_a_child_is_a_typed_failure_and_leaves_nothing_behind(mark: str, each: int) -> None:
     """Children that crash, abort, eat memory, hang or leave give as many Failures, and no orphan."""
     names = [name for name in EXPECTED for _ in range(each)]

@@ -718,16 +718,23 @@ def test_mutated_files_are_analysed_or_refused(tmp_path: Path, make: Callable[[P
 
 
 @cache
-def backend_models() -> list[tuple[str, Any, list[Any]]]:
-    """Give name, model and expected outputs."""
+def backend_cases() -> list[Any]:
+    """Make ONNX's own tests of its operators; it takes seconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cases = pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None)
+        return list(pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None))
+
+
+@cache
+def backend_models() -> list[tuple[str, Any, list[Any]]]:
+    """Give name, model and expected outputs."""
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
     files: list[tuple[str, Any, list[Any]]] = [
         (str(path.relative_to(folder)), onnx.load_model(path), []) for path in sorted(folder.rglob("*.onnx"))
     ]
-    return files + [(case.name, case.model, case.data_sets[0][1]) for case in cases if case.model is not None]
+    return files + [
+        (case.name, case.model, case.data_sets[0][1]) for case in backend_cases() if case.model is not None
+    ]
 
 
 def sweep(cases: Sequence[tuple[str, Any, list[Any]]]) -> float:
@@ -764,11 +771,8 @@ def _array(one: Any) -> Any:
 
 def test_arithmetic_agrees_with_backend_tests() -> None:
     """Every operator that shapes are computed with gives what a backend must give, or declines."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None)
     compared = set()
-    for case in cases:
+    for case in backend_cases():
         nodes = [] if case.model is None else whole(case.model, {}).nodes
         if len(nodes) != 1 or nodes[0].kind not in RULES or case.model.graph.initializer:
             continue

@@ -71,17 +71,18 @@ def one_line(error: BaseException) -> bool:
 class TestWriters:
     """Several processes that write at once."""
 
-    def test_sixteen(self, tmp_path: Path) -> None:
-        """Of 16 processes that put 240 Results each, every one of the 3,840 is acknowledged and there."""
+    @pytest.mark.parametrize(("processes", "each"), [(6, 100), pytest.param(16, 240, marks=pytest.mark.slow)])
+    def test_at_once(self, tmp_path: Path, processes: int, each: int) -> None:
+        """Of processes that put so many Results each, every one of all is acknowledged and there."""
         path = tmp_path / "store.db"
-        writers = [write(path, 1000 * n, 240) for n in range(16)]
+        writers = [write(path, 1000 * n, each) for n in range(processes)]
         acknowledged = [line for writer in writers for line in writer.communicate(timeout=280)[0].split()]
 
-        assert [writer.returncode for writer in writers] == [0] * 16
-        assert len(acknowledged) == 3840
+        assert [writer.returncode for writer in writers] == [0] * processes
+        assert len(acknowledged) == processes * each
         assert kept(path) == set(acknowledged)
 
-    @pytest.mark.parametrize("kills", [40, pytest.param(200, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("kills", [12, pytest.param(200, marks=pytest.mark.slow)])
     def test_killed(self, tmp_path: Path, kills: int) -> None:
         """Writers killed by kill -9 at random moments, two at a time, lose nothing that was acknowledged."""
         path = tmp_path / "store.db"
@@ -124,11 +125,12 @@ class TestFullDisk:
         source = random.Random(2)
         return a_result(id="f" * 12, samples=[source.random() for _ in range(30_000)])
 
-    def test_put(self, old: tuple[Path, list[Result]], large: Result, tmp_path: Path) -> None:
-        """At each of 200 write points of a put, it fails in one line; what was there stays readable."""
+    @pytest.mark.parametrize("points", [40, pytest.param(200, marks=pytest.mark.slow)])
+    def test_put(self, old: tuple[Path, list[Result]], large: Result, tmp_path: Path, points: int) -> None:
+        """At each of many write points of a put, it fails in one line; what was there stays readable."""
         path, results = old
         failed = 0
-        for size in _points(_log_size(path, large, tmp_path / "whole"), 200):
+        for size in _points(_log_size(path, large, tmp_path / "whole"), points):
             copy = tmp_path / f"{size}" / "store.db"
             shutil.copytree(path.parent, copy.parent)
             with sql.open(url_of(copy)) as store:
@@ -140,7 +142,7 @@ class TestFullDisk:
             assert examine(copy) == "ok"
             assert kept(copy) == {result.id for result in results}
             shutil.rmtree(copy.parent)
-        assert failed == 200
+        assert failed == points
 
     def test_trial(self, large: Result, tmp_path: Path) -> None:
         """A trial that does not fit whole is not there, and its Result is not; what was before is."""
