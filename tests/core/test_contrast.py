@@ -119,6 +119,16 @@ def test_runs_that_did_not_take_turns_are_doubted() -> None:
     assert contrast(BEFORE, AFTER, PLAIN, in_turns=True).doubts == ()
 
 
+def test_counts_are_the_same_whenever_they_are_taken() -> None:
+    """Models that were analysed one after the other are compared without a doubt."""
+    parameters = [Measurement(metric="parameters", value=count) for count in (100, 50)]
+    before, after = (a_small_result(measurements=(each,)) for each in parameters)
+
+    found = contrast(before, after, PLAIN)
+
+    assert (found.outcome, found.doubts) == (Outcome.BETTER, ())
+
+
 def test_what_another_tool_measured_was_measured_somewhere() -> None:
     """That nothing is known of the machine is doubted; where unlike machines are known, that is told."""
     foreign = replace(AFTER, job=replace(AFTER.job, backend=BACKEND))

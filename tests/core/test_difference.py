@@ -270,6 +270,13 @@ def test_without_headlines_all_that_both_have_is_judged() -> None:
     assert [(str(each.query), each.outcome) for each in found] == [("parameters", Outcome.WORSE)]
 
 
+def test_a_model_that_was_analysed_is_judged_by_what_it_costs() -> None:
+    """Work, weights and memory decide; what follows from them is told beside it."""
+    before = result(count(10), count(5, "macs"), count(7, "bytes_read"))
+    assert list(map(str, headlines(before, before))) == ["parameters", "macs"]
+    assert list(map(str, headlines(result(count(7, "buffers")), result(count(7, "buffers"))))) == ["buffers"]
+
+
 def test_intervals_widen_with_unlike_metrics_and_not_with_kin() -> None:
     """Throughput beside latency costs nothing; a load time does."""
 

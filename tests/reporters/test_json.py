@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json as stdlib
-
 import pytest
 
 from modeldyno import wire
@@ -15,14 +13,6 @@ def test_nothing_is_lost(kind: str) -> None:
     document = DOCUMENTS[kind]()
 
     assert wire.decode(json.render(document)) == document
-
-
-def test_two_are_an_array() -> None:
-    """Both documents are whole, in the order of the command."""
-    first, second = (DOCUMENTS[kind]() for kind in list(DOCUMENTS)[:2])
-    read = stdlib.loads(json.compare(first, second))
-
-    assert [wire.decode(stdlib.dumps(each)) for each in read] == [first, second]
 
 
 def test_what_acts_on_a_terminal_is_escaped_and_kept() -> None:

@@ -27,6 +27,7 @@ from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.results import a_failed_result, a_result
 from modeldyno.views.changes import sentence
 from modeldyno.views.contrast import brief, contrasted, numbers
+from modeldyno.views.words import called
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -304,6 +305,34 @@ def test_the_first_part_of_a_cause_is_shown_though_others_are_larger() -> None:
     )
 
     assert table(blocks, "Where").rows[0][0] == "first"
+
+
+def test_counts_have_no_order_of_runs_and_no_intervals() -> None:
+    """They are the same however often they are taken."""
+    counted, timed = (contrasted(compared(each))[-1] for each in (COUNT, WORSE))
+
+    assert [row[0] for row in _rows(counted)] == ["baseline", "candidate"]
+    assert [row[0] for row in _rows(timed)] == ["baseline", "candidate", "runs", "intervals"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("old", "new"), ("old", "new")),
+        (("net", "net"), ("net (1)", "net (2)")),
+        (("", "a" * 30), ("the model", "a" * 17 + "…")),
+        (
+            ("modelsofmine.factory.wide", "modelsofmine.factory.deep"),
+            ("…mine.factory.wide", "…mine.factory.deep"),
+        ),
+        (("a" * 30, "a" * 30), ("a" * 13 + "… (1)", "a" * 13 + "… (2)")),
+    ],
+)
+def test_names_that_begin_alike_are_told_by_their_ends(
+    names: tuple[str, str], expected: tuple[str, str]
+) -> None:
+    """What does not fit into a column is cut where the two are the same; equal names are numbered."""
+    assert called([a_result(name=name) for name in names]) == expected
 
 
 def test_operators_new_and_gone_are_told() -> None:

@@ -16,7 +16,7 @@ from modeldyno.core.outline import Held, Module, Operator, Outline, Point
 from modeldyno.reporters import csv, html, markdown, terminal
 from modeldyno.testing.reporters import HOSTILE, full
 from modeldyno.testing.results import a_job, an_inspection, an_outline
-from modeldyno.views import Look
+from modeldyno.views import Look, numbers
 from modeldyno.views.modules import leaves, ranged, tree
 
 if TYPE_CHECKING:
@@ -637,7 +637,7 @@ def test_csv_has_the_numbers_at_other_sizes() -> None:
 
 def test_csv_of_two_models_names_them() -> None:
     """Both have all their rows, in base units, under their names."""
-    written = csv.compare(an_inspection(name="teacher"), an_inspection(name="student")).splitlines()
+    written = csv.table(numbers(an_inspection(name="teacher"), an_inspection(name="student"))).splitlines()
 
     assert written[0].startswith("model,metric,scope,")
     assert "teacher,macs,,,1412628480,1412628480,1442628480,,,," in written

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import request, wire
-from modeldyno.cli import asking, quantity
+from modeldyno import request
+from modeldyno.cli import asking, comparing, quantity
 from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer
-from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
-from modeldyno.cli.writing import check, write
+from modeldyno.cli.writing import check
 from modeldyno.core.comparison import Outcome
 from modeldyno.core.contrast import Question, smallest_effects
 from modeldyno.core.inspection import OPTIMIZERS, Mode
@@ -22,11 +21,9 @@ from modeldyno.core.turns import FEWEST_ROUNDS, MOST_ROUNDS, Turns
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.executors.campaign import campaign
 from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
-from modeldyno.measure import Outcome as Measured
 from modeldyno.reasons import carried_out
 from modeldyno.rounds import comparison, failed
 from modeldyno.sides import sides
-from modeldyno.views import contrast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,8 +147,9 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     else:
         jobs = [side for side in compared if not isinstance(side, Result)]
         found, interrupted = _run(jobs, turns, question, options)
-        _keep(found, places)
-    _tell(found, places, options, kept=places.store and not stored)
+        comparing.keep(found, places)
+    kept = places.store and not stored
+    comparing.tell(found, places, everything=options["everything"], quiet=options["quiet"], kept=kept)
     ctx.exit(INTERRUPTED if interrupted else exit_code(found, options["fail_on"]))
 
 
@@ -209,28 +207,6 @@ def _run(
     if found is None:
         raise KeyboardInterrupt if interrupted else RunFailed("No round was made.")
     return found, interrupted
-
-
-def _keep(found: Comparison, places: Places) -> None:
-    """Put the Results of both sides into the store, and what came of them."""
-    for result in (found.baseline, *(each.candidate for each in found.contrasts)):
-        places.store_only(Measured(result=result))
-    places.conclude(found, contrast.brief(found))
-
-
-def _tell(found: Comparison, places: Places, options: dict[str, Any], *, kept: bool) -> None:
-    """Write and print what came out; `kept` says whether the store has it."""
-    places.write(wire.encode_comparison(found))
-    if places.report:
-        write(found, Path(places.report))
-    if places.silent:
-        return
-    with listened():
-        blocks = contrast.contrasted(found, everything=options["everything"])
-        print_blocks(*(blocks[:1] if options["quiet"] else blocks))
-        if kept and not options["quiet"]:
-            click.echo(f"Kept as {found.id}; to draw it: modeldyno report {found.id[:6]} -o compared.html")
-        places.told()
 
 
 def exit_code(found: Comparison, fail_on: str | None) -> int:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import request, views
-from modeldyno.cli import quantity
+from modeldyno.cli import comparing, quantity
 from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer, verdict
 from modeldyno.cli.output import draw, listened, look_options, print_blocks
 from modeldyno.cli.progress import Progress
+from modeldyno.core.contrast import Question
 from modeldyno.core.inspection import OPTIMIZERS, Mode
 from modeldyno.core.plan import Plan
 from modeldyno.measure import INTERRUPTED, measure
+from modeldyno.rounds import comparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -87,7 +89,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
     torch:file.py:factory or hf-config:DIR. Weights are not computed with, and need not be there.
 
-    With --compare, --json writes an array of two documents, and -o one report of both.
+    With --compare, what is kept, and written by --json and -o, is a comparison, as of modeldyno compare.
     """
     options["optimizer"] = optimizer(ctx)
     asked = [_request(options, options["model"], options["name"])]
@@ -98,12 +100,20 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         each.job()  # a mistake in the second is found before the first is analysed
     with Progress(quiet=options["quiet"]) as progress:
         outcomes = list(_measured(asked, progress))
+    code = max(outcome.exit_code for outcome in outcomes)
+    if len(outcomes) > 1 and not options["table"]:
+        found = comparison([outcome.result for outcome in outcomes], Question())
+        comparing.keep(found, places)
+        comparing.tell(
+            found, places, everything=options["verbose"], quiet=options["quiet"], kept=places.store
+        )
+        ctx.exit(code)
     problem = places.keep(*outcomes)
     with listened():
         _tell(outcomes, places, options)
     if problem is not None:
         raise problem
-    ctx.exit(max(outcome.exit_code for outcome in outcomes))
+    ctx.exit(code)
 
 
 def _request(options: dict[str, Any], model: str, name: str | None) -> request.Request:
@@ -134,7 +144,7 @@ def _measured(asked: Iterable[request.Request], progress: Progress) -> Iterator[
 
 
 def _tell(outcomes: Sequence[Outcome], places: Places, options: dict[str, Any]) -> None:
-    """Print the verdict, or the table asked for, or two models side by side, or everything of one."""
+    """Print the verdict, or the table asked for, or everything of a model."""
     results = [outcome.result for outcome in outcomes]
     if places.silent:
         return
@@ -143,8 +153,6 @@ def _tell(outcomes: Sequence[Outcome], places: Places, options: dict[str, Any]) 
         return
     if options["table"]:
         print_blocks(views.summary(results))
-    elif len(results) > 1:
-        print_blocks(*views.comparison(results[0], results[1]))
     else:
         look = views.Look(
             depth=options["depth"],

@@ -13,7 +13,8 @@ from click.core import ParameterSource
 
 from modeldyno import plugins, wire
 from modeldyno.cli import quantity
-from modeldyno.cli.output import listened, print_document, reporter_for, write_comparison, write_report
+from modeldyno.cli.output import listened, print_document, reporter_for, write_report
+from modeldyno.cli.writing import write_several
 from modeldyno.core.inspection import Mode
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views import brief, headline
@@ -130,8 +131,7 @@ class Places:
         if self.report and len(outcomes) == 1:
             write_report(outcomes[0].result, Path(self.report), outcomes[0].judgements)
         elif self.report:
-            first, second = (outcome.result for outcome in outcomes)
-            write_comparison(first, second, Path(self.report))
+            write_several([outcome.result for outcome in outcomes], Path(self.report))
 
     def _to_store(self, outcomes: Sequence[Outcome]) -> None:
         if not self.store:

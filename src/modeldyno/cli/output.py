@@ -12,7 +12,6 @@ from modeldyno import plugins, wire
 from modeldyno.cli import nobody_listens
 from modeldyno.core.ranking import ranking
 from modeldyno.errors import RequestError
-from modeldyno.ports import Compares
 from modeldyno.views import PLAIN, SORTS, Look, blocks, contrast, numbers
 from modeldyno.views.study import study as laid_out
 
@@ -61,19 +60,6 @@ def write_report(result: Result, path: Path, judgements: Sequence[Judgement] = (
         RequestError: no reporter writes such files, or the file cannot be written.
     """
     data = reporter_for(path).render(result, judgements=judgements)
-    wire.write(path, data.encode() if isinstance(data, str) else data)
-
-
-def write_comparison(first: Result, second: Result, path: Path) -> None:
-    """Write two Results side by side in the format that the suffix of `path` names.
-
-    Raises:
-        RequestError: no reporter writes two into such files, or the file cannot be written.
-    """
-    reporter = reporter_for(path)
-    if not isinstance(reporter, Compares):
-        raise RequestError(f"A {path.suffix} file holds one model; use .csv, .html, .json or .md.")
-    data = reporter.compare(first, second)
     wire.write(path, data.encode() if isinstance(data, str) else data)
 
 

@@ -10,7 +10,7 @@ from modeldyno.core.cause import causes
 from modeldyno.core.comparison import Contrast, Difference
 from modeldyno.core.difference import LEVEL, changes
 from modeldyno.core.doubt import Doubt
-from modeldyno.core.headlines import ALL, SMALLEST, headlines, shared
+from modeldyno.core.headlines import ALL, SMALLEST, exact, headlines, shared
 from modeldyno.core.imported import BACKEND
 from modeldyno.core.inspection import Mode
 from modeldyno.core.metric import METRICS, Query
@@ -88,8 +88,16 @@ def contrast(
         software=unlike(baseline.environment.software, candidate.environment.software),
         hardware=hardware,
         causes=causes(baseline, candidate, found),
-        doubts=tuple(_doubts(baseline, candidate, hardware, in_turns=in_turns)),
+        doubts=tuple(
+            _doubts(baseline, candidate, hardware, apart=not in_turns and _varies(asked, baseline, candidate))
+        ),
     )
+
+
+def _varies(queries: Iterable[Query], *results: Result) -> bool:
+    """Whether anything that is compared may be another number the next time; counts are not."""
+    found = (result.find(query.metric, query.scope) for result in results for query in queries)
+    return any(each is not None and not exact(each) for each in found)
 
 
 def selected(metrics: Iterable[str], baseline: Result, candidate: Result) -> tuple[Query, ...]:
@@ -201,7 +209,7 @@ def _input(spec: InputSpec) -> str:
 
 
 def _doubts(
-    baseline: Result, candidate: Result, hardware: Sequence[Difference], *, in_turns: bool
+    baseline: Result, candidate: Result, hardware: Sequence[Difference], *, apart: bool
 ) -> Iterator[Doubt]:
     if hardware:
         yield Doubt(
@@ -216,7 +224,7 @@ def _doubts(
             seen=f"where {' and '.join(each.id[:6] for each in foreign)} was measured is not known",
             advice="make sure that it was the same machine, or read the differences as those of the machines",
         )
-    if not in_turns:
+    if apart:
         yield Doubt(
             code="not-in-turns",
             seen="the two were measured at different times, and what the machine did in between counts, too",

@@ -30,6 +30,8 @@ HEADLINES = (
     "error_rate",
 )
 """What a gate judges unless it is told: the time of a call, or of what stands for one, and memory."""
+COSTS = ("parameters", "weight_bytes", "macs", "memory_peak")
+"""Likewise, of a model that was analysed and not run."""
 
 _KIN = {
     "latency": "speed",
@@ -64,8 +66,10 @@ def headlines(baseline: Result, candidate: Result) -> tuple[Query, ...]:
 
     What the candidate lacks of them is asked for all the same, lest a gate hold because nothing was measured.
     """
-    asked = tuple(query for query in map(Query.parse, HEADLINES) if _has(baseline, query))
-    return asked or shared(baseline, candidate)
+    for names in (HEADLINES, COSTS):
+        if asked := tuple(query for query in map(Query.parse, names) if _has(baseline, query)):
+            return asked
+    return shared(baseline, candidate)
 
 
 def shared(baseline: Result, candidate: Result) -> tuple[Query, ...]:

@@ -29,11 +29,6 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     return table(views.numbers(document))
 
 
-def compare(first: Result, second: Result) -> str:
-    """Write the numbers of two Results, one after the other, under the names of their models."""
-    return table(views.numbers(first, second))
-
-
 def table(block: Table) -> str:
     """Write any table; its columns of numbers are those aligned to the right."""
     file = io.StringIO()

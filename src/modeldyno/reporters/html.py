@@ -47,11 +47,6 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     return lay_out(blocks, title=views.headline(document))
 
 
-def compare(first: Result, second: Result) -> str:
-    """Write such a page of a comparison."""
-    return lay_out(views.comparison(first, second), title=f"{second.name} against {first.name}")
-
-
 def lay_out(blocks: Iterable[Block], *, title: str) -> str:
     """Write a page of any blocks."""
     parts = list(_sections(blocks))

@@ -23,11 +23,6 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     return harmless(wire.encode(document, **({"judgements": judgements} if judgements else {})))
 
 
-def compare(first: Result, second: Result) -> bytes:
-    """Give an array of both documents."""
-    return harmless(wire.encode_several((first, second)))
-
-
 def harmless(data: bytes) -> bytes:
     """Escape in a document what a terminal would obey."""
     text = data.decode("utf-8")

@@ -38,11 +38,6 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     return lay_out(views.blocks(document, judgements), title=views.headline(document))
 
 
-def compare(first: Result, second: Result) -> str:
-    """Write a comparison of two."""
-    return lay_out(views.comparison(first, second), title=f"{second.name} against {first.name}")
-
-
 def lay_out(blocks: Iterable[Block], *, title: str) -> str:
     """Write any blocks; the first of them says what they are about."""
     del title

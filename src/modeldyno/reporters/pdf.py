@@ -41,11 +41,6 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     return printed(html.render(document, judgements=judgements))
 
 
-def compare(first: Result, second: Result) -> bytes:
-    """Print the page of a comparison."""
-    return printed(html.compare(first, second))
-
-
 def lay_out(blocks: Iterable[Block], *, title: str) -> bytes:
     """Print a page of any blocks."""
     return printed(html.lay_out(blocks, title=title))

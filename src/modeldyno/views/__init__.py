@@ -6,13 +6,13 @@ a file; nothing here knows of any format.
 
 from __future__ import annotations
 
-from modeldyno.views.compare import comparison, summary
 from modeldyno.views.lists import brief, listing, numbers
 from modeldyno.views.look import PLAIN, SORTS, Look
 from modeldyno.views.memory_change import memory_changed
 from modeldyno.views.pages import page
 from modeldyno.views.report import blocks
 from modeldyno.views.sentence import headline
+from modeldyno.views.summary import summary
 
 __all__ = [
     "PLAIN",
@@ -20,7 +20,6 @@ __all__ = [
     "Look",
     "blocks",
     "brief",
-    "comparison",
     "headline",
     "listing",
     "memory_changed",

@@ -11,8 +11,7 @@ from modeldyno.core.metric import METRICS
 from modeldyno.core.units import FRACTION, format_quantity
 from modeldyno.views.causes import explained
 from modeldyno.views.changes import changed, opened, overview, sentence, side_by_side
-from modeldyno.views.compare import called
-from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, count, moment
+from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, called, count, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -152,6 +151,8 @@ def _laid_out(found: Comparison, names: Sequence[str]) -> Table:
         )
         for place, (result, name) in enumerate(zip(results, names, strict=True))
     ]
+    if not _varies(found):
+        return Table(title="", columns=(Column(title=""), Column(title="")), rows=tuple(rows))
     letters = " ".join(_letter(side) for side in found.sequence)
     ran = _ORDERS.get(found.order, found.order) + (f": {letters}" if letters else "")
     level = format_quantity(found.level, FRACTION, 3)
@@ -164,6 +165,12 @@ def _laid_out(found: Comparison, names: Sequence[str]) -> Table:
             ("intervals", f"{level}, all of a candidate together"),
         ),
     )
+
+
+def _varies(found: Comparison) -> bool:
+    """Whether it is of more than counts, for which neither runs nor intervals mean anything."""
+    spans = (change.interval for each in found.contrasts for change in each.changes)
+    return found.order != "stored" or any(span is not None and span.low < span.high for span in spans)
 
 
 def _processes(result: Result) -> str:

@@ -10,8 +10,8 @@ from modeldyno.core.measurement import Distribution
 from modeldyno.core.plot import Effect, Forest, Plot, Scale, Series
 from modeldyno.core.units import FRACTION, SECONDS
 from modeldyno.views import pages
-from modeldyno.views.compare import called
 from modeldyno.views.contrast import contrasted
+from modeldyno.views.words import called
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

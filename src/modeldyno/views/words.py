@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.block import clean
+from modeldyno.core.block import clean, shorten
 from modeldyno.core.inputs import BATCH
 from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.result import FailureKind
 from modeldyno.core.units import COUNT, format_estimate, format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from modeldyno.core.result import Result
 
@@ -115,3 +115,18 @@ def ordered(names: Iterable[str]) -> list[str]:
 def ending(text: str, limit: int) -> str:
     """Cut text from its beginning to at most `limit` characters: what tells two paths apart is their end."""
     return text if len(text) <= limit else f"…{text[len(text) - limit + 1 :]}"
+
+
+def called(results: Sequence[Result]) -> tuple[str, ...]:
+    """Name models, short enough for columns; those of one name are numbered."""
+    whole = [clean(result.name) or "the model" for result in results]
+    short = [shorten(name, _NAME) for name in whole]
+    if len(set(short)) < len(set(whole)):  # they begin alike
+        short = [ending(name, _NAME) for name in whole]
+    return tuple(
+        f"{shorten(name, _NAME - 4)} ({place})" if short.count(name) > 1 else name
+        for place, name in enumerate(short, 1)
+    )
+
+
+_NAME = 18
