@@ -475,6 +475,22 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class ServesSeveral(Protocol):
+    """A backend whose server can have several models at once; its sessions can host."""
+
+    common: frozenset[str]
+    """Knobs of the server, which are set for the first model alone."""
+
+
+@runtime_checkable
+class CanHost(Protocol):
+    """A session of a server that can have further models beside its own."""
+
+    def host(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[Session]:
+        """Have the same server load another model, by a name of its own, for the while."""
+
+
+@runtime_checkable
 class CanDeploy(Protocol):
     """A backend whose server takes a directory of files, which another such server can be given."""
 
@@ -529,6 +545,8 @@ class Subject:
     observation: Observation = field(default_factory=Observation)
     known: tuple[Measurement, ...] = ()
     """What the probes have found that look at the model without calling it."""
+    beside: tuple[tuple[str, Subject], ...] = ()
+    """Models that the same server has, by their names; to be put under their loads at the same time."""
     interrupted: Callable[[], bool] = field(default=lambda: False)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     """Told of progress and of provisional measurements while measuring."""
@@ -693,6 +711,14 @@ class Reporter(Protocol):
 
     def render(self, document: Result, *, judgements: Sequence[Judgement] = ()) -> str | bytes:
         """Render, with the verdicts on the bounds that were asked for."""
+
+
+@runtime_checkable
+class Compares(Protocol):
+    """A Reporter that can also write two Results into one file."""
+
+    def compare(self, first: Result, second: Result) -> str | bytes:
+        """Render them side by side."""
 
 
 @runtime_checkable

@@ -19,8 +19,10 @@ from modeldyno.core.model import ModelRef
 from modeldyno.core.observation import RECORD_FORMATS, Observation
 from modeldyno.core.plan import Plan
 from modeldyno.core.roofline import device_named
+from modeldyno.core.together import Neighbour, called, check_names, each
 from modeldyno.core.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.ports import ServesSeveral
 from modeldyno.run import serves
 from modeldyno.unclaimed import why_not
 
@@ -52,10 +54,17 @@ class Request:
     observation: Observation = field(default_factory=Observation)
     name: str | None = None
     trust: bool = False
+    beside: tuple[str, ...] = ()
+    """Models on the same server at the same time, each as `core.together.Neighbour` reads it."""
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """Read the bounds."""
-        return tuple(map(Constraint.parse, self.require))
+        """Read the bounds; one that names no model is meant of each."""
+        found = tuple(map(Constraint.parse, self.require))
+        if not self.beside:
+            return found
+        own = self.name or called(reference(self.model).locator)
+        others = [Neighbour.parse(text).name for text in self.beside]
+        return tuple(replace(c, query=query) for c in found for query in each(c.query, own, others))
 
     def job(self) -> Job:
         """Resolve every name and check every value.
@@ -83,7 +92,7 @@ class Request:
         self._check_records()
         self._check_mode()
         self.constraints()
-        return Job(
+        made = Job(
             model=ref,
             backend=name,
             inputs=tuple(map(_input, self.inputs)),
@@ -96,6 +105,36 @@ class Request:
             name=self.name,
             trust=self.trust,
         )
+        return self._together_with(made) if self.beside else made
+
+    def _together_with(self, first: Job) -> Job:
+        """Add the models beside the first, each with its knobs and its load.
+
+        Raises:
+            RequestError: the backend serves one model alone, or something is wrong with one of them.
+        """
+        backend, others = plugins.backend(first.backend), tuple(map(Neighbour.parse, self.beside))
+        if first.load is None or not isinstance(backend, ServesSeveral):
+            raise RequestError(
+                f"The backend '{first.backend}' has one model at a time; models are put side by side with "
+                f"--backend {SERVER}."
+            )
+        own = first.name or called(first.model.locator)
+        check_names(own, others)
+        beside = []
+        for other in others:
+            server = next((name for name in other.settings if name in backend.common), None)
+            if server is not None:
+                raise RequestError(
+                    f"The knob {server} is the server's, which has all models; set it by --set, "
+                    f"and not for {other.name}."
+                )
+            single = replace(
+                self, model=other.model, backend=first.backend, settings=other.settings, inputs=other.inputs,
+                probes=("load",), load=other.load(first.load), name=other.name, require=(), beside=(),
+            )  # fmt: skip
+            beside.append(replace(single.job(), plan=first.plan, observation=Observation()))
+        return replace(first, name=own, beside=tuple(beside))
 
     def _loaded(self, backend: str) -> Load | None:
         """Give the load, with the latency up to which an answer counts as good."""
@@ -106,7 +145,8 @@ class Request:
                     "choose one with --backend triton, or give its URL."
                 )
             return None
-        bounds = [c.bound for c in self.constraints() if c.query.metric == "latency" and c.at_most]
+        latency = [c for c in self.constraints() if c.query.metric == "latency" and not c.query.scope]
+        bounds = [c.bound for c in latency if c.at_most]
         load = self.load or Load()
         return load if load.within is not None or not bounds else replace(load, within=min(bounds))
 

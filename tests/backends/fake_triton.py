@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 FLAGS = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
+LOADED = {FLAGS["load-model"]}
 STATS = {
     "model_stats": [
         {
@@ -33,15 +34,26 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer."""
-        model = f"/v2/models/{FLAGS['load-model']}"
-        answers: dict[str, Any] = {
-            "/v2": {"name": "triton", "version": "0.0.1"},
-            f"{model}/ready": {},
-            f"{model}/stats": STATS,
-        }
+        answers: dict[str, Any] = {"/v2": {"name": "triton", "version": "0.0.1"}}
+        for name in LOADED:
+            answers |= {f"/v2/models/{name}/ready": {}, f"/v2/models/{name}/stats": STATS}
         self.send_response(200 if self.path in answers else 404)
         self.end_headers()
         self.wfile.write(json.dumps(answers.get(self.path, {"error": "no such path"})).encode())
+
+    def do_POST(self) -> None:
+        """Load or unload a model of the repository."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        *_, name, verb = self.path.split("/")
+        entry = Path(FLAGS["model-repository"]) / name
+        known = (entry / "config.pbtxt").exists() and "nonsense" not in (entry / "config.pbtxt").read_text()
+        if verb == "load" and known:
+            LOADED.add(name)
+        elif verb == "unload":
+            LOADED.discard(name)
+        self.send_response(200 if known else 400)
+        self.end_headers()
+        self.wfile.write(b"{}" if known else b'{"error": "failed to load: no field named nonsense"}')
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -109,6 +110,37 @@ def test_the_files_that_triton_is_given(program: str) -> None:
         '    string_value: "model.onnx"', '    string_value: "3"', "  dims: [1, 8, 8]", "  dims: [10]",
     ):  # fmt: skip
         assert f"{line}\n" in text
+
+
+def test_a_server_of_ours_has_further_models(program: str) -> None:
+    """Another model has its own configuration and statistics, is there for the while, and replaces none."""
+    with opened({"program": program}) as session:
+        http = session.server.ports["http"]
+        config = configure(plugins.backend("triton").knobs, {"instances": 3})
+        for _ in range(2):  # again, as with other knobs
+            with session.host(named("second"), config) as guest:
+                assert "count: 3" in guest.files[0][1]
+                assert guest.account().requests == 4
+                assert guest.endpoint.model == "second"
+                assert http_ready(http, "/v2/models/second/ready")
+            assert not http_ready(http, "/v2/models/second/ready")
+        with (
+            pytest.raises(ServerFailed, match=r"does not load second: .*nonsense"),
+            session.host(named("second"), {**config, "config.nonsense": "1"}),
+        ):
+            pass
+        with (
+            pytest.raises(RequestError, match="has a model 'digits' already"),
+            session.host(digits(), config),
+        ):
+            pass
+        assert http_ready(http, "/v2/models/digits/ready")
+
+
+def named(name: str) -> Model:
+    """The classifier of the examples under another name."""
+    model = digits()
+    return replace(model, identity=replace(model.identity, name=name))
 
 
 def test_a_field_that_triton_has_not_is_told_in_its_own_words(program: str) -> None:
@@ -324,6 +356,17 @@ class TestReal(ServingSuite):
 @pytest.mark.engine
 class TestRealGrpc(TestReal):
     settings: ClassVar[dict[str, KnobValue]] = {"protocol": "grpc", "queue_delay": 2000, "instances": 2}
+
+
+@pytest.mark.engine
+def test_two_models_of_one_triton_answer() -> None:
+    """A second model is loaded by the server that has the first, and counted apart."""
+    config = configure(plugins.backend("triton").knobs, {"protocol": "grpc", "max_batch": 4})
+    with opened({}) as home, home.host(named("second"), config) as guest:
+        for session in (home, guest, guest):
+            reply = once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
+            assert session.arrays(reply)["scores"].shape == (1, 10)
+        assert (home.account().requests, guest.account().requests) == (1, 2)
 
 
 @pytest.mark.engine

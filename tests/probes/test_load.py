@@ -20,6 +20,7 @@ from modeldyno.core.measurement import Distribution
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Found
+from modeldyno.errors import RequestError
 from modeldyno.request import Request
 from modeldyno.run import run
 from modeldyno.testing.server import serving
@@ -294,6 +295,42 @@ def test_what_is_asked_of_prompts_is_not_asked_of_the_model(tmp_path: Path) -> N
     assert (result["token_rate"] or 0) > 0
     (prompt,) = result.inputs
     assert (prompt.name, prompt.low, prompt.high) == ("prompt", 2, 4)
+
+
+def test_models_on_one_server_are_loaded_together(steady: str) -> None:
+    """Each has its own numbers, doubts and account, of one window in which both were under load."""
+    beside = (f"{steady} name=second concurrency=1 input=x=2x4",)
+    result = loaded(steady, Load(concurrency=1), plan=LONGER, beside=beside)
+    first, second = (result["throughput"], result["throughput@second"])
+    assert not result.failures
+    assert first is not None
+    assert second is not None
+    assert second == pytest.approx(2 * first, rel=0.3)  # in turns, of which its requests are twice as large
+    assert spread(result, "latency").statistic("p50") >= 0.0075  # the other's turn, and its own
+    latency = result.find("latency", "second")
+    assert latency is not None
+    assert isinstance(latency.value, Distribution)
+    assert latency.value.statistic("p50") >= 0.0075
+    assert {"echo", "second"} == {str(result.job.name), *(str(each.name) for each in result.job.beside)}
+    assert result.find("requests", "second/ok") is not None
+    assert result.find("queue_time", "second") is not None
+    assert "sha256:" in str(result.environment.software["model second"])
+
+
+def test_a_load_that_fails_beside_another_ends_for_both(steady: str) -> None:
+    """The failure is told of the one that has it, and nobody waits for it."""
+    host = steady.partition("#")[0]
+    result = loaded(
+        steady, Load(concurrency=1, timeout=0.5), beside=(f"{host}/fault/503#echo name=bad input=x=1x4",)
+    )
+    assert [failure.message[:5] for failure in result.failures] == ["bad: "]
+    assert result.find("throughput") is not None
+
+
+def test_a_model_of_another_server_is_not_beside(steady: str) -> None:
+    """To measure two servers at once is no measurement of either."""
+    with server() as other, pytest.raises(RequestError, match="not on the server that is measured"):
+        loaded(steady, beside=(f"{other} name=other input=x=1x4",))
 
 
 def test_a_model_within_a_process_takes_no_load() -> None:

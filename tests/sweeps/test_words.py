@@ -194,7 +194,7 @@ def test_a_study_has_the_name_of_its_model() -> None:
     [
         ("maximise: throughput", "line 2: .*did you mean 'maximize'"),
         ("objectives: throughput", "line 2: .*write maximize: or minimize:"),
-        ("models: [a, b]", "line 2: .*one sweep is of one model"),
+        ("models: [a, b]", "line 2: .*those on the same server below beside:"),
         ("trust: true", "line 2: .*--trust on the command line"),
         ("space: 5", "line 2: 'space' holds names with values"),
         ("space:\n  batch_size: 0,2", "line 3: The knob batch_size takes a whole number from 1, not 0"),

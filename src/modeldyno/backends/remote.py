@@ -153,6 +153,7 @@ _LOOK_TIME = 10.0
 """Seconds that a server may take to tell what it did, or what it has."""
 _NOT_FOUND = 404
 
+common: frozenset[str] = frozenset()
 knobs = (*(knob for _, knob in _OPTIONS), BATCH_SIZE)
 
 
@@ -207,6 +208,22 @@ class _Session:
                 raise
             said = unknown_model(place.model, place.version, known)
             raise ValueError(said if known else f"{error}; perhaps {said}") from error
+
+    @contextmanager
+    def host(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:
+        """Send to another model of the server as well.
+
+        Raises:
+            RequestError: it is of another server.
+        """
+        there, here = model.value, self.endpoint
+        if (there.host, there.port) != (here.host, here.port):
+            raise RequestError(
+                f"{model.identity.name} is at {there.host}:{there.port}, and not on the server that is "
+                f"measured, {here.host}:{here.port}; models are put side by side on one server."
+            )
+        with open(model, config) as session:
+            yield session
 
     def prompt_tokens(self, reply: Reply) -> int:
         """Give the tokens of the prompts that an answer is of; -1 where nobody tells."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.backends import deployed, serving, triton_settings
-from modeldyno.backends.serving import Counted, Session
+from modeldyno.backends.triton_hosting import Hosting
 from modeldyno.backends.triton_remote import account, elsewhere, version
 from modeldyno.engines import ports, triton, triton_config, triton_repository
 from modeldyno.engines.server import Launch, http_ready
@@ -21,6 +21,7 @@ from modeldyno.engines.server import Launch, http_ready
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from modeldyno.backends.serving import Session
     from modeldyno.core.knob import KnobValue
     from modeldyno.engines.control import Control
     from modeldyno.engines.server import Ports, Server
@@ -33,6 +34,7 @@ serves = True
 knobs = triton_settings.knobs
 space = triton_settings.space
 check = triton_settings.check
+common = triton_settings.COMMON
 _GRACE = 10.0
 """Seconds that a container has to end by itself."""
 
@@ -114,7 +116,7 @@ def _session(
     beside: Control,
 ) -> Session:
     name = str(written["name"])
-    return Counted(
+    return Hosting(
         client=plugins.client(triton_settings.CLIENTS[str(config["protocol"])]),
         endpoint=triton_settings.endpoint(config, ports.LOOPBACK, server.ports, name),
         control=beside,
@@ -124,6 +126,9 @@ def _session(
         counters=lambda: account(beside, name),
         files=(("config.pbtxt", triton_config.text(written)),),
         flat=triton_settings.flat(written),
+        native=program is None or program.has("onnxruntime"),
+        packages={} if program is None else program.packages,
+        patience=serving.startup_time(config),
     )
 
 

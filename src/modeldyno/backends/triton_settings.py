@@ -123,6 +123,9 @@ knobs = (
     serving.knob("batch_size"),
 )
 
+COMMON = frozenset({"launch", "program", "image", "flags", "ports", "startup_time", "server", "grpc_port"})
+"""Knobs of the server, and not of a model."""
+
 space = (
     "instances=1..{cores}*2",
     "dynamic_batching=false,true",

@@ -29,6 +29,10 @@ INPUTS = click.option(
 PERCENTILES = click.option(
     "--percentile", "percentiles", multiple=True, help="Measure until it is certified, such as p99."
 )
+BESIDE = click.option(
+    "--beside", multiple=True, metavar="'MODEL WORD=VALUE ...'",
+    help="Another model on the same server at the same time: 'b.onnx concurrency=4 instances=2'.",
+)  # fmt: skip
 NAME = click.option("--name", help="What to call the model.")
 TRUST = click.option(
     "--trust", is_flag=True, allow_from_autoenv=False,

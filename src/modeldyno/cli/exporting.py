@@ -40,35 +40,38 @@ def export(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
         rows.append(ranked.default)
     numbers = _numbers(study)
     written: dict[Path, str] = {}
-    jobs: dict[str, tuple[Job, list[Path]]] = {}
+    models: dict[tuple[str, str], tuple[Job, list[Path]]] = {}
     with plugins.store() as store:
         for row in rows:
             suffix = "default" if row.default else str(numbers[key(study.configuration(row.point))])
             job, files = _files(study, row, store)
             made = dict(_written(study, row, artifact, folder, suffix) for artifact in files)
             written |= made
-            jobs.setdefault(job.backend, (job, []))[1].extend(made)
+            configurations = [path for path in made if path.name == TRITON]
+            for each, path in zip((job, *job.beside), configurations, strict=False):
+                models.setdefault((each.backend, str(each.model)), (each, []))[1].append(path)
     if not written:
         raise RequestError(
             "There are no files to export: the trials were of no server that is configured by files, or "
             "their results are no longer in the store."
         )
     said = [f"Wrote {path}" for path in written]
-    for job, paths in jobs.values():
-        said += _deployed(study, job, {path.parent: written[path] for path in paths if path.name == TRITON})
-    return said
+    return [*said, *_deployed(study, written, list(models.values()))]
 
 
-def _deployed(study: Study, job: Job, entries: dict[Path, str]) -> list[str]:
-    """Put the model beside the configurations; say so, or why it is not there."""
-    if not entries:
+def _deployed(study: Study, texts: dict[Path, str], models: list[tuple[Job, list[Path]]]) -> list[str]:
+    """Put each model beside its configurations; say so, or why it is not there."""
+    for job, paths in models:
+        known = study.model if job.model == study.job.model else None
+        digest = "" if known is None else known.digest
+        try:
+            deployed(job, {path.parent: texts[path] for path in paths}, digest)
+        except RequestError as error:
+            return [f"The model is not beside them, so that no Triton takes them yet: {error}"]
+    if not models:
         return []
-    digest = "" if study.model is None else study.model.digest
-    try:
-        deployed(job, entries, digest)
-    except RequestError as error:
-        return [f"The model is not beside them, so that no Triton takes them yet: {error}"]
-    return [f"The model is beside each, so that a Triton can be given {next(iter(entries)).parent} as it is."]
+    folder = models[0][1][0].parent.parent
+    return [f"The model is beside each, so that a Triton can be given {folder} as it is."]
 
 
 def hint(study: Study, name: str) -> Iterator[str]:

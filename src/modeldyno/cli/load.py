@@ -73,6 +73,7 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 @asking.PERCENTILES
 @asking.plan_options
 @limit_options
+@asking.BESIDE
 @asking.NAME
 @asking.TRUST
 @keeping_options
@@ -202,6 +203,7 @@ def _request(options: dict[str, Any], concurrency: int | None) -> request.Reques
         observation=Observation(records=options["records"] and str(Path(options["records"]).absolute())),
         name=options["name"],
         trust=options["trust"],
+        beside=options["beside"],
     )
 
 

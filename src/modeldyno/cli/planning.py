@@ -12,7 +12,6 @@ from modeldyno.cli.output import listened, print_blocks
 from modeldyno.core import glance
 from modeldyno.core.block import Align, Column, Notice, Severity, Table, shorten
 from modeldyno.core.reference import MOST as DEFAULT_LOADS
-from modeldyno.core.study import LOADS
 from modeldyno.core.verification import RIVALS, ROUNDS
 from modeldyno.errors import RequestError
 from modeldyno.run import serves
@@ -53,7 +52,7 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
     seen, reasons = _refused(study)
     refused = sum(reasons.values())
     whole = count(size, "point")
-    loads = math.prod(len(axis.values) for axis in study.space.axes if axis.name in LOADS)
+    loads = math.prod(len(axis.values) for axis in study.space.axes if axis.name in study.loads)
     if loads > 1:
         whole += f": {count(size // loads, 'configuration')} at {loads} loads each"
     if refused:
@@ -121,7 +120,7 @@ def measurements(study: Study, possible: int) -> str:
 
 
 def _trials(study: Study, possible: int) -> tuple[int, int, int]:
-    loads = any(axis.name in LOADS for axis in study.space.axes)
+    loads = any(axis.name in study.loads for axis in study.space.axes)
     default = DEFAULT_LOADS if loads else 1
     search = possible if study.strategy == "grid" else min(possible, max(_FEW, math.ceil(_SHARE * possible)))
     return default, search, ROUNDS * (RIVALS + 1)
@@ -130,7 +129,7 @@ def _trials(study: Study, possible: int) -> tuple[int, int, int]:
 def seconds(study: Study, possible: int) -> tuple[float, float]:
     """Estimate the least and the most time of a sweep; its budget bounds both."""
     default, search, verification = _trials(study, possible)
-    loads = math.prod(len(axis.values) for axis in study.space.axes if axis.name in LOADS)
+    loads = math.prod(len(axis.values) for axis in study.space.axes if axis.name in study.loads)
     served = serves(study.job.backend)
     starts = 1 + math.ceil(search / loads) if served else default + search
     quick, slow = _START[served]

@@ -127,6 +127,7 @@ def load_options(command: asking.Command) -> asking.Command:
 @asking.care_options(min_time="1s", precision="2%")
 @asking.place_options
 @limit_options
+@asking.BESIDE
 @asking.NAME
 @asking.TRUST
 @keeping_options
@@ -197,7 +198,7 @@ def _tree(options: dict[str, Any], names: Iterable[str]) -> Tree:
     return tree
 
 
-_SEVERAL = {"inputs": "input", "probes": "probe"}
+_SEVERAL = {"inputs": "input", "probes": "probe", "beside": "beside"}
 
 
 def _listed(value: Any) -> Any:

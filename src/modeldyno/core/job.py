@@ -49,6 +49,9 @@ class Job:
     """What to call the model; its locator says otherwise."""
     trust: bool = False
     """Whether files that run code when they are loaded may be loaded (in the child process)."""
+    beside: tuple[Job, ...] = ()
+    """Models that the same server has at the same time, each named, with its knobs and under a load of its
+    own; what is measured of them has their names as its scope."""
 
     def at(self, point: Mapping[str, KnobValue]) -> Job:
         """Give the same Job at another point of the space of knobs."""

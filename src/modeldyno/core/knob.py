@@ -56,6 +56,11 @@ class Knob:
             raise RequestError(f"The knob {self.name} takes {self.span()}, not {value}.")
         return parsed
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that it goes by."""
+        return (self.name, *self.aliases)
+
     def span(self) -> str:
         """Say in words what values it takes."""
         if self.choices:
@@ -94,17 +99,30 @@ def configure(knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> dict[
         UnknownName: a setting names no knob.
         RequestError: a value does not fit its knob, or a knob is set twice.
     """
-    table = {name: knob for knob in knobs for name in (knob.name, *knob.aliases)}
-    config = {knob.name: knob.default for knob in table.values() if knob.default is not None}
+    table = tuple(knobs)
+    config = {knob.name: knob.default for knob in table if knob.default is not None}
     given: set[str] = set()
     for name, value in settings.items():
-        head, _, member = name.partition(".")
-        knob = table.get(head if member else name)
-        if knob is None or knob.family != bool(member):
-            raise UnknownName.among("knob", name, table)
-        meant = f"{knob.name}.{member}" if member else knob.name
-        if meant in given:
-            raise RequestError(f"The knob {meant} is set twice; {name} is another name of it.")
-        given.add(meant)
-        config[meant] = knob.parse(value)
+        found = meant(name, table)
+        if found is None:
+            raise UnknownName.among("knob", name, (known for knob in table for known in knob.names))
+        knob, canonical = found
+        if canonical in given:
+            raise RequestError(f"The knob {canonical} is set twice; {name} is another name of it.")
+        given.add(canonical)
+        config[canonical] = knob.parse(value)
     return config
+
+
+def meant(name: str, knobs: Iterable[Knob]) -> tuple[Knob, str] | None:
+    """Find the knob that a name stands for, and the one name that it has in a config; None: there is none.
+
+    A name is the knob's own, another one of it, or that of a member of a family.
+    """
+    for knob in knobs:
+        for known in knob.names:
+            if name == known and not knob.family:
+                return knob, knob.name
+            if knob.family and name.startswith(f"{known}.") and name != f"{known}.":
+                return knob, knob.name + name.removeprefix(known)
+    return None

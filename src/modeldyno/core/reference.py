@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.goal import Verdict
 from modeldyno.core.objective import Rank
 from modeldyno.core.space import key
-from modeldyno.core.study import LOADS, Ask, Stage, State
+from modeldyno.core.study import Ask, Stage, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ def _points(study: Study) -> list[Point]:
     axes = [
         axis
         for axis in study.space.axes
-        if axis.name in LOADS and (axis.where is None or study.default.get(axis.where) in axis.equals)
+        if axis.name in study.loads and (axis.where is None or study.default.get(axis.where) in axis.equals)
     ]
     if not axes or any(axis.name in study.default for axis in axes):
         return [study.default]

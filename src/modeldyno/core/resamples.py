@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core.estimate import Estimate, Spread, chance, joined, learnt, miss
 from modeldyno.core.space import Point
 from modeldyno.core.statistics import load_numpy
-from modeldyno.core.study import LOADS, Candidate, Stage
+from modeldyno.core.study import Candidate, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,13 +56,14 @@ class Contender:
 def contenders(study: Study) -> list[Contender]:
     """Give every point that was measured, in the order of the first trials."""
     goal, default = study.goal, study.configuration(study.default)
+    loads = study.loads
     spreads = {query: learnt(study, query) for query in goal.queries}
     bounds = [spreads[bound.query] for bound in goal.constraints]
     return [
         Contender(
             candidate=candidate,
             configuration=(configuration := study.configuration(candidate.point)),
-            load={name: candidate.point[name] for name in LOADS if name in candidate.point},
+            load={name: candidate.point[name] for name in loads if name in candidate.point},
             objectives=tuple(_estimated(candidate, o.query, spreads[o.query]) for o in goal.objectives),
             chance=chance(candidate, goal, bounds),
             miss=miss(candidate, goal),

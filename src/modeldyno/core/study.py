@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 LOADS = ("concurrency", "rate")
-"""Axes that change the load alone: the server stays open."""
+"""What of a load can be varied."""
 
 
 class State(StrEnum):
@@ -211,6 +211,12 @@ class Study:
         """Seconds of all trials."""
         return sum(trial.seconds for trial in self.trials)
 
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """Axes that change a load alone, of the model or of one beside it: the server stays open."""
+        return (*LOADS, *(f"{each.name}.{load}" for each in self.job.beside for load in LOADS))
+
     def configuration(self, point: Mapping[str, KnobValue]) -> Point:
         """Give the part of a point that needs another server, or another session."""
-        return {name: value for name, value in point.items() if name not in LOADS}
+        loads = self.loads
+        return {name: value for name, value in point.items() if name not in loads}

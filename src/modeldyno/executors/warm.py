@@ -72,4 +72,5 @@ class _House:
 
 def _kept(job: Job) -> Job:
     """Give the part of a Job that decides what is opened."""
-    return replace(job, load=None, plan=Plan(seed=job.plan.seed, pin=job.plan.pin))
+    kept = replace(job, load=None, plan=Plan(seed=job.plan.seed, pin=job.plan.pin))
+    return replace(kept, beside=tuple(map(_kept, job.beside)))

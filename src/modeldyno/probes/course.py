@@ -139,6 +139,14 @@ class Course:
             raise _Over
         return np.concatenate(found)
 
+    def go_on(self) -> None:
+        """Stay under load for the sake of others, and keep what is answered."""
+        taken = self.driven.take(_WAIT)
+        self.waiting = taken.backlog + taken.in_flight
+        self.tape.add(taken.records)
+        self.answered += int(taken.records.fine.sum())
+        self.look_again(perf_counter())
+
     def over(self, now: float, *, ended: bool, drawn: bool) -> str:
         """Say why nothing more is to come, or nothing."""
         if ended:
@@ -183,9 +191,14 @@ class Course:
         self.tape.add(ending.records)
         return ending
 
-    def window(self, paced: Paced | None, *, samples: int, unsent: int) -> tuple[Window, Account | None]:
-        """Cut the steady window, between two looks at the counters if that costs little of it."""
-        begun = self.begun(paced)
+    def window(
+        self, paced: Paced | None, *, since: int, samples: int, unsent: int
+    ) -> tuple[Window, Account | None]:
+        """Cut the steady window, between two looks at the counters if that costs little of it.
+
+        It begins at `since` (nanoseconds of the monotonic clock), when others are steady, too, or later.
+        """
+        begun = max(since, self.begun(paced))
         first, last = self.between(begun)
         begin = max(first.when, begun)
         window = Window(

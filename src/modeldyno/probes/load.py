@@ -6,9 +6,11 @@ when calls within a process have warmed up and are known well enough decides the
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, cast
 
 from modeldyno import outputs
@@ -16,9 +18,12 @@ from modeldyno.core import breakdown, served
 from modeldyno.core.doubt import Doubt, of_distribution
 from modeldyno.core.load import Load
 from modeldyno.core.measurement import Distribution, Measurement, observed
+from modeldyno.core.pacing import Paced
 from modeldyno.core.records import Outcome
 from modeldyno.core.result import Artifact, Failure, FailureKind
 from modeldyno.core.served import NANO
+from modeldyno.core.together import at
+from modeldyno.loadgen import Ending
 from modeldyno.loadgen.tape import Tape
 from modeldyno.ports import CanDrive, CanSend, HasServerStats, IsServed, MayEnd, Pass
 from modeldyno.probes import timer
@@ -28,12 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.account import Account
-    from modeldyno.core.pacing import Paced
     from modeldyno.core.plan import Plan
     from modeldyno.core.records import Parted
     from modeldyno.core.served import Window
     from modeldyno.core.target import Reply
-    from modeldyno.loadgen import Driving, Ending
+    from modeldyno.loadgen import Driving
     from modeldyno.ports import Feed, Subject
 
 needs = IsServed
@@ -41,26 +45,83 @@ pass_ = Pass.TIMED
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Failure | Artifact]:
-    """Put the load on the server until its latency is known to the plan's precision; then let it drain."""
-    session, load = cast("CanSend | CanDrive", subject.session), subject.load or Load()
-    with Tape() as tape:
-        with _driving(session, subject.feeds, replace(load, requests=None), plan.seed) as (driven, messages):
-            course = Course(driven=driven, session=session, load=load, tape=tape)
-            paced = course.paced(subject, plan)
-            course.look()
-            ending = course.stop()
-        samples = session.samples if isinstance(session, CanDrive) else subject.samples
-        window, account = course.window(paced, samples=samples, unsent=ending.unsent)
-        said = _said(ending.faults, session)
-        yield from _shown(window, account, paced, plan, said, stats=isinstance(session, HasServerStats))
-        if messages == 1:
-            yield _REPEATED
-        yield from _outcome(tape, ending.replies, session, said)
-        yield from _end(course, ending)
+    """Put the load on the server until its latency is known to the plan's precision; then let it drain.
+
+    Where there are models beside it, each is under its own load until the last of them is known well enough;
+    the steady window of all begins when the last of them is steady.
+    """
+    with ExitStack() as tapes:
+        driven = list(_driven(subject, plan, tapes))
+        since = max(each.course.begun(each.paced) for each in driven)
+        for each in driven:
+            found = _told(each, plan, since)
+            yield from (at(each.name, seen) for seen in found) if each.name else found
         if path := subject.observation.records:
             from modeldyno.loadgen.export import write  # noqa: PLC0415 - few want them
 
-            yield write(tape, Path(path))
+            yield write(driven[0].course.tape, Path(path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Driven:
+    """A load that has come to its end."""
+
+    name: str
+    """Of the model, where it is beside another."""
+    samples: int
+    """In a request."""
+    course: Course
+    paced: Paced | None
+    ending: Ending
+    messages: int
+    """Distinct requests."""
+
+
+def _driven(subject: Subject, plan: Plan, tapes: ExitStack) -> Iterator[_Driven]:
+    """Put every model under its load, all at the same time."""
+    everyone = (("", subject), *subject.beside)
+    known = [Event() for _ in everyone]
+
+    def drive(place: int, tape: Tape) -> _Driven:
+        name, each = everyone[place]
+        session, load = cast("CanSend | CanDrive", each.session), each.load or Load()
+        try:
+            with _driving(session, each.feeds, replace(load, requests=None), plan.seed) as (driven, messages):
+                course = Course(driven=driven, session=session, load=load, tape=tape)
+                paced = course.paced(each, plan)
+                known[place].set()
+                while not all(other.is_set() for other in known):
+                    course.go_on()
+                course.look()
+                ending = course.stop()
+        finally:
+            known[place].set()  # whatever went wrong, nobody is to wait for it
+        samples = session.samples if isinstance(session, CanDrive) else each.samples
+        return _Driven(
+            name=name, samples=samples, course=course, paced=paced, ending=ending, messages=messages
+        )
+
+    first, *others = [tapes.enter_context(Tape()) for _ in everyone]
+    if not others:
+        yield drive(0, first)
+        return
+    with ThreadPoolExecutor(len(others)) as pool:
+        beside = [pool.submit(drive, place, tape) for place, tape in enumerate(others, 1)]
+        yield drive(0, first)
+        yield from (each.result() for each in beside)
+
+
+def _told(driven: _Driven, plan: Plan, since: int) -> Iterator[Measurement | Doubt | Failure]:
+    """Give what a load showed from a time on."""
+    course, ending = driven.course, driven.ending
+    window, account = course.window(driven.paced, since=since, samples=driven.samples, unsent=ending.unsent)
+    said = _said(ending.faults, course.session)
+    stats = isinstance(course.session, HasServerStats)
+    yield from _shown(window, account, driven.paced, plan, said, stats=stats)
+    if driven.messages == 1:
+        yield _REPEATED
+    yield from _outcome(course.tape, ending.replies, course.session, said)
+    yield from _end(course, ending)
 
 
 def _shown(

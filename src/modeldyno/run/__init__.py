@@ -32,6 +32,7 @@ from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.ports import Pass, Subject, TakesOtherInputs
 from modeldyno.run.checking import check_known, check_needs, checked, forgiven
 from modeldyno.run.failing import failure_of
+from modeldyno.run.guests import Guests, hosted
 from modeldyno.run.opening import (
     Opened,
     batch_size_of,
@@ -140,6 +141,7 @@ class _Ready:
     told: list[Event] = field(default_factory=list)
     subject: Subject | None = None
     opened: Opened | None = None
+    guests: Guests = field(default_factory=Guests)
 
 
 @dataclass(slots=True)
@@ -188,7 +190,13 @@ def _measured(
         return
     opened = ready.opened
     called = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is not None}
-    subject = replace(ready.subject, load=job.load, interrupted=interrupted, watch=stage.watch)
+    subject = replace(
+        ready.subject,
+        load=job.load,
+        beside=ready.guests.under(job, interrupted),
+        interrupted=interrupted,
+        watch=stage.watch,
+    )
     check_needs(called, subject, job)
     samplers += beside(opened.session)
     mark(samplers, "timed")
@@ -250,8 +258,11 @@ def _prepared(
     yield from forgiven(noted(_probed(alone, tuple(Pass), looked, job, stage), known))
     opened = opened_for(job, model, stage, stack, spent)
     yield Loaded(model=identity(job, model), inputs=opened.payload.used)
-    yield Located(environment=placed(place, opened.session))
+    place = placed(place, opened.session)
+    yield Located(environment=place)
     yield from opened.found
+    ready.guests = hosted(job, opened.session, place, stage, stack)
+    yield from ready.guests.found
     yield from conversion(job, opened.session)
     yield from load_time(spent)
     ready.subject, ready.opened = replace(_subject(looked, opened), known=tuple(known)), opened

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.core import together
 from modeldyno.core.inputs import parse_input
-from modeldyno.core.knob import BATCH_SIZE, Knob, KnobValue
+from modeldyno.core.knob import BATCH_SIZE, Knob, KnobValue, meant
 from modeldyno.core.space import Axis, Point, Space, axis, parse_axis
 from modeldyno.core.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from modeldyno.sweeps.file import Words
 
 
-def axes(words: Words, backend: str) -> tuple[Axis, ...]:
-    """Read the axes that were named.
+def axes(words: Words, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:
+    """Read the axes that were named; `beside` are the models on the same server.
 
     Raises:
         RequestError: one is written wrongly, or its knob does not take a value.
@@ -34,7 +35,7 @@ def axes(words: Words, backend: str) -> tuple[Axis, ...]:
         with words.at("space", name):
             found.append(read(name, given))
     several = next((each.values for each in found if each.name == BACKEND), (backend,))
-    knobs = [knob for name in several for knob in plugins.backend(str(name)).knobs]
+    knobs = [knob for name in several for knob in together.knobs(plugins.backend(str(name)).knobs, beside)]
     for place, each in enumerate(found):
         with words.at("space", each.name):
             found[place] = _fitted(each, knobs)
@@ -42,16 +43,25 @@ def axes(words: Words, backend: str) -> tuple[Axis, ...]:
 
 
 def usual(
-    backend: str, settings: Mapping[str, KnobValue], cores: int, inputs: Iterable[str]
+    backend: str, settings: Mapping[str, KnobValue], cores: int, inputs: Iterable[str], name: str = ""
 ) -> tuple[Axis, ...]:
-    """Give the axes that are worth a look on a backend, but for what is set already."""
+    """Give the axes that are worth a look on a backend, but for what is set already.
+
+    Of a model beside the first, whose `name` is given, they bear its name.
+    """
     plugin = plugins.backend(backend)
     texts = plugin.space if isinstance(plugin, HasSpace) else ()
     found = [_fitted(parse_axis(text.replace("{cores}", str(cores))), plugin.knobs) for text in texts]
     fixed = {*settings, *([BATCH_SIZE.name] if any(map(_sized, inputs)) else [])}
     kept = [each for each in found if len(each.values) > 1 and each.name not in fixed]
     names = {each.name for each in kept}
-    return tuple(each for each in kept if each.where is None or each.where in names)
+    left = (each for each in kept if each.where is None or each.where in names)
+    if not name:
+        return tuple(left)
+    return tuple(
+        replace(each, name=f"{name}.{each.name}", where=each.where and f"{name}.{each.where}")
+        for each in left
+    )
 
 
 def _sized(given: str) -> bool:
@@ -78,10 +88,8 @@ def default(space: Space, knobs: Iterable[Knob], settings: Mapping[str, KnobValu
 
 def canonical(name: str, knobs: Iterable[Knob]) -> str:
     """Give the one name of a knob."""
-    knob = knob_of(name, knobs)
-    if knob is None:
-        return name
-    return f"{knob.name}.{name.partition('.')[2]}" if knob.family else knob.name
+    found = meant(name, knobs)
+    return name if found is None else found[1]
 
 
 def read(name: str, given: Any) -> Axis:

@@ -85,6 +85,9 @@ KEYS: dict[str, dict[str, Any]] = {
     ),
     "input": _told(_TEXTS, "name=8x128:int64:0..30521, or a file."),
     "probe": _told(_TEXTS, "What to measure; by default what the goal needs."),
+    "beside": _told(
+        _TEXTS, "Other models on the same server at the same time: b.onnx concurrency=4 instances=2."
+    ),
     "space": _told(
         {
             "type": "object",
@@ -117,8 +120,10 @@ KEYS: dict[str, dict[str, Any]] = {
 """Key to what may stand behind it."""
 
 FOREIGN = {
-    "models": "one sweep is of one model; write a file, or a command, for each",
-    "profile_models": "write model:, one sweep for each",
+    "models": "write model:, and those on the same server below beside:; for the others a file each",
+    "profile_models": "write model:, and those on the same server below beside:; for the others a file each",
+    "run_config_profile_models_concurrently_enable": "write the other models below beside:",
+    "weighting": "write maximize: with a weight for each model, such as {throughput@a: 2, throughput@b: 1}",
     "model_repository": "write model: with the path of the model's file",
     "model_config_parameters": "write space: with instances, max_batch, queue_delay, or config.PATH",
     "parameters": "write space: with concurrency: or batch_size:",

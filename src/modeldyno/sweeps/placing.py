@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.core import together
 from modeldyno.core.inputs import BATCH
-from modeldyno.core.knob import configure
+from modeldyno.core.knob import configure, meant
 from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
@@ -39,33 +40,47 @@ def placed(study: Study, point: Mapping[str, KnobValue]) -> Job:
         RequestError: there is no such Job; why, in one sentence.
     """
     name = str(point.get(BACKEND, study.job.backend))
-    knobs = plugins.backend(name).knobs
-    told = {_known(axis, knobs): value for axis, value in point.items() if axis not in (BACKEND, *LOADS)}
+    knobs, beside = _knobs(study, name), _beside(study)
+    loads = (BACKEND, *study.loads)
+    told = {_known(axis, knobs): value for axis, value in point.items() if axis not in loads}
     sizes = {axis: _size(axis, value) for axis, value in told.items() if knob_of(axis, knobs) is None}
     foreign = next((axis for axis in sizes if _is_knob(study, axis)), None)
     if foreign is not None:
         raise RequestError(f"The backend '{name}' has no knob {foreign}; give its axis a condition.")
     settings = {_known(setting, knobs): value for setting, value in study.settings.items()}
     chosen = {axis: value for axis, value in told.items() if axis not in sizes}
-    config = configure(knobs, {**settings, **chosen})
-    plugins.backend(name).check(config)
+    configs = together.parts(configure(knobs, {**settings, **chosen}), beside)
+    own, *put = together.parts(point, beside)
+    for config in configs:
+        plugins.backend(name).check(config)
     return replace(
         study.job,
         backend=name,
-        config=config,
+        config=configs[0],
         sizes={**study.job.sizes, **sizes},
-        load=_load(study.job.load, name, point),
+        load=_load(study.job.load, name, own),
         probes=_probes(study.job, name),
+        beside=tuple(
+            replace(each, config=config, load=_load(each.load, name, load))
+            for each, config, load in zip(study.job.beside, configs[1:], put, strict=True)
+        ),
     )
+
+
+def _beside(study: Study) -> tuple[str, ...]:
+    """Name the models beside the study's own."""
+    return tuple(str(each.name) for each in study.job.beside)
+
+
+def _knobs(study: Study, backend: str) -> tuple[Knob, ...]:
+    """Give the knobs of all models that a backend has."""
+    return together.knobs(plugins.backend(backend).knobs, _beside(study))
 
 
 def knob_of(name: str, knobs: Iterable[Knob]) -> Knob | None:
     """Give the knob that a name stands for, by its own, by another name, or as one of a family."""
-    head, _, member = name.partition(".")
-    for knob in knobs:
-        if (head if knob.family else name) in {knob.name, *knob.aliases} and knob.family == bool(member):
-            return knob
-    return None
+    found = meant(name, knobs)
+    return None if found is None else found[0]
 
 
 def backends(study: Study, axis: Axis | None = None) -> tuple[str, ...]:
@@ -95,9 +110,10 @@ def check_axes(study: Study) -> tuple[str, ...]:
     for name in backends(study):
         plugin = plugins.backend(name)
         plugins.require(plugin.requires, f"backend '{name}'")
-        _check_once(study, plugin.knobs)
+        knobs = _knobs(study, name)
+        _check_once(study, knobs)
         for setting in study.settings:
-            if knob_of(setting, plugin.knobs) is None:
+            if knob_of(setting, knobs) is None:
                 raise _not_everywhere(study, setting, name)
     return tuple(axis.name for axis in study.space.axes if axis.name != BACKEND and not _checked(study, axis))
 
@@ -120,8 +136,8 @@ def check_dimensions(study: Study, names: Collection[str], known: Collection[str
 def _words(study: Study) -> Iterator[str]:
     """Give all names that an axis may have, but for dimensions."""
     for name in backends(study):
-        yield from (each for knob in plugins.backend(name).knobs for each in (knob.name, *knob.aliases))
-    yield from (BACKEND, *LOADS)
+        yield from (each for knob in _knobs(study, name) for each in knob.names)
+    yield from (BACKEND, *study.loads)
 
 
 def _checked(study: Study, axis: Axis) -> bool:
@@ -129,15 +145,17 @@ def _checked(study: Study, axis: Axis) -> bool:
     if any(isinstance(value, float) and not math.isfinite(value) for value in axis.values):
         raise RequestError(f"The axis {axis.name} has a value that is no finite number.")
     mine = backends(study, axis)
-    if axis.name in LOADS:
+    if axis.name in study.loads:
+        whose = together.whose(axis.name, _beside(study))
+        load = next((each.load for each in study.job.beside if each.name == whose), study.job.load)
         for name in mine:
             for value in axis.values:
-                _load(study.job.load, name, {axis.name: value})
+                _load(load, name, {axis.name.removeprefix(f"{whose}."): value})
         return True
     if not _is_knob(study, axis.name):
         return False
     for name in mine:
-        knob = knob_of(axis.name, plugins.backend(name).knobs)
+        knob = knob_of(axis.name, _knobs(study, name))
         if knob is None:
             raise _not_everywhere(study, axis.name, name)
         for value in axis.values:
@@ -157,7 +175,7 @@ def _check_once(study: Study, knobs: Iterable[Knob]) -> None:
 
 def _not_everywhere(study: Study, name: str, backend: str) -> RequestError:
     """Say what to do where a backend does not know what is varied or set."""
-    knowing = [each for each in backends(study) if knob_of(name, plugins.backend(each).knobs) is not None]
+    knowing = [each for each in backends(study) if knob_of(name, _knobs(study, each)) is not None]
     if not knowing:
         return UnknownName.among("knob", name, _words(study))
     return RequestError(
@@ -168,15 +186,13 @@ def _not_everywhere(study: Study, name: str, backend: str) -> RequestError:
 
 def _is_knob(study: Study, name: str) -> bool:
     """Say whether any backend of a study has this knob."""
-    return any(knob_of(name, plugins.backend(each).knobs) is not None for each in backends(study))
+    return any(knob_of(name, _knobs(study, each)) is not None for each in backends(study))
 
 
 def _known(name: str, knobs: Iterable[Knob]) -> str:
     """Give the one name by which a knob stands in a config."""
-    knob = knob_of(name, knobs)
-    if knob is None:
-        return name
-    return f"{knob.name}.{name.partition('.')[2]}" if knob.family else knob.name
+    found = meant(name, knobs)
+    return name if found is None else found[1]
 
 
 def _size(axis: str, value: KnobValue) -> int:

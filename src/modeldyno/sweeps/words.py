@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import machine, plugins, request
+from modeldyno.core import together
 from modeldyno.core.excerpt import ALONE
 from modeldyno.core.goal import Constraint
 from modeldyno.core.knob import KnobValue, configure
@@ -23,6 +24,7 @@ from modeldyno.core.objective import Goal, Objective, Rank
 from modeldyno.core.plan import Plan
 from modeldyno.core.space import Axis, Space
 from modeldyno.core.study import LOADS, Budget, Study
+from modeldyno.core.together import Neighbour
 from modeldyno.core.units import BYTES, FRACTION, RATE, SECONDS, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.run import serves
@@ -31,6 +33,7 @@ from modeldyno.sweeps.keys import FOREIGN, KEYS, STRATEGY
 from modeldyno.sweeps.placing import check_axes
 
 if TYPE_CHECKING:
+    from modeldyno.core.job import Job
     from modeldyno.core.knob import Knob
     from modeldyno.core.model import ModelRef
     from modeldyno.sweeps.file import Tree, Words
@@ -53,17 +56,18 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
     tree = words.tree
     if not tree.get("model"):
         raise RequestError(f"{words.origin or 'A sweep'} names no model; write model: model.onnx.")
+    beside = tuple(_neighbours(words))
+    names = tuple(each.name for each in beside)
     goal = goal_of(words)
     with words.at("model"):
         model = str(tree["model"])
         backend = str(tree.get("backend") or _backend(model, tree))
     with words.at("backend"):
-        knobs = plugins.backend(backend).knobs
-    named = axes.axes(words, backend)
-    settings = _settings(words, knobs)
-    cores = len(machine.allowed_cores())
-    chosen = () if named else axes.usual(backend, settings, cores, _inputs(words))
-    chosen = (*chosen, *_loads(words, backend, (*named, *chosen)))
+        knobs = together.knobs(plugins.backend(backend).knobs, names)
+    named = axes.axes(words, backend, names)
+    settings = {**_told(beside, knobs), **_settings(words, knobs)}
+    chosen = () if named else _usual(words, backend, settings, beside)
+    chosen = (*chosen, *_loads(words, backend, (*named, *chosen), beside))
     space = Space(axes=(*named, *chosen))
     if not space.axes:
         raise RequestError(
@@ -73,7 +77,7 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
     asked = request.Request(
         model=model,
         backend=backend,
-        settings=settings,
+        settings=together.parts(settings, names)[0],
         inputs=_inputs(words),
         probes=_probes(words, goal, served=serves(backend)),
         load=_load(words, space) if serves(backend) else None,
@@ -84,8 +88,11 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
         plan=plan,
         name=_text(tree.get("name")),
         trust=trust,
+        beside=tuple(map(str, _several(tree.get("beside")))),
     )
-    job = asked.job()
+    with words.at("beside"):
+        job = asked.job()
+    goal = goal_for(goal, job)
     made = Study(
         id=secrets.token_hex(6),
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -158,6 +165,12 @@ def goal_of(words: Words) -> Goal:
     return Goal(objectives=tuple(aims), constraints=tuple(_bounds(words)), rank=Rank(rank))
 
 
+def goal_for(goal: Goal, job: Job) -> Goal:
+    """Give a goal that speaks of every model of the server, where there are several."""
+    names = [str(each.name) for each in job.beside]
+    return together.goal(goal, str(job.name), names) if names else goal
+
+
 def _objectives(words: Words, name: str, *, maximize: bool) -> Iterator[Objective]:
     given = words.tree.get(name)
     if isinstance(given, Mapping):
@@ -211,6 +224,35 @@ def _settings(words: Words, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
             if canonical in found:
                 raise RequestError(f"The knob {canonical} is set twice; {name} is another name of it.")
             found[canonical] = given.get(canonical, defaults.get(canonical, value))
+    return found
+
+
+def _neighbours(words: Words) -> Iterator[Neighbour]:
+    """Read which models the server has beside the first."""
+    for number, text in enumerate(_several(words.tree.get("beside"))):
+        with words.at("beside", str(number)):
+            yield Neighbour.parse(str(text))
+
+
+def _told(beside: Iterable[Neighbour], knobs: tuple[Knob, ...]) -> dict[str, KnobValue]:
+    """Give the knobs of models beside the first, by the names that they have in a space."""
+    given = {
+        axes.canonical(f"{each.name}.{name}", knobs): value
+        for each in beside
+        for name, value in each.settings.items()
+    }
+    return {name: value for name, value in configure(knobs, given).items() if name in given}
+
+
+def _usual(
+    words: Words, backend: str, settings: Mapping[str, KnobValue], beside: Sequence[Neighbour]
+) -> tuple[Axis, ...]:
+    """Give the axes that are worth a look, of every model."""
+    cores, names = len(machine.allowed_cores()), [each.name for each in beside]
+    own, *theirs = together.parts(settings, names)
+    found = axes.usual(backend, own, cores, _inputs(words))
+    for each, given in zip(beside, theirs, strict=True):
+        found += axes.usual(backend, given, cores, each.inputs, each.name)
     return found
 
 
@@ -278,15 +320,21 @@ def certainty(text: str) -> float:
     return parse_quantity(match["share"], FRACTION)
 
 
-def _loads(words: Words, backend: str, varied: Iterable[Axis]) -> tuple[Axis, ...]:
-    """Vary the concurrency of a server where nobody speaks of its load."""
-    told = any(axis.name in LOADS for axis in varied) or words.tree.get("load", {}).keys() & {
-        "concurrency",
-        "rate",
-    }
-    if told or not serves(backend):
+def _loads(
+    words: Words, backend: str, varied: Iterable[Axis], beside: Iterable[Neighbour]
+) -> tuple[Axis, ...]:
+    """Vary the concurrency of each model of a server where nobody speaks of its load."""
+    if not serves(backend):
         return ()
-    return tuple(axes.read(name, values) for name, values in _SEARCHED.items())
+    names = {axis.name for axis in varied}
+    told = {"": bool(words.tree.get("load", {}).keys() & set(LOADS))}
+    told |= {f"{each.name}.": each.rate is not None or each.concurrency is not None for each in beside}
+    return tuple(
+        axes.read(f"{front}{name}", values)
+        for front, known in told.items()
+        if not (known or any(f"{front}{load}" in names for load in LOADS))
+        for name, values in _SEARCHED.items()
+    )
 
 
 def _load(words: Words, space: Space) -> Load:

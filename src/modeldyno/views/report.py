@@ -16,6 +16,7 @@ from modeldyno.views.inspect import inspection, reservations
 from modeldyno.views.layers import layers
 from modeldyno.views.look import PLAIN, Look
 from modeldyno.views.memory import memory
+from modeldyno.views.neighbours import alone, neighbours
 from modeldyno.views.operations import operations
 from modeldyno.views.regions import is_of_regions, regions
 from modeldyno.views.sentence import verdict
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
 
 def blocks(result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN) -> tuple[Block, ...]:
     """Lay a Result out: the verdict, what went wrong, the figures, the doubts, and how it was made."""
+    result, beside = alone(result), tuple(neighbours(result))
     figures = inspection(result, look) if looked_at(result) else _measured(result, judgements, look)
     return (
         Notice(severity=Severity.VERDICT, text=verdict(result, judgements, "")),
         *verdicts(judgements),
         *failures(result),
+        *beside,
         *figures,
         *doubts(result),
         footer(result),

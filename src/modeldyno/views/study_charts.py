@@ -11,7 +11,6 @@ from modeldyno.core.estimate import hint
 from modeldyno.core.metric import METRICS, Query
 from modeldyno.core.plot import Parallel, Picture, Plot, Rule, Scale, Series
 from modeldyno.core.space import key
-from modeldyno.core.study import LOADS
 from modeldyno.views.study_rows import point, word
 from modeldyno.views.words import count
 
@@ -61,7 +60,7 @@ def _curves(found: Study, ranked: Ranking, query: Query) -> Plot | None:
     shown = [found.configuration(row.point) for row in rows]
     rest = [c for c in found.candidates.values() if found.configuration(c.point) not in shown]
     others = _points(found, "others", rest, query)
-    loads = any(axis.name in LOADS for axis in found.space.axes)
+    loads = any(axis.name in found.loads for axis in found.space.axes)
     through = "; each line goes through the loads of one" if loads else ""
     places = [x for each in (*series, others) for x in each.x if x > 0]
     return Plot(

@@ -11,7 +11,7 @@ from modeldyno.core.estimate import judgement
 from modeldyno.core.goal import Answer, Verdict
 from modeldyno.core.measurement import Interval
 from modeldyno.core.result import FailureKind
-from modeldyno.core.study import LOADS, State
+from modeldyno.core.study import State
 from modeldyno.core.units import format_quantity
 from modeldyno.views.words import KINDS, count, estimate, joined
 
@@ -58,7 +58,7 @@ def foremost(found: Study, ranked: Ranking, top: int) -> Table:
     names = [
         axis.name
         for axis in found.space.axes
-        if axis.name in LOADS or len({_at(row, axis.name) for row in rows}) > 1
+        if axis.name in found.loads or len({_at(row, axis.name) for row in rows}) > 1
     ]
     several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
     title = several if ranked.configurations > 1 else "The configuration at its best load"
@@ -100,7 +100,7 @@ def curve(found: Study, row: Standing) -> Iterator[Table]:
     """Lay out a configuration under each of its loads, where there are several."""
     mine = found.configuration(row.point)
     there = [c for c in found.candidates.values() if found.configuration(c.point) == mine and not c.failed]
-    names = [axis.name for axis in found.space.axes if axis.name in LOADS]
+    names = [axis.name for axis in found.space.axes if axis.name in found.loads]
     there.sort(key=lambda candidate: [float(candidate.point.get(name, 0)) for name in names])
     if len(there) < _FEW or not names:
         return
@@ -136,7 +136,7 @@ def _under(found: Study, candidate: Candidate, query: Query) -> str:
 
 def loads(found: Study, ranked: Ranking) -> Table:
     """Lay out the best configuration of each load."""
-    names = [axis.name for axis in found.space.axes if axis.name in LOADS]
+    names = [axis.name for axis in found.space.axes if axis.name in found.loads]
     cells = tuple(
         (
             *(_at(row, name) for name in names),

@@ -1,0 +1,76 @@
+"""A Triton of ours that has further models beside the one that it was started for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.backends import deployed, serving, triton_settings
+from modeldyno.backends.serving import Counted
+from modeldyno.backends.triton_remote import account
+from modeldyno.engines import ports, triton_config, triton_repository
+from modeldyno.engines.control import Control
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.knob import KnobValue
+    from modeldyno.ports import Model
+
+
+@dataclass(slots=True, kw_only=True)
+class Hosting(Counted):
+    """A session of a server that we started: what `ports.CanHost` asks for, too."""
+
+    native: bool
+    """Whether it has a backend for ONNX Runtime."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Of the environment of its Python backend, where that is known."""
+    patience: float = 180.0
+    """Seconds until a model must be loaded."""
+
+    @contextmanager
+    def host(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[Counted]:
+        """Have it load another model, and unload it in the end.
+
+        Raises:
+            RequestError: the model or the knobs cannot be brought into Triton's form.
+            ServerFailed: it does not load the model.
+        """
+        assert self.server is not None
+        if self.packages:
+            serving.need_torch(model, "triton", "Triton", self.packages)
+        name, repository = serving.name_of(model), Path(self.server.folder) / "repository"
+        if name == self.endpoint.model:
+            raise RequestError(f"The server has a model '{name}' already; give one of them another name.")
+        shutil.rmtree(repository / name, ignore_errors=True)  # it may have been here with other knobs
+        found = deployed.deploy(model, repository / name / "1")
+        written = triton_settings.configuration(name, found, config, native=self.native)
+        triton_repository.write(repository, written)
+        with closing(Control(port=self.server.ports["http"], timeout=self.patience)) as beside:
+            place = f"/v2/repository/models/{name}"
+            try:
+                beside.post(f"{place}/load")
+            except OSError as error:
+                raise self.server.failed(f"does not load {name}: {error}") from error
+            try:
+                yield Counted(
+                    client=plugins.client(triton_settings.CLIENTS[str(config["protocol"])]),
+                    endpoint=triton_settings.endpoint(config, ports.LOOPBACK, self.server.ports, name),
+                    control=beside,
+                    server=self.server,
+                    pid=self.pid,
+                    software={},
+                    counters=lambda: account(beside, name),
+                    files=(("config.pbtxt", triton_config.text(written)),),
+                    flat=triton_settings.flat(written),
+                )
+            finally:
+                if not self.server.ended():
+                    beside.post(f"{place}/unload")

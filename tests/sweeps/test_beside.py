@@ -1,0 +1,166 @@
+"""Several models on one server, swept together: their knobs, their loads, one goal for all."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno import machine
+from modeldyno.core.ranking import ranking
+from modeldyno.core.result import Found
+from modeldyno.core.together import at
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.executors.warm import _kept
+from modeldyno.sweeps import words as words_of
+from modeldyno.sweeps.file import Words, parse
+from modeldyno.sweeps.loop import sweep
+from modeldyno.sweeps.placing import placed
+from modeldyno.testing.studies import Bench
+
+if TYPE_CHECKING:
+    from modeldyno.core.job import Job
+    from modeldyno.core.result import Event
+    from modeldyno.core.study import Stage, Study
+
+MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+SECOND = f"{MODEL} name=b concurrency=4 max_batch=16"
+
+
+def told(**tree: Any) -> Study:
+    """Read words of Python: of two models on one Triton."""
+    return words_of.study(Words(tree={"model": MODEL, "backend": "triton", "beside": SECOND, **tree}))[0]
+
+
+class Shared(Bench):
+    """A bench whose models share two instances' worth of one machine."""
+
+    __slots__ = ()
+
+    def _events(self, job: Job, stage: Stage) -> list[Event]:
+        (other,) = job.beside
+        mine, theirs = (int(each.config.get("instances", 1)) for each in (job, other))
+        slow = 1.0 + 0.4 * (mine + theirs - 2)
+        parts = []
+        for weight, count in ((300.0, mine), (100.0, theirs)):
+            rate = weight * count / slow
+            parts.append(Bench(rate=partial(_constant, rate))._events(job, stage))
+        own, beside = parts
+        return [*own, *(Found(measurement=at("b", e.measurement)) for e in beside if isinstance(e, Found))]
+
+
+def _constant(rate: float, _point: object) -> float:
+    return rate
+
+
+def test_knobs_and_loads_of_each_model_are_placed() -> None:
+    """A point says in front whose a knob or a load is; what was said of a model holds where no axis does."""
+    study = told(
+        space={"instances": "1,2", "b.instances": "1,2,3", "concurrency": "1,2", "b.concurrency": "1,8"},
+        set={"b.queue_delay": 100, "queue_delay": 50},
+    )
+    point = {"instances": 2, "b.instances": 3, "concurrency": 2, "b.concurrency": 8}
+    job = placed(study, point)
+    (other,) = job.beside
+
+    assert (job.config["instances"], job.config["queue_delay"]) == (2, 50)
+    assert (other.config["instances"], other.config["queue_delay"], other.config["max_batch"]) == (3, 100, 16)
+    assert "max_batch" not in job.config
+    assert job.load is not None
+    assert other.load is not None
+    assert (job.load.concurrency, other.load.concurrency) == (2, 8)
+    assert study.configuration(point) == {"instances": 2, "b.instances": 3}
+    assert placed(study, {"instances": 2}).beside[0].load == study.job.beside[0].load
+    assert study.default == {"instances": 1, "b.instances": 1}
+
+
+def test_a_server_stays_open_while_any_load_changes() -> None:
+    """Another load of the model beside needs no other server; another knob of it does."""
+    study = told(space={"b.instances": "1,2", "b.concurrency": "1,8"})
+    one, other, third = (
+        _kept(placed(study, {"b.instances": instances, "b.concurrency": slots}))
+        for instances, slots in ((1, 1), (1, 8), (2, 8))
+    )
+    assert one == other
+    assert one != third
+
+
+def test_what_is_worth_a_look_is_varied_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Knobs that are set and loads that are told are left alone, of each model by itself."""
+    monkeypatch.setattr(machine, "allowed_cores", lambda: (0, 1))
+    names = {str(axis) for axis in told().space.axes}
+    other = {str(axis) for axis in told(beside=f"{MODEL} name=b instances=2").space.axes}
+
+    assert {"instances=1,2", "b.instances=1,2", "concurrency=1,2,4,8,16,32,64"} <= names
+    assert "b.queue_delay=0,1000,5000 if b.dynamic_batching=true" in names
+    assert not any(name.startswith(("b.max_batch", "b.concurrency")) for name in names)
+    assert "b.concurrency=1,2,4,8,16,32,64" in other
+    assert not any(name.startswith("b.instances") for name in other)
+
+
+def test_a_goal_is_meant_of_every_model() -> None:
+    """Without a name, an objective and a bound hold for each; with names, weights are given."""
+    study = told(space={"instances": "1,2"}, require="latency.p99 <= 20ms", minimize="process_memory.max")
+    weighed = told(space={"instances": "1,2"}, maximize={"throughput@digits": 2, "throughput@b": 1})
+
+    assert [str(o) for o in study.goal.objectives] == ["minimize process_memory.max"]
+    assert [str(c) for c in study.goal.constraints] == ["latency.p99 <= 20 ms", "latency.p99@b <= 20 ms"]
+    assert [str(o) for o in told(space={"instances": "1,2"}).goal.objectives] == [
+        "maximize throughput", "maximize throughput@b",
+    ]  # fmt: skip
+    assert [str(o) for o in weighed.goal.objectives] == ["maximize throughput:2", "maximize throughput@b"]
+
+
+@pytest.mark.parametrize(
+    ("tree", "error", "said"),
+    [
+        ({"beside": f"{MODEL}"}, RequestError, "Two models are called 'digits'"),
+        ({"beside": f"{MODEL} name=b ports=free"}, RequestError, "The knob ports is the server's"),
+        ({"beside": f"{MODEL} name=b instancs=2"}, UnknownName, "no knob 'b.instancs'"),
+        ({"backend": "onnxruntime"}, RequestError, "--backend triton"),
+        ({"space": {"b.concurrency": "0,1"}}, RequestError, "concurrency takes whole numbers"),
+        (
+            {"space": {"b.max_batch": "1,2"}, "set": {"b.preferred_batch": "4"}},
+            RequestError,
+            "preferred_batch",
+        ),
+        ({"models": ["a"]}, RequestError, "below beside:"),
+    ],
+)
+def test_wrong_words_are_refused(tree: dict[str, Any], error: type[Exception], said: str) -> None:
+    """Before anything is measured, in one sentence."""
+
+    def asked() -> None:
+        study = told(**{"space": {"instances": "1,2"}, **tree})
+        placed(study, {**study.default, "b.max_batch": 1})
+
+    with pytest.raises(error, match=said):
+        asked()
+
+
+def test_a_file_has_them_in_a_list() -> None:
+    """The same words as on the command line, and the line of a mistake."""
+    text = f"model: {MODEL}\nbackend: triton\nbeside:\n  - {SECOND}\nspace: {{b.instances: [1, 2]}}\n"
+    study = words_of.study(parse(text, "s.yaml"))[0]
+    assert [each.name for each in study.job.beside] == ["b"]
+    assert study.job.name == "digits"
+    with pytest.raises(RequestError, match=r"s\.yaml.*line 4"):
+        words_of.study(parse(text.replace("name=b", "name"), "s.yaml"))
+
+
+@pytest.mark.parametrize(("weights", "best"), [((1, 1), (2, 2)), ((9, 1), (2, 1)), ((1, 9), (1, 2))])
+def test_weights_decide_which_model_is_favoured(weights: tuple[int, int], best: tuple[int, int]) -> None:
+    """A grid over both models' instances ends at what is best by the weighted mean."""
+    study = told(
+        space={"instances": "1,2", "b.instances": "1,2"},
+        load={"concurrency": 4},
+        maximize={"throughput@digits": weights[0], "throughput@b": weights[1]},
+        strategy="grid",
+    )
+    *_, (study, _, _) = sweep(study, rooms=Shared(rate=lambda _point: 1.0))
+    found = ranking(study).best
+    assert found is not None
+    assert (found.point["instances"], found.point["b.instances"]) == best
+    assert {key.scope for key in study.goal.queries} == {"", "b"}
