@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shlex
 import signal
 from contextlib import nullcontext
 from dataclasses import replace
@@ -185,6 +186,41 @@ def test_a_study_is_ranked_anew_without_measuring(
     assert "16 of" not in said.out
 
 
+def test_a_winner_under_another_goal_is_verified(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """What ranking anew says to type goes on as a study of its own; nothing is measured twice."""
+    used = bench()
+    found = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "3"))
+    made = len(used.jobs)
+    said = modeldyno(
+        "sweep", "--rerank", found.id, "--minimize", "throughput:2", "--require", "latency.max <= 1s"
+    )
+    line = next(line for line in said.out.splitlines() if line.startswith("To search on and verify it: "))
+    assert len(used.jobs) == made
+    words = shlex.split(line.partition("modeldyno ")[2])
+    again = modeldyno(*words, "--max-trials", "40")
+    anew = study_of(again)
+
+    assert words[:3] == ["sweep", "--resume", found.id[:6]]
+    assert again.code == 0
+    assert anew.id != found.id
+    assert [str(o) for o in anew.goal.objectives] == ["minimize throughput:2"]
+    assert [(t.point, t.result) for t in anew.trials[: len(found.trials)]] == [
+        (t.point, t.result) for t in found.trials
+    ]
+    assert len(used.jobs) == made + len(anew.trials) - len(found.trials)
+    best = ranking(anew).best
+    assert best is not None
+    assert best.verified
+    assert best.point == {"batch_size": 1}
+    with plugins.store() as store:
+        assert store.study(found.id) == found
+    assert modeldyno("rm", anew.id).code == 0  # and what both have stays
+    for trial in found.trials:
+        assert modeldyno("show", trial.result).code == 0
+
+
 def test_results_that_are_gone_are_told(modeldyno: Callable[..., Said], bench: Callable[..., Bench]) -> None:
     """A metric that the study did not keep is unknown once the results were removed."""
     bench()
@@ -345,7 +381,7 @@ def test_a_directory_is_named_for_the_model(
         (("--rerank", "a", "--dry-run"), "exclude each other"),
         ((MODEL, "--resume"), "leave .* away"),
         (("--resume", "--no-store"), "leave --no-store away"),
-        (("--resume", "--minimize", "energy"), "goes on as it was begun"),
+        (("--resume", "--set", "a=1"), "goes on as it was begun"),
         (("--resume",), "no study yet"),
         (("--rerank", "abc"), "no study whose id begins with 'abc'"),
         (("--rerank", "abc", "--space", "a=1"), "measures nothing"),

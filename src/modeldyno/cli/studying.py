@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,17 +56,25 @@ def begin(words: Words, options: dict[str, Any]) -> int:
 
 
 def resume(words: Words, options: dict[str, Any]) -> int:
-    """Go on with a study where it was left, perhaps with another budget; give the exit code."""
+    """Go on with a study where it was left, perhaps with another budget; give the exit code.
+
+    Under another goal it goes on as a study of its own, which has all trials of the first: what is best now
+    is searched on and verified, and nothing is measured twice.
+    """
     places = _places(options)
     if not places.store:
         raise RequestError("--resume goes on with a study in the store; leave --no-store away.")
-    further = words.tree.keys() - {"budget"}
+    further = words.tree.keys() - {"budget", *_GOALS}
     if further:
         raise RequestError(
             f"A study goes on as it was begun, so that {', '.join(sorted(further))} cannot change; only "
-            "--max-time, --max-trials and --until can. For another goal, give --rerank."
+            "--max-time, --max-trials and --until can, and the goal."
         )
     study = find_study(options["resume"])
+    if words.tree.keys() & _GOALS:
+        study, _ = _reranked(study, words)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        study = replace(study, id=secrets.token_hex(6), created=now)
     budget = told.budget(words, study.budget)
     return _carried_out(replace(study, budget=budget), places, options)
 
@@ -79,7 +89,23 @@ def rerank(words: Words, options: dict[str, Any]) -> int:
             "it takes goals: --maximize, --minimize, --require, --rank."
         )
     found = find_study(options["rerank"])
-    goal = told.goal_of(words) if words.tree else found.goal
+    study, unknown = _reranked(found, words)
+    code = _told(study, places, options)
+    best = ranking(study).best
+    if words.tree and best is not None and not best.verified and not places.silent:
+        goal = " ".join(_typed(study))
+        click.echo(f"To search on and verify it: modeldyno sweep --resume {found.id[:6]} {goal}")
+    if unknown and not places.silent:
+        click.echo(
+            f"{unknown} of {len(study.measured)} trials do not tell all that is asked for: their results are "
+            "not in the store, or it was not measured.",
+        )
+    return code
+
+
+def _reranked(found: Study, words: Words) -> tuple[Study, int]:
+    """Ask the results of a study for another goal; give it so, and how many trials do not tell all of it."""
+    goal = told.goal_for(told.goal_of(words), found.job) if words.tree else found.goal
     with plugins.store() as store:
 
         def kept(identifier: str) -> Result | None:
@@ -88,14 +114,7 @@ def rerank(words: Words, options: dict[str, Any]) -> int:
             except ModelDynoError:
                 return None
 
-        study, unknown = reranked(found, goal, kept)
-    code = _told(study, places, options)
-    if unknown and not places.silent:
-        click.echo(
-            f"{unknown} of {len(study.measured)} trials do not tell all that is asked for: their results are "
-            "not in the store, or it was not measured.",
-        )
-    return code
+        return reranked(found, goal, kept)
 
 
 # --- carrying out ----------------------------------------------------------------------------------
@@ -170,6 +189,14 @@ def _places(options: dict[str, Any]) -> Places:
             "--export-configs takes the configurations from the results of the trials; leave --no-store away."
         )
     return places
+
+
+def _typed(study: Study) -> Iterator[str]:
+    """Give the goal of a study as options of the command line."""
+    for objective in study.goal.objectives:
+        weight = f":{objective.weight:g}" if objective.weight != 1 else ""
+        yield f"--{'maximize' if objective.maximize else 'minimize'} {objective.query}{weight}"
+    yield from (f"--require '{bound}'" for bound in study.goal.constraints)
 
 
 # --- what is said ----------------------------------------------------------------------------------

@@ -84,9 +84,12 @@ def find(connection: Connection, name: str | None, limit: int) -> list[StudyEntr
 
 
 def untagged_results(connection: Connection, found: str) -> list[str]:
-    """Name the Results of a Study that nobody tagged."""
+    """Name the Results of a Study that nobody tagged, and no other Study has."""
     own = (TRIALS.c.study_id == found, TRIALS.c.result_id.is_not(None))
-    query = select(TRIALS.c.result_id).where(*own, TRIALS.c.result_id.not_in(select(TAGS.c.result_id)))
+    others = select(TRIALS.c.result_id).where(TRIALS.c.study_id != found, TRIALS.c.result_id.is_not(None))
+    query = select(TRIALS.c.result_id).where(
+        *own, TRIALS.c.result_id.not_in(select(TAGS.c.result_id)), TRIALS.c.result_id.not_in(others)
+    )
     return [str(result) for result in connection.scalars(query)]
 
 

@@ -190,5 +190,5 @@ def _unverified(ranked: Ranking) -> Iterator[Notice]:
             severity=Severity.DOUBT,
             code="unverified",
             text="the best was not measured again: the best of several looks a little too good",
-            advice="measure it again before you rely on it",
+            advice="go on with the study: --resume measures it again, in turns with its rivals",
         )
