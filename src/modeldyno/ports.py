@@ -714,14 +714,6 @@ class Reporter(Protocol):
 
 
 @runtime_checkable
-class Compares(Protocol):
-    """A Reporter that can also write two Results into one file."""
-
-    def compare(self, first: Result, second: Result) -> str | bytes:
-        """Render them side by side."""
-
-
-@runtime_checkable
 class LaysOut(Protocol):
     """A Reporter that can write any blocks, such as those of a comparison."""
 
