@@ -202,7 +202,7 @@ def test_a_winner_under_another_goal_is_verified(
     again = modeldyno(*words, "--max-trials", "40")
     anew = study_of(again)
 
-    assert words[:3] == ["sweep", "--resume", found.id[:6]]
+    assert words[:3] == ["sweep", "--resume", found.id]
     assert again.code == 0
     assert anew.id != found.id
     assert [str(o) for o in anew.goal.objectives] == ["minimize throughput:2"]

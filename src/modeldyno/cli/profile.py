@@ -53,6 +53,7 @@ from modeldyno.measure import INTERRUPTED, OK, Outcome, judged, measure
 @asking.PERCENTILES
 @asking.plan_options
 @limit_options
+@asking.BESIDE
 @asking.NAME
 @asking.TRUST
 @click.option("--inline", is_flag=True, help="Run inside this process, for a debugger.")
@@ -89,6 +90,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         ),
         name=options["name"],
         trust=options["trust"],
+        beside=options["beside"],
     )
     gating.check_places(options)
     options["tags"] = (*options["tags"], *gating.tags(options))

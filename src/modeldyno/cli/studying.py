@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import replace
@@ -94,7 +95,8 @@ def rerank(words: Words, options: dict[str, Any]) -> int:
     best = ranking(study).best
     if words.tree and best is not None and not best.verified and not places.silent:
         goal = " ".join(_typed(study))
-        click.echo(f"To search on and verify it: modeldyno sweep --resume {found.id[:6]} {goal}")
+        name = shlex.quote(options["rerank"])
+        click.echo(f"To search on and verify it: modeldyno sweep --resume {name} {goal}")
     if unknown and not places.silent:
         click.echo(
             f"{unknown} of {len(study.measured)} trials do not tell all that is asked for: their results are "

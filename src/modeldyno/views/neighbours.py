@@ -27,8 +27,8 @@ def alone(result: Result) -> Result:
 
 
 def neighbours(result: Result) -> Iterator[Table]:
-    """Lay the models of one server side by side; nothing where there is one."""
-    if not result.job.beside:
+    """Lay the models of one server side by side; nothing where there is one, or nothing was measured."""
+    if not result.job.beside or not any(each.metric == "latency" for each in result.measurements):
         return
     names = [str(each.name) for each in result.job.beside]
     parts = [(result.name, result.job.load, tuple(together.first(names, result.measurements)))]
