@@ -297,10 +297,10 @@ def test_unknown_metric() -> None:
         wire.decode(json.dumps(document))
 
 
-def test_million_samples() -> None:
-    """A million samples are read in less than 40 times what decoding their Base64 alone takes."""
+def test_many_samples() -> None:
+    """Very many samples are read in less than 40 times what decoding their Base64 alone takes."""
     source = random.Random(3)
-    result = a_result(samples=[source.gauss(1e-3, 1e-5) for _ in range(1_000_000)])
+    result = a_result(samples=[source.gauss(1e-3, 1e-5) for _ in range(250_000)])
     document = wire.encode(result)
 
     assert wire.decode(document) == result

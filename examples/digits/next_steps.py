@@ -7,7 +7,7 @@ from pathlib import Path
 
 RESULT = Path("out/digits.json")
 COMMANDS = (
-    ("one number, in seconds, for a script", f"modeldyno show {RESULT} --get latency.p99"),
+    ("one number, in seconds, for a script", f"modeldyno show {RESULT} --get latency.p50"),
     (
         "a bound: exit code 0 held, 1 broken, 5 undecided",
         "modeldyno profile examples/digits/digits.onnx --require 'latency.p99 <= 5ms'",

@@ -158,7 +158,7 @@ def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said]
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "no MODEL is named"),
+        ((), "No MODEL is named"),
         ((MODEL, "--model-path", MODEL), "both name a model"),
         ((MODEL, "--baseline", "@main"), "no baseline for @main"),
         ((MODEL, "--save-as-baseline", "main", "--no-store"), "kept in the store"),

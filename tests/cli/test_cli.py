@@ -64,7 +64,7 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
     ("words", "code", "says"),
     [
         (("profil",), 2, "There is no command 'profil'; did you mean 'profile'?"),
-        (("profile",), 2, "no MODEL is named; write modeldyno profile model.onnx"),
+        (("profile",), 2, "No MODEL is named; write modeldyno profile model.onnx"),
         (("profile", "no.onnx"), 2, "There is no file or directory 'no.onnx'"),
         (("profile", "onxn:m.onnx"), 2, "There is no loader 'onxn'; did you mean 'onnx'?"),
         (("profile", STEADY, "--set", "batchsize=8"), 2, "did you mean 'batch_size'?"),

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "derivations.md").read_text(encoding="utf-8")
 PRODUCTS = ("mm", "matmul", "mv", "dot", "conv", "linear", "attention", "einsum", "rnn", "lstm", "gru")
 ON_META = sorted(name for name, case in MODELS.items() if case.meta)
+LONG = {"mamba_130m"}
+"""Scanned step by step in Python: watched once by default, in other ways by `make test-slow`."""
 OTHERS = [
-    (name, attention, dtype)
+    pytest.param(name, attention, dtype, marks=pytest.mark.slow if name in LONG else ())
     for name in ON_META
     for attention in MODELS[name].attentions
     for dtype in MODELS[name].meta
@@ -213,7 +215,9 @@ def test_a_module_has_these_parameters(name: str, cases: dict[str, Case]) -> Non
     ) == case.tied
 
 
-@pytest.mark.parametrize("name", ON_META)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in ON_META]
+)
 def test_the_counter_of_torch_agrees(name: str) -> None:
     """FlopCounterMode counts two operations for each MAC of a forward call, but no grouped products."""
     case = MODELS[name]

@@ -230,9 +230,9 @@ def one_model(options: Mapping[str, Any]) -> str:
     given = [model for model in (options["model"], options["model_path"]) if model]
     if len(given) != 1:
         wrong = (
-            "MODEL and --model-path both name a model; give one of them"
+            "MODEL and --model-path both name a model; give one of them."
             if given
-            else "no MODEL is named; write modeldyno profile model.onnx"
+            else "No MODEL is named; write modeldyno profile model.onnx."
         )
         raise click.UsageError(wrong)
     return str(given[0])
