@@ -13,6 +13,7 @@ import pytest
 import modeldyno
 from modeldyno.cli import cli
 from modeldyno.cli import compare as module
+from modeldyno.cli import inspect as analysing
 from modeldyno.core.comparison import SMALLEST_EFFECT, Contrast, Outcome
 from modeldyno.core.contrast import smallest_effects
 from modeldyno.core.headlines import SMALLEST
@@ -32,11 +33,12 @@ def test_every_command_is_understood(words: str) -> None:
 
 
 def test_every_option_that_is_named_is_one() -> None:
-    """But for one of profile."""
+    """But for one of profile, and those of inspect."""
     known = {flag for parameter in module.command.params for flag in parameter.opts}
 
     assert len(COMMANDS) >= 6
-    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - known == {"--outputs"}
+    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - known == {"--outputs", "--compare", "--table"}
+    assert "--compare" in {flag for parameter in analysing.command.params for flag in parameter.opts}
 
 
 def test_the_numbers_are_those_of_the_code() -> None:

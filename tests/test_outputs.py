@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno.outputs import agreement, alike, arrays, load, save
+from modeldyno.outputs import agreement, alike, arrays, load, save, shared_samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,3 +110,32 @@ def test_numbers_are_written_for_another_process(tmp_path: Path) -> None:
     assert np.load(second).dtype == np.int64
     with pytest.raises(ValueError, match="no numbers"):
         save({"a": np.array(["text"])}, tmp_path)
+
+
+def batch(rows: int, **more: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Make a call of so many samples, that returns twice what it is given, and a number of its own."""
+    x = np.arange(2.0 * rows).reshape(rows, 2)
+    return {"x": x, **more}, {"y": 2 * x, "scale": np.array(2.0)}
+
+
+def test_of_two_batches_the_samples_in_both_are_compared() -> None:
+    """They are those that both were given first, whichever is the larger."""
+    for sizes in ((2, 5), (5, 2)):
+        one, other = shared_samples(*map(batch, sizes))
+        assert one["y"].shape == other["y"].shape == (2, 2)
+        assert not any(found.largest for found in agreement(one, other))
+
+
+def test_calls_of_one_size_are_compared_whole() -> None:
+    """What they were given has been made alike by whoever made them; it may be of another precision."""
+    one, other = batch(3), batch(3)
+    assert shared_samples(one, ({"x": one[0]["x"] + 1}, other[1])) == (one[1], other[1])
+
+
+def test_batches_of_other_samples_cannot_be_compared() -> None:
+    """Nor can those of which the inputs do not tell the size."""
+    one, other = batch(2), batch(4)
+    with pytest.raises(ValueError, match="another batch is fed"):
+        shared_samples(one, ({"x": other[0]["x"] + 1}, other[1]))
+    with pytest.raises(ValueError, match="another batch is fed"):
+        shared_samples(one, batch(4, z=np.ones(3)))

@@ -76,6 +76,34 @@ def alike(one: Feed, other: Feed) -> bool:
     return len(one) == len(other) and all(np.array_equal(one[a], other[b]) for a, b in names)
 
 
+def shared_samples(one: tuple[Feed, Feed], other: tuple[Feed, Feed]) -> tuple[Feed, Feed]:
+    """Give what two calls returned; of unlike batches, cut to the samples that both were given first.
+
+    Args:
+        one: what a call was given, and what it returned.
+        other: likewise.
+
+    Raises ValueError, in a phrase, where they were not given the same.
+    """
+    first, second = (_batch(fed) for fed, _ in (one, other))
+    if first == second:
+        return one[1], other[1]
+    rows = min(first, second)
+
+    def cut(feed: Feed, batch: int) -> Feed:
+        return {n: v[:rows] if v.ndim and len(v) == batch else v for n, v in feed.items()}
+
+    if not rows or not alike(cut(one[0], first), cut(other[0], second)):
+        raise ValueError("another batch is fed")
+    return cut(one[1], first), cut(other[1], second)
+
+
+def _batch(fed: Feed) -> int:
+    """Count the samples of a call; 0 where its inputs do not agree on them."""
+    found = {len(values) for values in fed.values() if values.ndim}
+    return found.pop() if len(found) == 1 else 0
+
+
 def agreement(baseline: Feed, candidate: Feed) -> tuple[Agreement, ...]:
     """Say how far two outputs agree, array by array; by name where the names are the same, else in order.
 

@@ -441,6 +441,14 @@ class TestBottleneck:
         assert self.of(result(*analysed(), doubts={"interference": "x"})) == (Limit.NEIGHBOURS, None)
         assert self.of(result(*analysed(), doubts={"paging": "x"})) == (Limit.DISK, None)
 
+    def test_others_that_take_little_are_no_limit(self) -> None:
+        """They are a doubt; what the call itself waits for is told."""
+        for cores, limit in ((0.07, Limit.OVERHEAD), (1.4, Limit.NEIGHBOURS)):
+            measured = (*analysed(), observed("foreign_cpu", cores))
+            found = self.of(result(*measured, doubts={"interference": "x"}))
+            assert found is not None
+            assert found[0] is limit
+
     def test_of_an_idle_device_it_is_the_host(self) -> None:
         """A busy one tells of no more."""
         idle = times(0.2, "gpu_utilization", "cuda:0")

@@ -13,6 +13,7 @@ from modeldyno.core.load import Load
 from modeldyno.core.measurement import Interval, observed
 from modeldyno.core.metric import Query
 from modeldyno.core.outline import Operator, Outline
+from modeldyno.reporters import terminal
 from modeldyno.testing.results import a_result, a_small_result
 from modeldyno.views.advice import advice, sentence
 from modeldyno.views.findings import LIMITS, finding, findings_of, limited, pointer, saving, typed
@@ -129,7 +130,7 @@ class TestAdvice:
         found = replace(ADVICE, tried=(best,), finals=(best,), best=best, command="modeldyno profile net")
         said = sentence(found)
         assert said.startswith(
-            "net: with threads=1, throughput is +50.0% (+49.0% to +51.0%), over 7 rounds in turns with what "
+            "net: with threads=1, throughput 50.0% higher (49.0% to 51.0%), over 7 rounds in turns with what "
             "it was (100/s at first sight)"
         )
         assert "outputs differ by 0.002 of their largest at most, cosine 0.999900" in said
@@ -168,9 +169,22 @@ class TestAdvice:
         assert "there is nothing to try" in sentence(ADVICE)
 
     def test_findings_that_are_no_setting_are_told_at_the_end(self) -> None:
-        """With what to do about them."""
-        advised = replace(ADVICE, findings=(Finding(seen="a copy", why="needless", do="leave it out"),))
-        assert "A copy. Needless. leave it out" in self.told(advised)
+        """With what to do about them, as are settings that make no call faster."""
+        starts = Finding(seen="a start", why="slow", job=ADVICE.baseline.job, metric="load_time")
+        code = Finding(seen="a copy", why="needless", do="leave it out")
+        told = self.told(replace(ADVICE, findings=(code, starts)))
+        assert "A copy. Needless. leave it out" in told
+        assert "A start. Slow. modeldyno profile" in told
+
+    def test_the_tables_fit_into_eighty_columns(self) -> None:
+        """A gain and its interval share a column."""
+        best = replace(tried(4.89, Outcome.BETTER, 5, batch_size=16), outputs=(AGREED,))
+        once = tried(-0.3, Outcome.UNDECIDED, 0, intra_threads=2)
+        lines = terminal.text(list(advice(replace(ADVICE, tried=(best, once), finals=(best,)))))
+
+        assert max(map(len, lines.splitlines())) <= 80
+        assert "batch_size=16    +489% (+488 to +490)" in lines
+        assert "looked at once" in lines
 
 
 def test_doubts_that_explain_a_limit_are_its_figures() -> None:

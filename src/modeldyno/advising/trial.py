@@ -160,13 +160,12 @@ class Trial:
 
 
 def _compared(tried: Tried, baseline: Path, candidate: Path) -> Tried:
-    """Hold the outputs against those of the baseline; another batch has others."""
-    if "batch_size" in tried.candidate.settings:
-        return with_outputs(tried, (), "another batch is fed")
+    """Hold the outputs against those of the baseline; of another batch those of the samples in both."""
     with suppress(OSError):
         try:
-            (_, first), (_, second) = outputs.load(baseline), outputs.load(candidate)
-            return with_outputs(tried, outputs.agreement(first, second))
+            before, after = outputs.load(baseline), outputs.load(candidate)
+            agreed = outputs.agreement(*outputs.shared_samples(before, after))
+            return with_outputs(tried, agreed)
         except ValueError as error:
             return with_outputs(tried, (), str(error))
     return with_outputs(tried, (), "the outputs were not kept")

@@ -113,7 +113,7 @@ def candidates(
         chosen[key] = Candidate(codes=codes, settings=settings)
 
     for finding in found:
-        if finding.job is not None and finding.metric == "throughput":
+        if tries(finding) and finding.job is not None:
             new = {n: v for n, v in finding.job.config.items() if (n, v) not in config.items()}
             add(finding.code, new)
     for axis in axes:
@@ -122,6 +122,11 @@ def candidates(
             if config.get(axis.name) != value and (axis.name, value) not in _USUAL:
                 add(code, {axis.name: value})
     return tuple(sorted(chosen.values(), key=lambda each: bool(each.settings.keys() & _SLOW)))
+
+
+def tries(finding: Finding) -> bool:
+    """Say whether a finding is tried: it is a matter of settings, and of the speed of calls."""
+    return finding.job is not None and finding.metric == "throughput"
 
 
 _SLOW = frozenset({"compile"})

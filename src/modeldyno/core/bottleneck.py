@@ -15,6 +15,8 @@ _STAGES = {
     "compute_output_time": "output",
     "network_time": "network",
 }
+_CROWDED = 0.25
+"""Cores that others keep busy from which on they are the limit, and not only a doubt."""
 _IDLE_DEVICE = 0.5
 """Share of the time in which a device does something, below which what feeds it is the limit."""
 
@@ -81,7 +83,8 @@ def _alone(case: Case) -> Bottleneck | None:
         ("interference", Limit.NEIGHBOURS),
         ("steal", Limit.NEIGHBOURS),
     ):
-        if seen := case.doubted(code):
+        taken = case.number("foreign_cpu") if code == "interference" else None
+        if (seen := case.doubted(code)) and (taken is None or taken >= _CROWDED):
             return Bottleneck(limit=limit, share=None, seen=seen)
     if not case.on_cpu:
         return _on_device(case)

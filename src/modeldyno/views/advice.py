@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.advice import gain, shown
+from modeldyno.core.advice import gain, shown, tries
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.comparison import Outcome
 from modeldyno.core.units import format_quantity
+from modeldyno.views.changes import VERDICTS, moved, relative
 from modeldyno.views.findings import finding, limited
 from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, count
 
@@ -16,15 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.advice import Advice, Tried
-    from modeldyno.core.comparison import Change
 
 _SETTINGS = 32
-_WORDS = {
-    Outcome.BETTER: "better",
-    Outcome.WORSE: "worse",
-    Outcome.SAME: "the same",
-    Outcome.UNDECIDED: "undecided",
-}
 
 
 def advice(found: Advice) -> Iterator[Block]:
@@ -38,7 +32,7 @@ def advice(found: Advice) -> Iterator[Block]:
     if found.tried:
         yield _table(found, "Tried, each in turns with the baseline", _ordered(found.tried))
     yield from _notes(found)
-    yield from (finding(found.baseline, each) for each in found.findings if each.job is None)
+    yield from (finding(found.baseline, each) for each in found.findings if not tries(each))
 
 
 def sentence(found: Advice) -> str:
@@ -46,10 +40,9 @@ def sentence(found: Advice) -> str:
     name = shorten(clean(found.baseline.name), NAME_LIMIT)
     now = _now(found)
     if found.best is not None and found.best.change is not None:
-        change = found.best.change
-        price = _price(found.best)
+        settings, price = shown(found.best.candidate.settings), _price(found.best)
         return (
-            f"{name}: with {shown(found.best.candidate.settings)}, {found.query} is {_times(change)}, over "
+            f"{name}: with {settings}, {moved(found.best.change)}, over "
             f"{count(found.best.rounds, 'round')} in turns with what it was{now}; {price}."
         )
     if not found.tried:
@@ -64,13 +57,6 @@ def _now(found: Advice) -> str:
     answer = found.baseline.ask(found.query)
     value = answer.value
     return "" if value is None else f" ({format_quantity(value, found.query.unit, 3)} at first sight)"
-
-
-def _times(change: Change) -> str:
-    """Say how much better, with its interval."""
-    if change.baseline and change.candidate:
-        return f"{_percent(change.difference)} ({_interval(change)})"
-    return _percent(change.difference)
 
 
 def _price(tried: Tried) -> str:
@@ -91,13 +77,10 @@ def _ordered(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def _table(found: Advice, title: str, tried: Sequence[Tried]) -> Table:
-    titles = ("settings<", f"{found.query}", "95 % interval", "verdict<", "latency", "outputs<")
+    titles = ("settings", str(found.query), "verdict", "latency", "outputs")
     return Table(
         title=title,
-        columns=tuple(
-            Column(title=t.removesuffix("<"), align=Align.LEFT if t.endswith("<") else Align.RIGHT)
-            for t in titles
-        ),
+        columns=tuple(Column(title=t, align=Align.RIGHT if t == "latency" else Align.LEFT) for t in titles),
         rows=tuple(map(_row, tried)),
     )
 
@@ -105,16 +88,14 @@ def _table(found: Advice, title: str, tried: Sequence[Tried]) -> Table:
 def _row(tried: Tried) -> tuple[str, ...]:
     settings = shorten(shown(tried.candidate.settings), _SETTINGS)
     if tried.failure or tried.change is None:
-        return settings, "—", "", "did not run", "", ""
-    change = tried.change
+        return settings, "—", "did not run", "", ""
     beside = next((each for each in tried.beside if each.query.metric == "latency"), None)
-    verdict = _WORDS[tried.outcome] if tried.rounds else "looked at once"
+    change, once = tried.change, not tried.rounds  # one look has no interval to speak of
     return (
         settings,
-        _percent(change.difference),
-        _interval(change) if tried.rounds else "",
-        verdict,
-        "" if beside is None else _percent(beside.difference),
+        relative(replace(change, interval=None) if once else change),
+        "looked at once" if once else VERDICTS[tried.outcome],
+        "" if beside is None else relative(replace(beside, interval=None)),
         _outputs(tried),
     )
 
@@ -123,15 +104,6 @@ def _outputs(tried: Tried) -> str:
     if not tried.outputs:
         return "—"
     return "same" if not tried.error else f"±{tried.error:.1g}"
-
-
-def _percent(value: float | None) -> str:
-    return "—" if value is None or not isfinite(value) else f"{value:+.1%}"
-
-
-def _interval(change: Change) -> str:
-    found = change.interval
-    return "" if found is None else f"{_percent(found.low)} to {_percent(found.high)}"
 
 
 def _notes(found: Advice) -> Iterator[Notice]:

@@ -19,7 +19,7 @@ def sentence(each: Contrast, names: tuple[str, str]) -> str:
     """Say in one sentence how the candidate does beside the baseline, with figures."""
     before, now = names
     groups = {outcome: [c for c in each.verdicts if c.outcome is outcome] for outcome in Outcome}
-    told = {outcome: _listed(map(_moved, changes)) for outcome, changes in groups.items()}
+    told = {outcome: _listed(map(moved, changes)) for outcome, changes in groups.items()}
     same = _listed(str(change.query) for change in groups[Outcome.SAME])
     match each.outcome:
         case Outcome.WORSE:
@@ -41,12 +41,12 @@ def sentence(each: Contrast, names: tuple[str, str]) -> str:
 def overview(found: Comparison, names: Sequence[str]) -> str:
     """Say in one sentence how each of several candidates does."""
     told = _listed(
-        f"{name} is {_WORDS[each.outcome]}" for each, name in zip(found.contrasts, names[1:], strict=True)
+        f"{name} is {VERDICTS[each.outcome]}" for each, name in zip(found.contrasts, names[1:], strict=True)
     )
     return f"Beside {names[0]}, {told}."
 
 
-_WORDS = {
+VERDICTS = {
     Outcome.BETTER: "better",
     Outcome.WORSE: "worse",
     Outcome.SAME: "the same",
@@ -60,7 +60,7 @@ def _listed(parts: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _moved(change: Change) -> str:
+def moved(change: Change) -> str:
     """Say how much a metric is higher or lower: ``latency.p50 12.3% higher (10.1% to 14.5%)``."""
     if change.difference is None:
         return (
@@ -118,7 +118,7 @@ def changed(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iter
         yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, shown)))
     if rest := [change for change in each.changes if change not in shown]:
         same = [str(change.query) for change in rest if change.outcome is Outcome.SAME]
-        also = [f"{change.query} {_change(change)}" for change in rest if _differs(change)]
+        also = [f"{change.query} {relative(change)}" for change in rest if _differs(change)]
         open_ = [str(c.query) for c in rest if c.outcome is not Outcome.SAME and not _differs(c)]
         told = (
             f"also changed: {', '.join(also)}" if also else "",
@@ -148,7 +148,7 @@ def _row(change: Change) -> tuple[str, ...]:
         shorten(clean(str(change.query)), NAME_LIMIT),
         _value(change.baseline, change),
         _value(change.candidate, change),
-        _change(change),
+        relative(change),
         str(change.outcome),
     )
 
@@ -157,23 +157,24 @@ def _value(value: float | None, change: Change) -> str:
     return "—" if value is None else format_quantity(value, change.query.unit, 3)
 
 
-def _change(change: Change) -> str:
+def relative(change: Change) -> str:
     """Show a difference with its interval: ``+12.3% (+10.1 to +14.5)``."""
     if change.difference is None:
         return "new" if change.baseline == 0 else "—"
     span = change.interval
-    size = _signed(change.difference)
+    size = signed(change.difference)
     if span is None or span.low == span.high:
         return size
     if span.high > _OPEN:
         return f"{size} (hardly known)"
-    ends = [_signed(end) for end in (span.low, span.high)]
+    ends = [signed(end) for end in (span.low, span.high)]
     if all(end.endswith("%") for end in ends):
         ends = [end.removesuffix("%") for end in ends]
     return f"{size} ({ends[0]} to {ends[1]})"
 
 
-def _signed(ratio: float) -> str:
+def signed(ratio: float) -> str:
+    """Show how much more or less: ``+12.3%``, ``-4.0%``; what is very much, as a multiple."""
     if not round(ratio, 4):
         return "0%"
     text = _percent(abs(ratio))
@@ -190,7 +191,7 @@ def side_by_side(found: Comparison, names: Sequence[str]) -> Table:
         cells = (
             "—"
             if c is None
-            else f"{_value(c.candidate, c)} ({_signed(c.difference)} {_WORDS[c.outcome]})"
+            else f"{_value(c.candidate, c)} ({signed(c.difference)} {VERDICTS[c.outcome]})"
             if c.difference is not None
             else _value(c.candidate, c)
             for c in changes
