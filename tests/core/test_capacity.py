@@ -156,6 +156,7 @@ class TestWithoutNoise:
 
 
 class TestWithNoise:
+    @pytest.mark.no_cover
     @pytest.mark.parametrize("sigma", [0.02, 0.1])
     def test_the_truth_is_enclosed_in_95_of_100_searches(self, sigma: float) -> None:
         """600 searches on servers of all sizes; beyond 5 % only what chance explains may miss."""
@@ -192,6 +193,7 @@ class TestWithNoise:
         assert capacity.rungs[0].care == 1.0
         assert 1.0 < max(total.values()) <= SEARCH.patience + 1e-6
 
+    @pytest.mark.no_cover
     @pytest.mark.parametrize("count", [3, pytest.param(100, marks=pytest.mark.slow)])
     def test_requests_that_share_a_queue_are_searched_through(self, count: int) -> None:
         """One lognormal worker in a closed loop, in virtual time: its correlated latencies fool nobody."""

@@ -3,7 +3,7 @@
 Calls take about 10 ms of a clock that only the calls move. Every run is drawn afresh, warmed up and
 stopped by `pace` under PLAN, and then asked for its intervals. The bounds are those of MEASURING.md.
 The slow tests hold 10,000 runs to them exactly; the others make RUNS runs, and allow beyond the
-bounds what the binomial error of so few explains: SLACK standard errors, 4.5 points at 94 %.
+bounds what the binomial error of so few explains: SLACK standard errors, 5.5 points at 94 %.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -31,8 +30,8 @@ PLAN = Plan(max_time=30.0)  # the rest by default: p50 to 2 %, 20 samples, 1 s
 TAILS = ("p90", "p95", "p99")
 CALL = 0.010
 LENGTH = 3700  # more calls than 30 s hold
-RUNS = 300
-DRIFTING_RUNS = 100
+RUNS = 200
+DRIFTING_RUNS = 60
 SLOW_RUNS = 10_000
 SLACK = 3.3
 
@@ -143,7 +142,6 @@ class Tally:
     false_drift: float
 
 
-@lru_cache(maxsize=64)
 def simulated(source: Source, runs: int, tails: tuple[str, ...]) -> Tally:
     plan = Plan(max_time=PLAN.max_time, percentiles=tails)
     rng = np.random.default_rng(20)
@@ -191,32 +189,25 @@ def many(sources: tuple[Source, ...], quick: tuple[Source, ...]) -> list[object]
 
 
 @pytest.mark.parametrize(("source", "runs"), many(STATIONARY, STATIONARY))
-@pytest.mark.parametrize("statistic", ["mean", "p50"])
-def test_the_intervals_of_mean_and_median_cover_the_truth(source: Source, runs: int, statistic: str) -> None:
-    """The 95 % intervals of mean and median cover the truth in 94 to 97 % of runs."""
-    assert_within(simulated(source, runs, ()).covered[statistic], 0.94, 0.97, runs)
+def test_a_steady_source_is_measured_as_it_is(source: Source, runs: int) -> None:
+    """The intervals of mean and median cover the truth in 94 to 97 % of runs.
+
+    Neither the warm-up nor the stop rule moves the median by 1 %. At most 1 % of independent sources,
+    and 5 % of correlated ones, seem to drift.
+    """
+    found = simulated(source, runs, ())
+    for statistic in ("mean", "p50"):
+        assert_within(found.covered[statistic], 0.94, 0.97, runs)
+    assert abs(found.median_bias) < 0.01
+    assert_within(found.false_drift, 0.0, 0.05 if "rho" in source.name else 0.01, runs)
 
 
 @pytest.mark.parametrize(("source", "runs"), many(STATIONARY, QUICK_TAILS))
-@pytest.mark.parametrize("statistic", TAILS)
-def test_the_intervals_of_requested_percentiles_cover_the_truth(
-    source: Source, runs: int, statistic: str
-) -> None:
+def test_the_intervals_of_requested_percentiles_cover_the_truth(source: Source, runs: int) -> None:
     """The intervals of p90, p95 and p99, when requested, cover the truth in 94.3 to 98.8 % of runs."""
-    assert_within(simulated(source, runs, TAILS).covered[statistic], 0.943, 0.988, runs)
-
-
-@pytest.mark.parametrize(("source", "runs"), many(STATIONARY, STATIONARY))
-def test_the_median_is_unbiased(source: Source, runs: int) -> None:
-    """Neither the warm-up nor the stop rule moves the median by 1 %."""
-    assert abs(simulated(source, runs, ()).median_bias) < 0.01
-
-
-@pytest.mark.parametrize(("source", "runs"), many(STATIONARY, STATIONARY))
-def test_a_steady_source_is_rarely_called_drifting(source: Source, runs: int) -> None:
-    """At most 1 % of steady independent sources, and 5 % of correlated ones, seem to drift."""
-    most = 0.05 if "rho" in source.name else 0.01
-    assert_within(simulated(source, runs, ()).false_drift, 0.0, most, runs)
+    found = simulated(source, runs, TAILS)
+    for statistic in TAILS:
+        assert_within(found.covered[statistic], 0.943, 0.988, runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +239,6 @@ WARMING = (
 )
 
 
-@lru_cache(maxsize=64)
 def paced_runs(source: Drifting, runs: int) -> list[Paced]:
     rng = np.random.default_rng(21)
     found = []

@@ -382,6 +382,7 @@ def tallied(kind: Kind, noise: float, studies: int) -> Tally:
     return tally
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_few_studies_are_honest(kind: Kind) -> None:
     """Of twenty, hardly one that claims to be certain is wrong, and most intervals hold the truth."""
