@@ -25,9 +25,9 @@ PLACE = "127.0.0.1:8000"
 QUICK = '[load]\nmax_time = "2s"\nmin_time = "0.2s"\nprecision = "30%"\n'
 COMMANDS = [
     (page, command)
-    for page in ("load-a-server.md", "find-the-largest-load.md")
+    for page in ("load-a-server.md", "find-the-largest-load.md", "load-several-models.md")
     for block in re.findall(r"```console\n(.*?)```", (HOWTO / page).read_text(encoding="utf-8"), re.DOTALL)
-    for command in re.findall(r"^\$ (modeldyno .*)$", block, re.MULTILINE)
+    for command in re.findall(r"^\$ (modeldyno .*)$", block.replace("\\\n", " "), re.MULTILINE)
 ]
 
 

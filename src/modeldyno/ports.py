@@ -74,6 +74,8 @@ class Form:
     """`value` is a torch.nn.Module or ScriptModule in eval mode."""
     CALLABLE = "callable"
     """`value` is a Python callable that takes the inputs by keyword, or by position where it must."""
+    REPOSITORY = "repository"
+    """`value` is an `engines.triton_entries.Repository`: of a model as Triton has it."""
     REMOTE = "remote"
     """`value` is an Endpoint, of a server that someone else runs."""
 

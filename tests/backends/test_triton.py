@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 import threading
 from contextlib import contextmanager
@@ -260,6 +261,34 @@ def test_the_command_line_of_a_container(tmp_path: Path) -> None:
     assert words[-1] == "--log-verbose=1"
     cpu = engine.Container(image="image:1", label="mine", device="cpu")
     assert "--gpus" not in engine.container(cpu, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
+
+
+def test_a_container_is_started_asked_about_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a container engine that contains nothing: the words are ours, and our ports answer."""
+    monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path / "engines"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "asked").mkdir()
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parent / "fake_docker.py"} "$@"\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{docker.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "asked"))
+    settings: dict[str, KnobValue] = {
+        "launch": "docker", "image": "triton:mine", "runtime": "python", "instances": 2,
+        "flags": "--log-verbose=1",
+    }  # fmt: skip
+    with opened(settings) as session:
+        (told,) = (tmp_path / "asked").iterdir()
+        pid, words = told.read_text().split("\n")
+        assert session.pid == int(pid)
+        assert session.account().requests == 4
+        assert "--rm --init" in words
+        assert "triton:mine tritonserver --model-repository=/models" in words
+        assert words.endswith("--log-verbose=1")
+        assert "count: 2" in session.files[0][1]
+    assert not Path(f"/proc/{pid}").exists()
 
 
 class Remote(BaseHTTPRequestHandler):

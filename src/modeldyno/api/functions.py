@@ -41,6 +41,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     require: Sequence[str] = (),
     percentiles: Sequence[str] = (),
     plan: Plan | None = None,
+    beside: str | Sequence[str] = (),
     name: str | None = None,
     trust: bool = False,
     inline: bool = False,
@@ -67,6 +68,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: measured until certified, such as ``"p99"``.
         plan: how carefully to measure.
+        beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
         name: what to call the model.
         trust: allow files that run code when loaded (in the child process).
         inline: run a referenced model inside this process too.
@@ -104,6 +106,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         ),
         name=name,
         trust=trust,
+        beside=several(beside, "beside"),
     )
     return held(carried_out(asked, model, example, inline=inline, watch=watch))
 

@@ -56,6 +56,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     probes: str | Sequence[str] = (),
     load: Mapping[str, Any] | None = None,
     plan: Plan | None = None,
+    beside: str | Sequence[str] = (),
     name: str | None = None,
     trust: bool = False,
     resume: str | Path | Study | None = None,
@@ -84,6 +85,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         probes: what to measure; what the goal needs if empty.
         load: what a server is put under, such as ``{"concurrency": 8, "duration": 5.0}``.
         plan: how carefully to measure what verifies; the search looks more shortly.
+        beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
         name: what to call the model and the study.
         trust: allow files that run code when loaded (in the child process).
         resume: go on with a study, from the store by its id or name, or as it was returned; only the
@@ -106,6 +108,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     given = {
         "maximize": maximize, "minimize": minimize, "require": require, "rank": rank, "strategy": strategy,
         "backend": backend, "input": inputs, "probe": probes, "name": name, "set": settings, "load": load,
+        "beside": beside,
         "space": _space(space), "plan": _plan(plan),
         "budget": _given(max_time=max_time, max_trials=max_trials, certain=certain),
     }  # fmt: skip

@@ -12,11 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.backends import deployed, serving, triton_settings
+from modeldyno.backends import deployed, serving, triton_composing, triton_settings
 from modeldyno.backends.triton_hosting import Hosting
 from modeldyno.backends.triton_remote import account, elsewhere, version
 from modeldyno.engines import ports, triton, triton_config, triton_repository
 from modeldyno.engines.server import Launch, http_ready
+from modeldyno.errors import RequestError
+from modeldyno.ports import Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,14 +31,20 @@ if TYPE_CHECKING:
     from modeldyno.ports import Model
 
 requires: tuple[str, ...] = ()
-accepts = deployed.accepts
+accepts = deployed.accepts | {Form.REPOSITORY}
 serves = True
 knobs = triton_settings.knobs
 space = triton_settings.space
-check = triton_settings.check
 common = triton_settings.COMMON
 _GRACE = 10.0
 """Seconds that a container has to end by itself."""
+
+
+def check(config: Mapping[str, KnobValue]) -> None:
+    """Refuse knobs that exclude each other, and those of other models that are none."""
+    triton_settings.check(config)
+    for knobs in triton_composing.composing(config).values():
+        triton_settings.check(knobs)
 
 
 @contextmanager
@@ -48,6 +56,11 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         MissingExtra: there is no Triton here.
         ServerFailed: it does not start, or does not load the model.
     """
+    if "server" in config and model.form == Form.REPOSITORY:
+        raise RequestError(
+            "A repository is served by a Triton that we start; a model of one that runs is named by its URL, "
+            f"such as {config['server']}#{model.value.name}."
+        )
     with (elsewhere if "server" in config else _started)(model, config) as session:
         yield session
 
@@ -58,8 +71,12 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
     They are copies: nothing of the user's is changed with them.
 
     Raises:
-        RequestError: the model cannot be written.
+        RequestError: the model cannot be written, or is made of others, which find each other by their names.
     """
+    if model.form == Form.REPOSITORY:
+        raise RequestError(
+            f"'{model.value.name}' is of the repository {model.value.folder}; copy what was written there."
+        )
     with TemporaryDirectory(prefix="modeldyno-", dir=folder) as made:
         deployed.deploy(model, Path(made))
         if f'backend: "{triton_repository.PYTHON}"' in configuration.splitlines():
@@ -74,19 +91,18 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
 @contextmanager
 def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Start one, as a program or in a container."""
-    name = serving.name_of(model)
+    name = triton_composing.name_of(model)
     program = None if config.get("launch") == "docker" else triton.program(str(config.get("program", "")))
     if program is not None and program.packages:
         serving.need_torch(model, "triton", "Triton", program.packages)
     native = program is None or program.has("onnxruntime")
     flags = shlex.split(str(config.get("flags", "")))
-    written: Config = {}
+    flags += [f"--load-model={each}" for each in triton_composing.called(config)]
+    written: list[Config] = []
 
     def command(folder: Path, chosen: Ports) -> list[str]:
         repository = folder / "repository"
-        found = deployed.deploy(model, repository / name / "1")
-        written.update(triton_settings.configuration(name, found, config, native=native))
-        triton_repository.write(repository, written)
+        written[:] = triton_composing.put(model, repository, config, native=native)
         if program is not None:
             return triton.command(program, repository, name, chosen, flags)
         made = triton.Container(
@@ -111,11 +127,11 @@ def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]
 def _session(
     config: Mapping[str, KnobValue],
     program: triton.Program | None,
-    written: Config,
+    entries: list[Config],
     server: Server,
     beside: Control,
 ) -> Session:
-    name = str(written["name"])
+    written, name = entries[0], str(entries[0]["name"])
     return Hosting(
         client=plugins.client(triton_settings.CLIENTS[str(config["protocol"])]),
         endpoint=triton_settings.endpoint(config, ports.LOOPBACK, server.ports, name),
@@ -124,7 +140,7 @@ def _session(
         pid=_inside(server) if program is None else server.pid,
         software={**version(beside), **_packages(program, written)},
         counters=lambda: account(beside, name),
-        files=(("config.pbtxt", triton_config.text(written)),),
+        files=tuple(("config.pbtxt", triton_config.text(each)) for each in entries),
         flat=triton_settings.flat(written),
         native=program is None or program.has("onnxruntime"),
         packages={} if program is None else program.packages,
@@ -135,7 +151,11 @@ def _session(
 def _packages(program: triton.Program | None, written: Config) -> dict[str, str]:
     """Give the version of what runs the model, where the Python backend does."""
     runtime = "torch" if ".pt" in _file(written) else "onnxruntime"
-    if program is None or written["backend"] != triton_repository.PYTHON or runtime not in program.packages:
+    if (
+        program is None
+        or written.get("backend") != triton_repository.PYTHON
+        or runtime not in program.packages
+    ):
         return {}
     return {f"triton {runtime}": program.packages[runtime]}
 

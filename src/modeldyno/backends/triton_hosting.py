@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.backends import deployed, serving, triton_settings
+from modeldyno.backends import serving, triton_composing, triton_settings
 from modeldyno.backends.serving import Counted
 from modeldyno.backends.triton_remote import account
-from modeldyno.engines import ports, triton_config, triton_repository
+from modeldyno.engines import ports, triton_config
 from modeldyno.engines.control import Control
 from modeldyno.errors import RequestError
 
@@ -46,13 +46,11 @@ class Hosting(Counted):
         assert self.server is not None
         if self.packages:
             serving.need_torch(model, "triton", "Triton", self.packages)
-        name, repository = serving.name_of(model), Path(self.server.folder) / "repository"
+        name, repository = triton_composing.name_of(model), Path(self.server.folder) / "repository"
         if name == self.endpoint.model:
             raise RequestError(f"The server has a model '{name}' already; give one of them another name.")
         shutil.rmtree(repository / name, ignore_errors=True)  # it may have been here with other knobs
-        found = deployed.deploy(model, repository / name / "1")
-        written = triton_settings.configuration(name, found, config, native=self.native)
-        triton_repository.write(repository, written)
+        entries = triton_composing.put(model, repository, config, native=self.native)
         with closing(Control(port=self.server.ports["http"], timeout=self.patience)) as beside:
             place = f"/v2/repository/models/{name}"
             try:
@@ -68,8 +66,8 @@ class Hosting(Counted):
                     pid=self.pid,
                     software={},
                     counters=lambda: account(beside, name),
-                    files=(("config.pbtxt", triton_config.text(written)),),
-                    flat=triton_settings.flat(written),
+                    files=tuple(("config.pbtxt", triton_config.text(each)) for each in entries),
+                    flat=triton_settings.flat(entries[0]),
                 )
             finally:
                 if not self.server.ended():

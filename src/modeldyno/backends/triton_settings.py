@@ -70,6 +70,19 @@ knobs = (
         choices=("onnxruntime", "python"),
         sentence="Triton's backend; if not set, its own for ONNX Runtime where it has one, or else Python.",
     ),
+    Knob(
+        name="composing",
+        kind=str,
+        default=None,
+        family=True,
+        sentence="A knob of a model that another is made of, or calls: composing.NAME.instances=2.",
+    ),
+    Knob(
+        name="calls",
+        kind=str,
+        default=None,
+        sentence="Models of the repository that the model calls by code, such as a,b.",
+    ),
     serving.knob(
         "config", sentence="Any field of config.pbtxt by its path: config.dynamic_batching.priority_levels=2."
     ),
@@ -183,7 +196,7 @@ def configuration(name: str, found: Deployed, config: Mapping[str, KnobValue], *
         name, backend, found.inputs, found.outputs, max_batch=_max_batch(found, config)
     )
     written["instance_group"] = [_instances(config)]
-    if gathered := _gathering(config):
+    if gathered := gathering(config):
         written["dynamic_batching"] = gathered[0]
     written["parameters"] = {
         name: {"string_value": value} for name, value in _parameters(backend, found, config).items()
@@ -198,7 +211,7 @@ def _max_batch(found: Deployed, config: Mapping[str, KnobValue]) -> int:
         return int(
             config.get("max_batch", max(_MAX_BATCH, int(config.get("batch_size", 1)), *_sizes(config)))
         )
-    if config.get("max_batch") or _gathering(config):
+    if config.get("max_batch") or gathering(config):
         raise RequestError(
             "Requests for this model cannot be gathered into batches, for the first axis of every input and "
             "output must be free, and no input's only one, and it has "
@@ -216,7 +229,7 @@ def _instances(config: Mapping[str, KnobValue]) -> Config:
     return group if kind == "cpu" else {**group, "gpus": [int(index or 0)]}
 
 
-def _gathering(config: Mapping[str, KnobValue]) -> list[Config]:
+def gathering(config: Mapping[str, KnobValue]) -> list[Config]:
     """Give the part on dynamic batching, if there is to be one; it may be empty."""
     sizes = _sizes(config)
     delay = config.get("queue_delay")

@@ -27,12 +27,12 @@ DTYPES = {
 
 _ENUMS = {"kind", "data_type", "format", "timeout_action", "priority"}
 """Fields that take a word of Triton's, which has no quotation marks in text protobuf."""
-_MAPS = {
+MAPS = {
     "parameters", "metric_tags", "cc_model_filenames", "priority_queue_policy", "input_map", "output_map",
     "inputs", "default_priority_queue_policy",
 }  # fmt: skip
 """Fields that map keys to values."""
-_LISTS = {
+LISTS = {
     "input", "output", "instance_group", "preferred_batch_size", "gpus", "dims", "profile", "batch_input",
     "batch_output", "model_warmup", "control_input", "state", "versions", "step", "host_policy",
     "gpu_execution_accelerator", "cpu_execution_accelerator", "resources", "secondary_devices",
@@ -69,12 +69,12 @@ def text(config: Config) -> str:
 def _put(place: Config, parts: list[str], value: Any, path: str) -> None:
     name, *rest = parts
     if not rest:
-        place[name] = [value] if name in _LISTS and not isinstance(value, list) else value
+        place[name] = [value] if name in LISTS and not isinstance(value, list) else value
         return
     if name == "parameters" and len(rest) == 1 and not isinstance(value, dict):
         place.setdefault(name, {})[rest[0]] = {"string_value": str(value)}
         return
-    inner = place.setdefault(name, [] if name in _LISTS else {})
+    inner = place.setdefault(name, [] if name in LISTS else {})
     if isinstance(inner, list):
         index = int(rest.pop(0)) if rest[0].isdigit() else 0
         if not rest:
@@ -105,7 +105,7 @@ def _field(name: str, value: Any, indent: str) -> Iterator[str]:
         else:
             for item in value:
                 yield from _field(name, item, indent)
-    elif isinstance(value, dict) and name in _MAPS:
+    elif isinstance(value, dict) and name in MAPS:
         for key, item in value.items():
             yield from _message(name, {"key": _key(key), "value": item}, indent)
     elif isinstance(value, dict):

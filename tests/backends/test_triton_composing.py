@@ -1,0 +1,248 @@
+"""Models of a repository that is there: read, changed by knobs, served with all that they are made of."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno import plugins, request
+from modeldyno.backends import triton_composing
+from modeldyno.core.knob import KnobValue, configure
+from modeldyno.core.model import ModelRef
+from modeldyno.core.plan import Plan
+from modeldyno.engines import triton_config, triton_entries, triton_text
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.loadgen.once import once
+from modeldyno.testing.loaders import LoaderSuite
+
+if TYPE_CHECKING:
+    from modeldyno.ports import Model
+
+TENSORS = """
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 2 ] } ]
+output [ { name: "Y" data_type: TYPE_FP32 dims: [ 2 ] } ]
+"""
+PART = """backend: "python"
+max_batch_size: 8
+{tensors}
+instance_group [ {{ count: 1 kind: KIND_CPU }} ]
+dynamic_batching {{ max_queue_delay_microseconds: 100 }}
+"""
+ENSEMBLE = f"""# doubles, and then adds one
+platform: "ensemble"
+max_batch_size: 8
+{TENSORS}
+ensemble_scheduling {{
+  step [
+    {{ model_name: "double" model_version: -1
+      input_map {{ key: "X" value: "X" }} output_map {{ key: "Y", value: "doubled" }} }},
+    {{ model_name: "increment" model_version: -1
+      input_map {{ key: "X" value: "doubled" }} output_map {{ key: "Y" value: "Y" }} }}
+  ]
+}}
+"""
+CODE = """
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def execute(self, requests):
+        arrays = [triton.get_input_tensor_by_name(each, "X").as_numpy() for each in requests]
+        return [triton.InferenceResponse([triton.Tensor("Y", {formula})]) for array in arrays]
+"""
+
+
+def repository(folder: Path) -> Path:
+    """Make a repository of an ensemble, its two models, and one beside it."""
+    for name, formula in {"double": "array * 2", "increment": "array + 1", "other": "array"}.items():
+        (folder / name / "1").mkdir(parents=True)
+        (folder / name / "config.pbtxt").write_text(PART.format(tensors=TENSORS))
+        (folder / name / "1" / "model.py").write_text(CODE.format(formula=formula))
+    (folder / "both" / "1").mkdir(parents=True)
+    (folder / "both" / "config.pbtxt").write_text(ENSEMBLE)
+    return folder
+
+
+def loaded(folder: Path, name: str = "") -> Model:
+    ref = ModelRef(scheme="repository", locator=f"{folder}#{name}" if name else str(folder))
+    return plugins.loader("repository").load(ref, seed=0, trust=False)
+
+
+def configured(folder: Path, settings: dict[str, KnobValue], name: str = "") -> dict[str, Any]:
+    """Give the configurations that knobs lead to."""
+    backend = plugins.backend("triton")
+    config = configure(backend.knobs, settings)
+    backend.check(config)
+    return triton_composing.configurations(loaded(folder, name).value, config)
+
+
+class TestRepository(LoaderSuite):
+    scheme = "repository"
+    forms = frozenset({"repository"})
+    has_weights = False
+
+    @pytest.fixture
+    def ref(self, tmp_path: Path) -> ModelRef:
+        """An ensemble."""
+        return ModelRef(scheme="repository", locator=str(repository(tmp_path / "models")))
+
+    @pytest.fixture
+    def other(self, tmp_path: Path) -> ModelRef:
+        """A single model."""
+        return ModelRef(scheme="repository", locator=f"{repository(tmp_path / 'others')}#other")
+
+
+def test_an_ensemble_is_found_with_its_models(tmp_path: Path) -> None:
+    """The only ensemble is meant where no model is named; its tensors and its parts are known."""
+    model = loaded(repository(tmp_path))
+
+    assert model.identity.name == "both"
+    assert [(each.name, each.shape, each.dtype) for each in model.inputs] == [("X", ("batch", 2), "float32")]
+    assert list(model.value.configs) == ["both", "double", "increment"]
+    assert loaded(tmp_path, "other").identity.digest != model.identity.digest
+    assert str(request.reference(f"{tmp_path}#other")) == f"repository:{tmp_path}#other"
+    before = model.identity.digest
+    (tmp_path / "double" / "1" / "model.py").write_text(CODE.format(formula="array * 3"))
+    assert loaded(tmp_path).identity.digest != before
+
+
+def test_knobs_change_what_they_name_and_nothing_else(tmp_path: Path) -> None:
+    """Of a model that an ensemble is made of, by its name; of the model itself without one."""
+    folder = repository(tmp_path)
+    plain = configured(folder, {})
+    found = configured(
+        folder,
+        {
+            "composing.double.instances": 3,
+            "composing.double.queue_delay": 500,
+            "composing.increment.dynamic_batching": "false",
+            "composing.increment.config.instance_group.0.kind": "KIND_GPU",
+            "config.ensemble_scheduling.step.0.model_version": "1",
+        },
+    )
+    own = configured(folder, {"instances": 2, "max_batch": 4, "preferred_batch": "2,4"}, "other")["other"]
+
+    assert plain == dict(loaded(folder).value.configs)
+    assert found["double"]["instance_group"] == [{"count": 3, "kind": "KIND_CPU"}]
+    assert found["double"]["dynamic_batching"] == {"max_queue_delay_microseconds": 500}
+    assert "dynamic_batching" not in found["increment"]
+    assert found["increment"]["instance_group"] == [{"count": 1, "kind": "KIND_GPU"}]
+    assert found["both"]["ensemble_scheduling"]["step"][0]["model_version"] == 1
+    assert (own["instance_group"][0]["count"], own["max_batch_size"]) == (2, 4)
+    assert own["dynamic_batching"] == {"max_queue_delay_microseconds": 100, "preferred_batch_size": [2, 4]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "said"),
+    [
+        ({"instances": 2}, RequestError, "is an ensemble, and has no instances of its own"),
+        ({"composing.dubble.instances": 2}, UnknownName, "did you mean 'double'"),
+        ({"composing.double.instancs": 2}, UnknownName, "did you mean 'instances'"),
+        ({"composing.double.ports": "free"}, UnknownName, "no knob of the model 'double', 'ports'"),
+        ({"composing.double.instances": 0}, RequestError, "from 1"),
+        ({"composing.double.max_batch": 2, "composing.double.preferred_batch": "4"}, RequestError, "larger"),
+    ],
+)
+def test_knobs_that_cannot_be(
+    tmp_path: Path, settings: dict[str, KnobValue], error: type[Exception], said: str
+) -> None:
+    """They are refused in one sentence, most before a server is started."""
+    with pytest.raises(error, match=said):
+        configured(repository(tmp_path), settings)
+
+
+def test_what_is_no_repository_is_told(tmp_path: Path) -> None:
+    """A directory without models, a model that is not there, several of which none is named, no inputs."""
+    with pytest.raises(RequestError, match="is no repository of models"):
+        loaded(tmp_path)
+    folder = repository(tmp_path)
+    with pytest.raises(RequestError, match="has no model 'thrice' with a config"):
+        loaded(folder, "thrice")
+    (folder / "both" / "config.pbtxt").write_text("platform: @")
+    with pytest.raises(RequestError, match=r"both/config\.pbtxt' cannot be read: line 1 is no text protobuf"):
+        loaded(folder, "both")
+    (folder / "both" / "config.pbtxt").unlink()
+    with pytest.raises(RequestError, match="has the models double, increment, other; name one"):
+        loaded(folder)
+    (folder / "other" / "config.pbtxt").write_text('backend: "python"')
+    with pytest.raises(RequestError, match="does not tell what it takes"):
+        loaded(folder, "other")
+
+
+def test_a_model_that_is_no_repository_has_no_parts(tmp_path: Path) -> None:
+    """The knobs of parts are refused where there are none; called models must be there."""
+    digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+    model = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(digits)), seed=0, trust=False)
+    with pytest.raises(RequestError, match="made of no others"):
+        triton_composing.put(model, tmp_path, {"calls": "a"}, native=False)
+    own = loaded(repository(tmp_path / "models"), "double").value
+    assert list(own.with_called(["other"]).configs) == ["double", "other"]
+    with pytest.raises(RequestError, match="has no model 'absent'"):
+        own.with_called(["absent"])
+
+
+@pytest.mark.parametrize(
+    ("text", "config"),
+    [
+        ("", {}),
+        ("a: 1 b: -2.5e1, c: true; d: WORD", {"a": 1, "b": -25.0, "c": True, "d": "WORD"}),
+        ("a: 0x1F b: .5f c: 'x' \"y\"", {"a": 31, "b": 0.5, "c": "xy"}),
+        (r'a: "q\"\n\101\x42\\"', {"a": 'q"\nAB\\'}),
+        ("dims: 1 dims: [2, 3]", {"dims": [1, 2, 3]}),
+        ("instance_group < count: 2 > instance_group { }", {"instance_group": [{"count": 2}, {}]}),
+        (
+            'parameters { key: "a" value: { string_value: "b" } }',
+            {"parameters": {"a": {"string_value": "b"}}},
+        ),
+    ],
+)
+def test_the_text_of_a_configuration_is_read(text: str, config: dict[str, Any]) -> None:
+    """Scalars, lists, messages and maps, however they are written."""
+    assert triton_text.parsed(text) == config
+
+
+@pytest.mark.parametrize("text", ["a: ", "a {", "{", "a: }", "a: [1", "1: 2", 'a: "x'])
+def test_what_is_no_configuration_is_refused(text: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(RequestError):
+        triton_text.parsed(text)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    """The writer and the reader agree."""
+    for config in loaded(repository(tmp_path)).value.configs.values():
+        assert triton_text.parsed(triton_config.text(config)) == config
+
+
+def test_entries_are_written_under_other_configurations(tmp_path: Path) -> None:
+    """Files are links to the user's own, whose configuration stays as it is."""
+    folder = repository(tmp_path / "models")
+    found = loaded(folder).value
+    triton_entries.write(tmp_path / "made", found, {**found.configs, "double": {"name": "double"}})
+
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["both", "double", "increment"]
+    assert (tmp_path / "made" / "both" / "1").is_dir()
+    file = Path("double") / "1" / "model.py"
+    assert (tmp_path / "made" / file).samefile(folder / file)
+    assert (tmp_path / "made" / "double" / "config.pbtxt").read_text() == 'name: "double"\n'
+    assert "dynamic_batching" in (folder / "double" / "config.pbtxt").read_text()
+
+
+@pytest.mark.engine
+def test_an_ensemble_is_served_with_the_knobs_of_its_models(tmp_path: Path) -> None:
+    """A real Triton runs both models in a row, each with its instances; its account is the ensemble's."""
+    made = request.Request(
+        model=str(repository(tmp_path)),
+        settings={"composing.double.instances": "2"},
+        plan=Plan(),
+    ).job()
+    backend = plugins.backend(made.backend)
+    with ExitStack() as stack:
+        session: Any = stack.enter_context(backend.open(loaded(tmp_path), made.config))
+        reply = once(session.target([{"X": np.ones((1, 2), "float32")}]))
+        assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]
+        assert session.account().requests == 1
+        assert [text.count("count: 2") for _, text in session.files] == [0, 1, 0]
