@@ -173,6 +173,7 @@ class TestAlone:
         (first, *_) = of("needless", result(activity=activity))
         assert first.saving is None
         assert of("needless", result(times(0.001), activity=Activity(wastes=()))) == []
+        assert of("needless", result(times(1.0), activity=activity)) == []  # next to nothing of a call
 
     def test_float32_weights_are_offered_16_bits(self) -> None:
         """Half of the time where the call waits for memory; else nothing bounds it."""

@@ -26,7 +26,7 @@ from modeldyno.reporters import terminal
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.results import a_failed_result, a_result
 from modeldyno.views.changes import sentence
-from modeldyno.views.contrast import brief, contrasted, numbers
+from modeldyno.views.contrast import brief, contrasted, headline, numbers
 from modeldyno.views.words import called
 
 if TYPE_CHECKING:
@@ -313,6 +313,15 @@ def test_counts_have_no_order_of_runs_and_no_intervals() -> None:
 
     assert [row[0] for row in _rows(counted)] == ["baseline", "candidate"]
     assert [row[0] for row in _rows(timed)] == ["baseline", "candidate", "runs", "intervals"]
+
+
+def test_a_list_tells_the_verdict() -> None:
+    """Of one candidate in a sentence with figures, of several in a word each."""
+    assert headline(compared(COUNT)) == "new is worse than old: parameters 50.0% higher."
+    both = [
+        Contrast(candidate=a_result(name=name), changes=(each,)) for name, each in (("b", COUNT), ("c", SAME))
+    ]
+    assert headline(several(*both)) == "Beside old, b is worse and c is the same."
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def keep(found: Comparison, places: Places) -> None:
     """Put the Results of both sides into the store, and what came of them."""
     for result in (found.baseline, *(each.candidate for each in found.contrasts)):
         places.store_only(Outcome(result=result))
-    places.conclude(found, contrast.brief(found))
+    places.conclude(found, contrast.headline(found))
 
 
 def tell(found: Comparison, places: Places, *, everything: bool, quiet: bool, kept: bool) -> None:

@@ -41,6 +41,14 @@ def brief(found: Comparison) -> str:
     return f"{', '.join(names[1:])} against {names[0]}"
 
 
+def headline(found: Comparison) -> str:
+    """Say what came out, in a sentence."""
+    names = called((found.baseline, *(each.candidate for each in found.contrasts)))
+    if len(found.contrasts) > 1:
+        return overview(found, names)
+    return sentence(found.contrasts[0], (names[0], names[1]))
+
+
 def _contrast(
     found: Comparison, each: Contrast, names: tuple[str, str], *, everything: bool, several: bool
 ) -> Iterator[Block]:

@@ -16,7 +16,8 @@ _BATCHES = 4
 """How many times larger a batch is tried."""
 _SHORT = 100e-6
 """Seconds of an operator below which handing it to several threads may cost more than it gains."""
-_WASTES = 3
+_WASTES, _WORTH = 3, 0.005
+"""Needless steps that are named, and the part of a call from which on one is worth it."""
 
 
 def _of_roof(case: Case, of: str = _CALL) -> Saving | None:
@@ -37,6 +38,8 @@ def needless(case: Case) -> Iterator[Finding]:
     wastes = case.result.activity.wastes if case.result.activity else None
     for waste in (wastes or ())[:_WASTES]:
         share = part_of(waste.time, case.latency)
+        if case.latency and share < _WORTH:
+            return
         yield Finding(
             seen=f"{waste.name} in {waste.scope or 'the model'} takes {seconds(waste.time)} of a call",
             why=waste.reason,
