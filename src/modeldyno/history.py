@@ -54,9 +54,9 @@ def trend_of(
                 f"Of the {len(entries)} stored results of {name} none has that backend and those settings, "
                 "or all of them failed; see modeldyno list."
             )
-        newest = store.get(wanted[0].id)
+        newest = _newest(store, wanted, query)
         alike = [e for e in wanted if (e.backend, e.config) == (newest.job.backend, newest.job.config)]
-        results = [newest, *(store.get(each.id) for each in alike[1:])]
+        results = [newest, *(store.get(each.id) for each in alike if each.id != newest.id)]
     asked = query or usual_query(newest)
     same = [result for result in results if setup(result) == setup(newest)]
     readings = [reading for result in same if (reading := Reading.of(result, asked)) is not None]
@@ -76,6 +76,13 @@ def _entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[Entry]
         f"The store has no results of '{model}'; modeldyno list names those it has, and modeldyno profile "
         "MODEL makes one."
     )
+
+
+def _newest(store: Store, entries: Sequence[Entry], query: Query | None) -> Result:
+    """Give the newest result that has what is asked for: an inspection, say, has no times."""
+    opened = (store.get(each.id) for each in entries)
+    having = (found for found in opened if Reading.of(found, query or usual_query(found)) is not None)
+    return next(having, None) or store.get(entries[0].id)
 
 
 def _fits(entry: Entry, backend: str | None, settings: Mapping[str, KnobValue]) -> bool:

@@ -124,6 +124,18 @@ def test_what_cannot_be_answered_is_one_sentence(
     assert len(found.err.splitlines()) == 1
 
 
+def test_an_inspection_does_not_hide_what_was_measured(
+    modeldyno: Callable[..., Said], put: Callable[..., None]
+) -> None:
+    """The newest result that has the metric says which results are alike."""
+    inspected = made(9, 1.0)
+    job = replace(inspected.job, probes=("static",), config={})
+    put(*(made(n, 1.0) for n in range(8)), replace(inspected, measurements=(), job=job))
+    said = modeldyno("trend", "digits")
+    assert said.code == 0, said.err
+    assert "over 8 results" in said.out.replace("\n", " ")
+
+
 def test_a_hook_is_not_called_without_a_regression(
     modeldyno: Callable[..., Said], put: Callable[..., None], tmp_path: Path
 ) -> None:
