@@ -236,6 +236,14 @@ def test_an_interruption_keeps_what_was_measured() -> None:
     assert found.best is None
 
 
+def test_a_candidate_is_given_up_and_the_baseline_is_waited_for() -> None:
+    """One that takes minutes to start must not take the time of all; without the model nothing is advised."""
+    machine = Machine()
+    advised(machine, Wish(query=RATE, max_time=300.0))
+    baseline, candidate = (job.plan.timeout for job in machine.jobs[:2])
+    assert (baseline, candidate) == (None, 100.0)
+
+
 def test_progress_names_what_is_at_work() -> None:
     """The baseline, and each candidate by its number."""
     seen: list[str] = []

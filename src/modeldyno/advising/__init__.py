@@ -128,7 +128,7 @@ def _looked(trial: Trial) -> Advice:
     job = replace(trial.job, inspection=replace(trial.job.inspection, devices=(HERE,), modules=True))
     for probes in _LOOKS:
         try:
-            found = trial.look(job, BASELINE, BASELINE, probes)
+            found = trial.look(job, BASELINE, BASELINE, probes=probes)
             break
         except RequestError:
             if not probes:

@@ -88,12 +88,22 @@ class Trial:
         """Give the Job with what is to be tried."""
         return self.job.at(candidate.settings)
 
-    def look(self, job: Job, name: str, label: str, probes: tuple[str, ...] = ()) -> Result:
-        """Run a Job once, and keep what it returned."""
+    def look(
+        self, job: Job, name: str, label: str, *, probes: tuple[str, ...] = (), timeout: float | None = None
+    ) -> Result:
+        """Run a Job once, and keep what it returned.
+
+        Args:
+            job: the model with its settings.
+            name: of the file of its outputs.
+            label: what progress is called.
+            probes: beside those that time calls.
+            timeout: seconds after which it is given up, where its Plan gives none.
+        """
         looking = replace(
             job,
             probes=(*probes, *TIMED, "outputs"),
-            plan=replace(job.plan, timeout=job.plan.timeout or self.patience),
+            plan=replace(job.plan, timeout=job.plan.timeout or timeout),
             observation=replace(job.observation, outputs=str(self.folder / f"{name}.npz")),
         )
         found = self.counted(looking, watch=labelled(self.watch, label))
@@ -110,7 +120,7 @@ class Trial:
             label: what progress is called.
         """
         try:
-            found = self.look(self.of(candidate), name, label)
+            found = self.look(self.of(candidate), name, label, timeout=self.patience)
         except ModelDynoError as error:  # a setting that this model or this machine does not bear
             return Tried(candidate=candidate, failure=str(error))
         if found.failures:
