@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from modeldyno.cli.profile import command
+from modeldyno.testing.forge import TOKEN, forge
 
 ROOT = Path(__file__).parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -27,8 +28,13 @@ def run(folder: Path, **inputs: str) -> tuple[int, str, dict[str, str]]:
     given = {name: spec.get("default", "") for name, spec in ACTION["inputs"].items()} | inputs
     outputs, said = folder / "outputs.txt", ""
     outputs.touch()
+    failed, known = 0, {f"inputs.{name}": value for name, value in given.items()}
     for step in ACTION["runs"]["steps"]:
-        own = {name: _rendered(text, given) for name, text in step.get("env", {}).items()}
+        pairs = (line.partition("=") for line in outputs.read_text(encoding="utf-8").splitlines())
+        known |= {f"steps.gate.outputs.{name}": value for name, _, value in pairs}
+        if not _wanted(step.get("if", "success()"), known, failed=bool(failed)):
+            continue
+        own = {name: _rendered(text, known) for name, text in step.get("env", {}).items()}
         environment = (
             os.environ
             | own
@@ -41,14 +47,20 @@ def run(folder: Path, **inputs: str) -> tuple[int, str, dict[str, str]]:
         words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         said += done.stdout + done.stderr
-        if done.returncode:
-            break
+        failed = failed or done.returncode
     pairs = (line.partition("=") for line in outputs.read_text(encoding="utf-8").splitlines())
-    return done.returncode, said, {name: value for name, _, value in pairs}
+    return failed, said, {name: value for name, _, value in pairs}
 
 
-def _rendered(text: str, given: dict[str, Any]) -> str:
-    return re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: str(given[found[1]]), text)
+def _rendered(text: str, known: dict[str, Any]) -> str:
+    return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda found: str(known[found[1]]), text)
+
+
+def _wanted(condition: str, known: dict[str, Any], *, failed: bool) -> bool:
+    """Read a condition of a step: ``always()``, or success, and names that are not empty."""
+    parts = condition.removeprefix("${{").removesuffix("}}").strip().split(" && ")
+    empty = [part for part in parts if part.endswith(" != ''") and not known.get(part.removesuffix(" != ''"))]
+    return not empty and ("always()" in parts or not failed)
 
 
 def test_no_script_holds_an_input() -> None:
@@ -56,9 +68,71 @@ def test_no_script_holds_an_input() -> None:
     for step in ACTION["runs"]["steps"]:
         assert "${{" not in step["run"]
         for text in step["env"].values():
-            name = re.fullmatch(r"\$\{\{ inputs\.([\w-]+) \}\}", text)
+            name = re.fullmatch(r"\$\{\{ (inputs|steps\.gate\.outputs)\.([\w-]+) \}\}", text)
             assert name is not None
-            assert name[1] in ACTION["inputs"]
+            assert name[2] in ACTION["inputs" if name[1] == "inputs" else "outputs"]
+
+
+def test_a_gate_that_fails_comments_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict is the header of the comment; the step that runs the model has no token."""
+    monkeypatch.setenv("GITHUB_REPOSITORY", "us/nets")
+    inputs = {"model": MODEL, "install": "", "arguments": QUICK, "token": TOKEN, "pull-request": "7"}
+    with forge() as server:
+        monkeypatch.setenv("GITHUB_API_URL", server.url)
+        code, said, _ = run(tmp_path, **inputs, require="latency.max <= 1ns")
+        assert code == 1, said
+        mark, header = server.comments[0]["body"].splitlines()[:2]
+    assert mark == "<!-- modeldyno: specimen.network -->"
+    assert header.startswith("**❌ specimen.network fails")
+    gate = next(step for step in ACTION["runs"]["steps"] if step.get("id") == "gate")
+    assert not any("token" in text for text in gate["env"].values())
+
+
+def test_the_comment_is_kept_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later run replaces it; a forge that refuses it is warned of, and fails no gate."""
+    (step,) = (step for step in ACTION["runs"]["steps"] if step["name"] == "Comment")
+    path = tmp_path / "comment.md"
+    monkeypatch.setenv("GITHUB_REPOSITORY", "us/nets")
+
+    def commented(text: str, token: str) -> str:
+        path.write_text(f"<!-- modeldyno: net -->\n{text}", encoding="utf-8")
+        own = {"GITHUB_TOKEN": token, "PULL_REQUEST": "7", "COMMENT": str(path)}
+        assert own.keys() == step["env"].keys()
+        search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        words = ["bash", "-c", step["run"]]
+        environment = os.environ | own | {"PATH": search}
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with forge() as server:
+        monkeypatch.setenv("GITHUB_API_URL", server.url)
+        assert "posted the comment 1000" in commented("fails", TOKEN)
+        assert "brought the comment 1000" in commented("holds", TOKEN)
+        assert "::warning::The verdict could not be put" in commented("odd", "wrong")
+        assert [each["body"] for each in server.comments] == ["<!-- modeldyno: net -->\nholds"]
+
+
+def test_the_job_for_gitlab_comments_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its steps, as the page gives them, measure and put the verdict on the merge request."""
+    jobs = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
+    with forge() as server:
+        for name, value in {
+            "CI_MERGE_REQUEST_IID": "3", "CI_PROJECT_ID": "12", "CI_API_V4_URL": server.url,
+            "GITLAB_TOKEN": TOKEN, "MODEL": MODEL,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }.items():  # fmt: skip
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+        lines = [line for job in jobs.values() for line in job["script"] if not line.startswith("pip ")]
+        gate, post = lines
+        quick = " ".join((*QUICK.split(), "--require 'latency.max <= 100s'"))
+        gate = f"{gate.replace('--baseline=baseline.json', '')} {quick}"
+        for line in (gate, post, post):
+            done = subprocess.run(["bash", "-c", line], cwd=tmp_path, check=False)
+            assert done.returncode == 0
+        assert [each["id"] for each in server.comments] == [1000]
+        assert server.asked[-1] == ("PUT", "/projects/12/merge_requests/3/notes/1000")
 
 
 def test_the_steps_measure_and_write_the_reports(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from modeldyno.core.plot import Picture
 from modeldyno.core.ranking import ranking
 from modeldyno.reporters import html, pdf
+from modeldyno.testing.conclusions import a_capacity, a_ladder, a_trend
 from modeldyno.testing.reporters import full, hostile
 from modeldyno.testing.reports import (
     PAYLOADS,
@@ -18,7 +19,8 @@ from modeldyno.testing.reports import (
     payloads,
 )
 from modeldyno.testing.results import an_inspection
-from modeldyno.views import contrast_page, page, study_page
+from modeldyno.views import contrast_page, load_page, page, study_page
+from modeldyno.views import trend as history
 from modeldyno.views.set_page import Page, together
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "a result": lambda: html.render(full()),
     "a comparison": lambda: html.lay_out(contrast_page.page(a_measured_comparison()), title="a comparison"),
     "an inspection": lambda: html.render(an_inspection()),
+    "a ladder of loads": lambda: html.lay_out(load_page.page(a_ladder()), title="a ladder"),
+    "a search": lambda: html.lay_out(load_page.page(a_capacity()), title="a search"),
+    "a history": lambda: html.lay_out(history.page(a_trend()), title="a history"),
 }
 
 

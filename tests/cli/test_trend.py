@@ -179,3 +179,15 @@ def test_the_newest_far_off_is_undecided(modeldyno: Callable[..., Said], put: Ca
     assert "the newest result lies +50" in " ".join(modeldyno("trend", "digits").out.split())
     put(made(9, 1.5))
     assert "the newest 2 results lie" in " ".join(modeldyno("trend", "digits").out.split())
+
+
+def test_a_history_is_drawn(modeldyno: Callable[..., Said], put: Callable[..., None], tmp_path: Path) -> None:
+    """As a page with its picture, and as the numbers alone; another suffix is refused at once."""
+    put(*(made(n, 1.0) for n in range(8)), *(made(n, 1.3) for n in range(8, 16)))
+    assert modeldyno("trend", "digits", "-o", "history.html").code == 0
+    page = (tmp_path / "history.html").read_text(encoding="ascii")
+    assert '<figure data-picture="0"' in page
+    assert "has got worse by" in page
+    assert modeldyno("trend", "digits", "-o", "history.csv", "-q").code == 0
+    assert len((tmp_path / "history.csv").read_text().splitlines()) == 17
+    assert "No reporter writes" in modeldyno("trend", "digits", "-o", "history.docx").err

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isnan
 
-from modeldyno.core.block import Notice, Severity, Table
+from modeldyno.core.block import Heading, Notice, Severity, Table
+from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
+from modeldyno.core.plot import Plot
 from modeldyno.core.trend import Reading, Trend, trend
-from modeldyno.views.trend import picture, sentence, sparkline
+from modeldyno.views.trend import numbers, page, picture, sentence, sparkline
 from modeldyno.views.trend import trend as laid_out
 
 LATENCY = Query.parse("latency.p50")
@@ -86,8 +89,42 @@ def test_a_picture_has_the_levels_and_the_environment() -> None:
     """A line of levels, points of results, a rule where the environment changed."""
     found = picture(history(*[1.0] * 8, *[1.2] * 8, torch_from=8))
     results, levels = found.series
-    assert len(results.x) == len(levels.y) == 16
+    assert len(results.x) == 16
+    assert levels.x == (0.5, 8.5, 8.5, 16.5)
+    assert levels.y[1] < levels.y[2]
     assert not results.joined
     (rule,) = found.rules
     assert (rule.at, rule.vertical) == (8.5, True)
     assert "torch 2.1" in rule.name
+
+
+def test_a_picture_has_the_steps_and_the_intervals() -> None:
+    """Where the level changed and the environment did not, a rule has the size of the step."""
+    found = history(*[1.0] * 8, *[1.2] * 8)
+    sure = replace(found.readings[0], interval=Interval(low=0.9, high=1.1))
+    drawn = picture(replace(found, readings=(sure, *found.readings[1:])))
+    (rule,) = drawn.rules
+    assert (rule.at, rule.name) == (8.5, f"{found.steps[0].change:+.1%}")
+    assert (drawn.series[0].low[0], drawn.series[0].high[0]) == (0.9, 1.1)
+    assert isnan(drawn.series[0].low[1])
+
+
+def test_a_page_has_the_picture_between_what_is_said_and_the_results() -> None:
+    """First the sentence, then the picture and the levels, then every result, the newest first."""
+    found = history(*[1.0] * 8, *[1.2] * 8)
+    blocks = list(page(found))
+    assert isinstance(blocks[0], Notice)
+    assert blocks[0].text == sentence(found)
+    assert picture(found) == next(block for block in blocks if isinstance(block, Plot))
+    assert not any(isinstance(block, Notice) and block.code == "course" for block in blocks)
+    assert [block.title for block in blocks if isinstance(block, Heading)] == ["The history", "The results"]
+    assert isinstance(blocks[-1], Table)
+    assert [row[1] for row in blocks[-1].rows] == [r.result[:6] for r in reversed(found.readings)]
+
+
+def test_the_numbers_are_unrounded() -> None:
+    """A row for each result; what has no interval leaves its ends empty."""
+    found = history(*[1.0] * 8)
+    assert numbers(found).rows[0] == (
+        found.readings[0].created, found.readings[0].result, repr(found.readings[0].value), "", "", "old",
+    )  # fmt: skip

@@ -19,6 +19,7 @@ COMMANDS = {
     "advise": "Try what may make a model faster, and say what helped and what it cost.",
     "run": "Run a script, and say where its marked functions spend time and memory.",
     "check": "Judge a result by bounds and by a baseline: the gate of a pipeline.",
+    "comment": "Put the verdict of a gate on the pull or merge request of a pipeline.",
     "doctor": "Say how often a gate would be wrong on this machine, what it sees, and what to change.",
     "export": "Put a result or a study into MLflow, TensorBoard, W&B, Perfetto or Prometheus.",
     "import": "Read what AIPerf, GuideLLM, perf_analyzer or vLLM's bench has measured.",

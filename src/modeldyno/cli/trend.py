@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from modeldyno import request, wire
 from modeldyno.cli import asking, quantity
 from modeldyno.cli.keeping import Places
 from modeldyno.cli.output import listened, print_blocks
+from modeldyno.cli.writing import check, write
 from modeldyno.core.trend import LONGEST
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.history import trend_of
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     "--exec", "hook", metavar="COMMAND", help="Run it where one stands, the document on its standard input."
 )
 @click.option("--json", "json_path", metavar="PATH|-", help="Save the document, or print it.")
+@click.option("-o", "--output", metavar="FILE", help="Write it with its picture: .html .pdf .md .csv .json")
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -52,6 +55,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         raise RequestError("--smallest takes a part of a whole, such as 3%.")
     hook = _words(options["hook"])
     places = Places(json=options["json_path"], store=False)
+    if options["output"]:
+        check(Path(options["output"]))
     found = trend_of(
         options["model"],
         metric=options["metric"],
@@ -62,6 +67,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     )
     document = wire.encode_document(found)
     places.write(document)
+    if options["output"]:
+        write(found, Path(options["output"]))
     if not places.silent:
         with listened():
             _tell(found, quiet=options["quiet"])

@@ -11,11 +11,13 @@ from modeldyno.core.conclusion import Conclusion
 from modeldyno.core.ranking import ranking
 from modeldyno.core.result import Result
 from modeldyno.core.study import Study
+from modeldyno.core.trend import Trend
 from modeldyno.documents import kept
 from modeldyno.errors import RequestError
 from modeldyno.ports import LaysOut, Tabulates
 from modeldyno.views import contrast, contrast_page, headline, load_page, numbers, page, study_page
 from modeldyno.views import study as studied
+from modeldyno.views import trend as history
 from modeldyno.views.set_page import Page, together
 from modeldyno.views.study_numbers import trials
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.core.goal import Judgement
     from modeldyno.ports import Reporter
 
-Document = Result | Study | Conclusion
+Document = Result | Study | Conclusion | Trend
 
 
 def write(found: Document, path: Path, judgements: Sequence[Judgement] = ()) -> None:
@@ -101,6 +103,8 @@ def laid_out(found: Document) -> Page:
             )
         case Comparison():
             return Page(title=contrast.brief(found), blocks=tuple(contrast_page.page(found)))
+        case Trend():
+            return Page(title=history.sentence(found), blocks=tuple(history.page(found)))
         case _:
             blocks = tuple(load_page.page(found))
             return Page(title=load_page.brief(found), blocks=blocks)
@@ -115,6 +119,8 @@ def tabulated(found: Document) -> Table:
             return trials(found, ranking(found))
         case Comparison():
             return contrast.numbers(found)
+        case Trend():
+            return history.numbers(found)
         case _:
             return load_page.numbers(found)
 
@@ -126,6 +132,8 @@ def encoded(found: Document) -> bytes:
             return wire.encode(found)
         case Study():
             return wire.encode_study(found, ranking=ranking(found))
+        case Trend():
+            return wire.encode_document(found)
         case _:
             return conclusions.encode(found)
 

@@ -69,7 +69,7 @@ _LOWEST = 3
 def _notice(block: Notice) -> str:
     text = _text(block.text)
     if block.severity is Severity.VERDICT:
-        return f'<p class="verdict">{text}</p>\n'
+        return f'<p class="verdict">{_headed(text)}</p>\n'
     sign = f'<span class="sign" role="img" aria-label="{block.severity}">{_SIGNS[block.severity]}</span>'
     code = f"<strong>{html.escape(block.code)}</strong>: " if block.code else ""
     tag = "code" if block.advice.startswith(_COMMAND) else "span"
@@ -78,6 +78,14 @@ def _notice(block: Notice) -> str:
     return f'<li class="{block.severity}">{sign}{code}{text}{advice}{log}</li>\n'
 
 
+def _headed(text: str) -> str:
+    """Set off what a long verdict goes on with: who reads the first clause alone has read the answer."""
+    head, semicolon, more = text.partition("; ")
+    return f'{head}{semicolon}<span class="more">{more}</span>' if more and len(text) > _LONG else text
+
+
+_LONG = 140
+"""Characters of a verdict that are read at a glance."""
 _COMMAND = "modeldyno "
 """How what is to be typed begins."""
 

@@ -12,6 +12,7 @@ from modeldyno.core.ladder import Ladder, Rung
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
 from modeldyno.core.search import Search
+from modeldyno.core.trend import Reading, Trend, trend
 from modeldyno.testing.results import a_result, a_small_result
 
 BOUND = Constraint.parse("latency.p99 <= 30ms")
@@ -78,3 +79,27 @@ def a_comparison() -> Comparison:
         baseline=a_result(),
         contrasts=(Contrast(candidate=a_small_result(), changes=(change,)),),
     )
+
+
+def a_trend() -> Trend:
+    """Make a history of twenty results with a step at another version, and a regression that stands."""
+    readings = [
+        Reading(
+            result=f"{place:012x}",
+            created=f"2026-01-{1 + place:02}T00:00:00+00:00",
+            value=value,
+            interval=Interval(low=0.98 * value, high=1.02 * value),
+            digest="new" if place >= _CHANGED else "old",
+            hardware={"cores": 2},
+            software={"torch": "2.2" if place >= _UPGRADED else "2.1"},
+        )
+        for place in range(20)
+        for value in (
+            1e-3 * _LEVELS[(place >= _UPGRADED) + (place >= _CHANGED)] * (1 + 0.004 * (place % 3 - 1)),
+        )
+    ]
+    return trend("mlp", Query.parse("latency.p50"), readings, setup=("backend torch",))
+
+
+_UPGRADED, _CHANGED = 6, 13
+_LEVELS = (1.2, 1.0, 1.15)

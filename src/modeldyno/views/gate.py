@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.checked import CHANGE
-from modeldyno.core.doubt import CODES
 from modeldyno.core.goal import Verdict
 from modeldyno.views.footer import listed
 from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, count
@@ -23,6 +22,8 @@ _SHOWN = {
     Verdict.UNDECIDED: Severity.UNDECIDED,
 }
 _SIGNS = {Verdict.HELD: "✅", Verdict.BROKEN: "❌", Verdict.UNDECIDED: "❔"}
+_LINE = 120
+"""Characters of a doubt: the verdict is what is read here."""
 _MARK = "<!-- modeldyno: {} -->"
 
 
@@ -71,9 +72,12 @@ def _notice(check: Check) -> Notice:
 def _notes(found: Checked) -> Iterator[Notice]:
     for note in found.notes:
         yield Notice(severity=Severity.NOTE, text=note)
-    for doubt in dict.fromkeys((*found.doubts, *found.result.doubts)):
-        advice = doubt.advice or CODES.get(doubt.code, "")
-        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=doubt.seen, advice=advice)
+    for doubt in dict.fromkeys(found.doubts):
+        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(clean(doubt.seen), _LINE))
+    codes = tuple(dict.fromkeys(doubt.code for doubt in found.result.doubts))
+    if codes:
+        text = f"{', '.join(codes)}; modeldyno show RESULT says what was seen and what to do"
+        yield Notice(severity=Severity.DOUBT, code=count(len(codes), "doubt"), text=text)
 
 
 # --- a comment that is kept up to date ---------------------------------------------------------------

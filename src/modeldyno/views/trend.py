@@ -1,11 +1,12 @@
-"""A history in text: where it stands, its course in one line, its levels, and what else changed."""
+"""A history: where it stands, its course in one line or as a picture, its levels, and what else changed."""
 
 from __future__ import annotations
 
+from math import isfinite, nan
 from statistics import median
 from typing import TYPE_CHECKING
 
-from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.block import Align, Block, Column, Heading, Notice, Severity, Table, clean, shorten
 from modeldyno.core.comparison import Outcome
 from modeldyno.core.plot import Plot, Rule, Scale, Series
 from modeldyno.core.units import format_quantity
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.comparison import Difference
-    from modeldyno.core.trend import Mark, Step, Trend
+    from modeldyno.core.trend import Mark, Reading, Step, Trend
 
 WIDTH = 60
 """Characters of the course."""
@@ -35,6 +36,17 @@ def trend(found: Trend) -> Iterator[Block]:
     yield from _astray(found)
     yield from _other_marks(found)
     yield Notice(severity=Severity.NOTE, code="history", text=_rests_on(found))
+
+
+def page(found: Trend) -> Iterator[Block]:
+    """Lay a history out as a page: the sentence, what changed when, the picture, the levels."""
+    blocks = [block for block in trend(found) if not (isinstance(block, Notice) and block.code == "course")]
+    yield from (block for block in blocks if isinstance(block, Notice))
+    yield Heading(title="The history")
+    yield picture(found)
+    yield from (block for block in blocks if not isinstance(block, Notice))
+    yield Heading(title="The results")
+    yield _readings(found)
 
 
 def sentence(found: Trend) -> str:
@@ -57,11 +69,12 @@ def sentence(found: Trend) -> str:
 
 
 def picture(found: Trend) -> Plot:
-    """Draw the history, with its levels and what changed in the environment."""
+    """Draw the history, with its levels, the steps between them, and what changed in the environment."""
     values = tuple(reading.value for reading in found.readings)
     places = tuple(map(float, range(1, len(values) + 1)))
-    levels = [level for level in found.levels for _ in range(len(level))]
     unit = found.query.unit
+    ends = [_ends(reading) for reading in found.readings]
+    marks = [mark for mark in found.marks if mark.environment]
     return Plot(
         title=f"{found.query} of {shorten(clean(found.name), NAME_LIMIT)}",
         x=Scale(label="result, the oldest first"),
@@ -73,14 +86,69 @@ def picture(found: Trend) -> Plot:
                 y=values,
                 labels=tuple(f"{r.result[:6]}, {r.created[:10]}" for r in found.readings),
                 joined=False,
+                low=tuple(low for low, _ in ends),
+                high=tuple(high for _, high in ends),
             ),
-            Series(name="level", x=places, y=tuple(level.value for level in levels), marked=True),
+            Series(
+                name="level",
+                x=tuple(end + 0.5 for level in found.levels for end in (level.first, level.last + 1)),
+                y=tuple(level.value for level in found.levels for _ in range(2)),
+                marked=True,
+            ),
         ),
-        rules=tuple(
-            Rule(name=shorten(_changed(mark), 40), at=mark.at + 0.5, vertical=True)
-            for mark in found.marks
-            if mark.environment
+        rules=(
+            *(Rule(name=shorten(_changed(mark), 40), at=mark.at + 0.5, vertical=True) for mark in marks),
+            *(
+                Rule(name=f"{step.change:+.1%}", at=step.at + 0.5, vertical=True)
+                for step in found.steps
+                if step.at not in {mark.at for mark in marks}
+            ),
         ),
+        note="with 95 % intervals where they are known; a line stands where level or environment changed",
+    )
+
+
+def _ends(reading: Reading) -> tuple[float, float]:
+    ends = reading.interval
+    known = ends is not None and isfinite(ends.low) and isfinite(ends.high)
+    return (ends.low, ends.high) if ends is not None and known else (nan, nan)
+
+
+def _readings(found: Trend) -> Table:
+    """List what the history is made of, the newest first."""
+    level = {place: each for each in found.levels for place in range(each.first, each.last + 1)}
+    rows = tuple(
+        (
+            moment(reading.created)[:16],
+            reading.result[:6],
+            _value(found, reading.value),
+            f"{reading.value / level[place].value - 1:+.1%}",
+            reading.digest.removeprefix("sha256:")[:8],
+        )
+        for place, reading in reversed(tuple(enumerate(found.readings)))
+    )
+    titles = ("measured<", "result<", str(found.query), "off its level", "model<")
+    return Table(title="", columns=_columns(titles), rows=rows)
+
+
+def numbers(found: Trend) -> Table:
+    """Give every result of the history, in base units and unrounded."""
+    rows = tuple(
+        (reading.created, reading.result, repr(reading.value), *map(_plain, _ends(reading)), reading.digest)
+        for reading in found.readings
+    )
+    titles = ("created<", "result<", str(found.query), "low", "high", "digest<")
+    return Table(title="History", columns=_columns(titles), rows=rows)
+
+
+def _plain(value: float) -> str:
+    return repr(value) if isfinite(value) else ""
+
+
+def _columns(titles: Sequence[str]) -> tuple[Column, ...]:
+    return tuple(
+        Column(title=t.removesuffix("<"), align=Align.LEFT if t.endswith("<") else Align.RIGHT)
+        for t in titles
     )
 
 
@@ -108,10 +176,7 @@ def _levels(found: Trend) -> Table:
     titles = ("since<", "result<", "results", str(found.query), "change", "95 % interval", "<")
     return Table(
         title="Levels",
-        columns=tuple(
-            Column(title=t.removesuffix("<"), align=Align.LEFT if t.endswith("<") else Align.RIGHT)
-            for t in titles
-        ),
+        columns=_columns(titles),
         rows=tuple(
             (
                 found.readings[level.first].created[:10],

@@ -23,7 +23,9 @@ const charts = (() => {
     shownSeries.forEach((one) => {
       const cloud = isCloud(one);
       const colour = cloud ? colours.list[6] : colours.list[one.place % colours.list.length];
-      const many = one.x.length > 60;
+      // What goes straight up has no points, but ends of levels.
+      const steps = one.joined && one.x.some((x, at) => at && x === one.x[at - 1]);
+      const many = steps || one.x.length > 60;
       series.push({
         type: one.joined ? "line" : "scatter",
         name: one.name,
@@ -77,7 +79,7 @@ const charts = (() => {
     });
     let row = 0;
     picture.rules.forEach((one) => {
-      const named = { ...one, row: one.vertical ? row++ : 0 };
+      const named = { ...one, row: one.vertical ? row++ % 6 : 0 };
       series.push(rule(colours, named, one.vertical ? xSize : ySize, one.vertical, colours.text));
     });
     return {
@@ -149,7 +151,7 @@ const charts = (() => {
         type: "category",
         inverse: true,
         data: picture.bars,
-        axisLabel: { color: colours.text, fontSize: 12, width: width < 500 ? 96 : 220, overflow: "truncate", interval: 0 },
+        axisLabel: { color: colours.text, fontSize: 12, width: width < 500 ? 120 : 220, overflow: "truncate", interval: 0 },
       }),
       series: picture.parts
         .map((part, place) => ({
