@@ -24,8 +24,7 @@ import time
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -37,6 +36,9 @@ from modeldyno.core.goal import Constraint
 from modeldyno.core.knob import configure
 from modeldyno.core.model import ModelRef
 from modeldyno.engines import triton
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAME, WIDTH = "mlp", 256
 INSTANCES, BATCHES, CONCURRENCIES = (1, 5), (1, 2, 4, 8, 16, 32, 64, 128), (1, 1024)
@@ -98,12 +100,20 @@ def repository(model: Path, folder: Path) -> Path:
     return folder / "repository"
 
 
-def theirs(analyzer: str, model: Path, folder: Path, bound: float | None) -> Found:
+Tool = tuple[Path, dict[str, str]]
+"""A program, and its environment."""
+
+
+def their_generator(folder: Path) -> Tool:
+    """Fetch perf_analyzer."""
+    places = map(Path, triton.program("").environment["LD_LIBRARY_PATH"].split(":"))
+    return perf_analyzer(folder, next(place for place in places if place.suffix == ".libs"))
+
+
+def theirs(analyzer: str, model: Path, folder: Path, bound: float | None, tool: Tool) -> Found:
     """Run Model Analyzer in quick mode."""
     program = triton.program("")
-    places = map(Path, program.environment["LD_LIBRARY_PATH"].split(":"))
-    libraries = next(place for place in places if place.suffix == ".libs")
-    binary, environment = perf_analyzer(folder, libraries)
+    binary, environment = tool
     server = script(
         folder / "tritonserver",
         dict(program.environment),
@@ -143,7 +153,8 @@ def theirs(analyzer: str, model: Path, folder: Path, bound: float | None) -> Fou
     told = subprocess.run(
         [analyzer, "profile", "-f", str(config)],
         capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder,
-        env={**os.environ, "PATH": f"{Path(analyzer).resolve().parent}:{os.environ['PATH']}"},
+        env={**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+             "PATH": f"{Path(analyzer).resolve().parent}:{os.environ['PATH']}"},
     )  # fmt: skip
     seconds = time.perf_counter() - begin
     print(f"Model Analyzer took {seconds:.0f} s", flush=True)
@@ -218,6 +229,29 @@ def again(model: Path, settings: dict[str, Any], seconds: float) -> tuple[float,
     return result["throughput"] or 0.0, result["latency.p99.raw"] or float("nan")
 
 
+def again_theirs(model: Path, settings: dict[str, Any], seconds: float, tool: Tool) -> tuple[float, float]:
+    """Measure it by perf_analyzer: throughput and p99; NaN where it finds nothing stable in time."""
+    chosen = {name: value for name, value in settings.items() if name != "concurrency"}
+    loaded = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(model)), seed=0, trust=False)
+    backend = plugins.backend("triton")
+    with backend.open(loaded, configure(backend.knobs, chosen)) as session:
+        at = session.server.ports["grpc"]  # type: ignore[union-attr]
+        words = [
+            str(tool[0].absolute()), "-m", NAME, "-u", f"127.0.0.1:{at}", "-i", "grpc", "--percentile", "99",
+            "--concurrency-range", str(settings["concurrency"]), "--measurement-interval",
+            str(int(1000 * seconds / 3)),
+        ]  # fmt: skip
+        try:
+            told = subprocess.run(
+                words, env=tool[1], capture_output=True, text=True, timeout=60, check=False
+            ).stdout
+        except subprocess.TimeoutExpired:
+            return float("nan"), float("nan")
+    rate = re.search(r"Throughput: ([\d.]+) infer/sec", told)
+    p99 = re.search(r"p99 latency: (\d+) usec", told)
+    return (float(rate[1]), 1e-6 * float(p99[1])) if rate and p99 else (float("nan"), float("nan"))
+
+
 def main() -> None:
     """Compare the two."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -231,13 +265,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = mlp(folder)
+        tool = their_generator(folder)
         found: list[Found] = []
         if options.only != "theirs":
             mine, candidate = ours(model, folder, [options.require])
             print(f"modeldyno had its candidate after {candidate:.0f} s", flush=True)
             found.append(mine)
         if options.only != "ours":
-            found.append(theirs(options.analyzer, model, folder, bound))
+            found.append(theirs(options.analyzer, model, folder, bound, tool))
         for each in found:
             print(
                 f"{each.tool:15} {each.seconds:6.0f} s, {each.measurements:3} measurements: {each.settings} "
@@ -245,16 +280,19 @@ def main() -> None:
                 flush=True,
             )
         default = {"instances": 1, "max_batch": BATCHES[-1], "dynamic_batching": True, "concurrency": 64}
-        rows: dict[str, tuple[dict[str, Any], list[tuple[float, float]]]] = {
-            each.tool: (each.settings, []) for each in found
+        winners = {**{each.tool: each.settings for each in found}, "default": default}
+        generators: dict[str, Callable[[dict[str, Any]], tuple[float, float]]] = {
+            "modeldyno load": lambda settings: again(model, settings, options.seconds),
+            "perf_analyzer": lambda settings: again_theirs(model, settings, options.seconds, tool),
         }
-        rows["default"] = (default, [])
+        seen: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for _ in range(options.rounds):
-            for settings, seen in rows.values():
-                seen.append(again(model, settings, options.seconds))
-        for tool, (_, seen) in rows.items():
-            rate, p99 = (median(column) for column in zip(*seen, strict=True))
-            print(f"measured again, {tool:15} {rate:8,.0f}/s at p99 {1e3 * p99:6.1f} ms", flush=True)
+            for who, settings in winners.items():
+                for what, measure in generators.items():
+                    seen.setdefault((who, what), []).append(measure(settings))
+        for (who, what), figures in seen.items():
+            rate, p99 = np.nanmedian(np.array(figures), axis=0)
+            print(f"{who:15} by {what:14} {rate:8,.0f}/s at p99 {1e3 * p99:6.1f} ms", flush=True)
 
 
 if __name__ == "__main__":

@@ -86,9 +86,10 @@ def test_a_plan_is_that_of_verification(bench: Bench) -> None:
     modeldyno.sweep(DIGITS, space="batch_size=1,2", plan=plan, require="latency.p90 <= 1s", store=False)
     plans = {stage: job.plan for stage, job in bench.jobs}
 
-    assert (plans[Stage.SEARCH].max_time, plans[Stage.VERIFY].max_time) == (3.0, 12.0)
+    assert plans[Stage.SEARCH].max_time == 2.0
+    assert 3.0 <= plans[Stage.VERIFY].max_time <= 12.0
     assert {*plans[Stage.VERIFY].percentiles} == {"p90", "p99"}
-    assert plans[Stage.SEARCH].min_runs == 7
+    assert (plans[Stage.SEARCH].min_runs, plans[Stage.VERIFY].min_runs) == (30, 7)
 
 
 def test_a_study_is_resumed_with_another_budget(bench: Bench) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from modeldyno.core.estimate import (
     DOUBTED,
+    PRIOR,
     UNCERTIFIED,
     Estimate,
     Spread,
@@ -24,6 +25,7 @@ from modeldyno.core.estimate import (
     learnt,
     miss,
     missed,
+    short,
     spread,
 )
 from modeldyno.core.goal import Answer, Constraint, Verdict
@@ -370,3 +372,45 @@ class TestJudgement:
         assert judgement(found.trials[0], other).verdict is Verdict.BROKEN
         assert judgement(replace(a_trial(HERE), judgements=(made,)), BOUND) == made
         assert judgement(a_trial(HERE), BOUND).verdict is Verdict.UNDECIDED
+
+
+# --- percentiles of few samples ----------------------------------------------------------------------
+
+
+def looked(p99: float, size: float | None) -> Trial:
+    """Measure a 99th percentile of so many effective samples, too few for a claim; None: it is void."""
+    ends = Interval(low=p99 / 1.2, high=math.inf)
+    return a_trial(
+        HERE,
+        an_answer("latency.p99", None, size=size, interval=ends),
+        an_answer("latency.p99.raw", p99, size=size, interval=ends),
+        stage=Stage.VERIFY,
+    )
+
+
+@pytest.mark.parametrize(("sizes", "known"), [((331, 331), True), ((331, 330), False), ((900, None), False)])
+def test_a_percentile_is_a_claim_of_all_samples_together(
+    sizes: tuple[float | None, ...], known: bool
+) -> None:
+    """The floor is that of the pool over fresh processes; what is void is no part of it."""
+    trials = [looked(0.004, sizes[0]), looked(0.004, sizes[1])]
+    study, candidate = of(*trials)
+    found = estimate(study, candidate, P99)
+
+    assert (found is not None) == known
+    assert found is None or found.value == pytest.approx(0.004)
+    assert (feasibility(study, candidate) > UNCERTIFIED) == known
+    assert short(trials, BOUND) != known
+
+
+def test_nothing_is_wanting_where_no_number_of_samples_helps() -> None:
+    """A percentile of a void load, or one that was not measured, is not waited for."""
+    assert not short([looked(0.004, None)], BOUND)
+    assert not short([a_trial(HERE)], BOUND)
+
+
+def test_the_spread_is_learnt_from_percentiles_of_few_samples() -> None:
+    """What repeats differ by tells of the spread, whether each is a claim or not."""
+    study, _ = of(*(looked(p99, 100.0) for p99 in (0.002, 0.008, 0.002, 0.008)))
+
+    assert spread(study, P99) > 10 * PRIOR

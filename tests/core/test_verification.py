@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from modeldyno.core.goal import Constraint
+from modeldyno.core.measurement import Interval
 from modeldyno.core.objective import Goal, Objective, Rank
 from modeldyno.core.ranking import Ranking, ranking
 from modeldyno.core.space import Key, Point, key
 from modeldyno.core.study import LOADS, Ask, Budget, Stage, State, Study, Trial
-from modeldyno.core.verification import RIVALS, ROUNDS, next_ask
+from modeldyno.core.verification import LOOKS, RIVALS, ROUNDS, next_ask
 from modeldyno.testing.studies import a_served_study, a_study
 from modeldyno.testing.trials import a_trial, an_answer, log
 
@@ -34,6 +35,13 @@ def batch(number: int) -> Point:
 
 def rated(point: Point, rate: float, stage: Stage = Stage.SEARCH, care: float = 1.0) -> Trial:
     return a_trial(point, an_answer("throughput", rate), stage=stage, care=care)
+
+
+def few(point: Point, rate: float, stage: Stage = Stage.SEARCH, size: float = 50) -> Trial:
+    """Measure a throughput, and a 99th percentile of few effective samples: 5 ms, and no claim by itself."""
+    p99 = an_answer("latency.p99", None, size=size, interval=Interval(low=0.004, high=math.inf))
+    raw = an_answer("latency.p99.raw", 0.005, size=size, interval=p99.interval)
+    return a_trial(point, an_answer("throughput", rate), p99, raw, stage=stage)
 
 
 def searched(*rates: float, **changes: object) -> Study:
@@ -193,13 +201,35 @@ class TestAsk:
         assert ask is not None
         assert next_ask(log(study, [rated(ask.point, 100.0, Stage.VERIFY)])) is None
 
-    def test_care_is_that_of_the_longest_look(self) -> None:
-        """What decides is measured at least as long as anything in the search."""
+    def test_care_follows_that_of_the_longest_look(self) -> None:
+        """What decides is measured as carefully as anything in the search, for a part of the Plan's time."""
         study = log(searched(100, 200), [rated(batch(3), 90.0, care=4.0)])
         ask = next_ask(study)
 
         assert ask is not None
-        assert (ask.stage, ask.care) == (Stage.VERIFY, 4.0)
+        assert (ask.stage, ask.care) == (Stage.VERIFY, 4.0 * LOOKS[0])
+
+    def test_a_bound_that_wants_for_samples_is_looked_at_longer(self) -> None:
+        """As long as a percentile is no claim, each round from the third is twice as long."""
+        study = replace(searched(), goal=WITHIN)
+        study = log(study, [few(batch(n), rate) for n, rate in ((1, 100.0), (2, 200.0))])
+        cares = []
+        while (ask := next_ask(study)) is not None:
+            cares.append(ask.care)
+            study = log(study, [few(ask.point, 100.0 * int(ask.point["batch_size"]), ask.stage)])
+
+        assert sorted(set(cares)) == sorted(set(LOOKS))
+        assert cares == sorted(cares)
+
+    def test_samples_of_several_looks_are_a_claim_together(self) -> None:
+        """Two looks of 400 effective samples are more than the 662 that a 99th percentile needs."""
+        study = replace(searched(), goal=WITHIN)
+        study = log(study, [few(batch(n), rate, size=400) for n, rate in ((1, 100.0), (2, 200.0))])
+        while (ask := next_ask(study)) is not None:
+            study = log(study, [few(ask.point, 100.0 * int(ask.point["batch_size"]), ask.stage, size=400)])
+
+        assert again(study) == [2, 1, 1, 2]
+        assert ranking(study).certainty > 0.95
 
     def test_the_load_that_promises_most_is_measured(self) -> None:
         """Of a configuration that stands for itself at its best load, one load."""

@@ -29,7 +29,8 @@ from modeldyno.testing.fakes import a_model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.ports import Executor, Subject
+    from modeldyno.core.knob import KnobValue
+    from modeldyno.ports import Executor, Model, Subject
 
 QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0)
 SOURCE = '''
@@ -167,6 +168,7 @@ def test_an_interruption_is_told(model: Path) -> None:
 class Served:
     """A backend whose session is that of a server, and a probe that sends to it; they note what happens."""
 
+    read: int = 0
     opened: int = 0
     closed: int = 0
     loads: list[Load | None] = field(default_factory=list)
@@ -209,7 +211,12 @@ class Served:
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     """A fake of a served model, in place of the plugins."""
     fake = Served()
-    loader = SimpleNamespace(requires=(), tools=(), load=lambda *_a, **_k: a_model())
+
+    def load(*_ref: object, **_how: object) -> Model:
+        fake.read += 1
+        return a_model()
+
+    loader = SimpleNamespace(requires=(), tools=(), load=load)
     monkeypatch.setattr(plugins, "loader", lambda _name: loader)
     monkeypatch.setattr(plugins, "backend", lambda _name: fake)
     monkeypatch.setattr(plugins, "probe", lambda _name: fake)
@@ -217,8 +224,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     return fake
 
 
-def carried_out(slots: int, kept: run.Warm | None) -> Result:
-    asked = job(Path("fake.py"), slots, probes=("load",), inputs=(parse_input("x=1x4"),))
+def carried_out(slots: int, kept: run.Warm | None, **config: KnobValue) -> Result:
+    asked = job(Path("fake.py"), slots, probes=("load",), inputs=(parse_input("x=1x4"),), config=config)
     told = run.events(asked, interrupted=lambda: False, watch=lambda _event: None, warm=kept)
     return fold(run.empty(asked), told)
 
@@ -233,6 +240,29 @@ def test_a_server_stays_up_between_loads(served: Served) -> None:
     assert [load and load.slots for load in served.loads] == [1, 8]
     assert [result["request_rate"] for result in results] == [10.0, 80.0]
     assert all({"load_time", "first_call"} <= measured(result) for result in results)
+
+
+def test_another_configuration_is_another_server(served: Served) -> None:
+    """The model stays loaded; the server of before is stopped, and that of the last Job used again."""
+    with run.Warm() as kept:
+        results = [carried_out(1, kept, instances=n) for n in (1, 2, 2, 1)]
+        assert (served.opened, served.closed) == (3, 2)
+
+    assert (served.read, served.closed) == (1, 3)
+    assert all({"load_time", "first_call"} <= measured(result) for result in results)
+    assert [len(result.measurements) for result in results] == [len(results[0].measurements)] * 4
+
+
+def test_what_is_closed_is_opened_by_the_next_run(served: Served) -> None:
+    """Whoever wants a fresh server of the same configuration closes the one that there is."""
+    with run.Warm() as kept:
+        kept.close()  # nothing is open yet
+        carried_out(1, kept)
+        kept.close()
+        assert (served.opened, served.closed) == (1, 1)
+        assert carried_out(1, kept).failures == ()
+
+    assert (served.opened, served.closed, served.read) == (2, 2, 1)
 
 
 def test_a_server_that_broke_is_stopped_at_once(served: Served) -> None:

@@ -115,15 +115,15 @@ def test_the_default_of_a_server_is_measured_at_its_best_load(
 
 @pytest.mark.usefixtures("unverified")
 def test_looks_of_the_search_are_short() -> None:
-    """A search looks for 3 s at most, whatever the Plan says of what verifies."""
+    """A search looks for 2 s at most, whatever the Plan says of what verifies."""
     bench = Bench(rate=by_batch)
     study = a_study("batch_size=1,2")
     plan = Plan(max_time=20.0, precision=0.01)
     swept(replace(study, job=replace(study.job, plan=plan)), bench)
 
-    assert {job.plan.max_time for _, job in bench.jobs} == {3.0}
-    assert {job.plan.precision for _, job in bench.jobs} == {0.05}
-    assert {job.plan.percentiles for _, job in bench.jobs} == {("p99",)}
+    assert {job.plan.max_time for _, job in bench.jobs} == {2.0}
+    assert {job.plan.precision for _, job in bench.jobs} == {0.15}
+    assert {(job.plan.percentiles, job.plan.min_runs) for _, job in bench.jobs} == {((), 300)}
 
 
 # --- what goes wrong -------------------------------------------------------------------------------
@@ -239,6 +239,25 @@ def test_so_many_trials_and_no_more() -> None:
 
     assert len(study.measured) == 6
     assert stages(study).count(Stage.VERIFY) == 2
+
+
+@pytest.mark.parametrize(("most", "verified"), [(7, 0), (8, 0), (10, 2)])
+def test_a_budget_of_all_points_covers_a_grid(most: int, verified: int) -> None:
+    """With as many measurements as points all are made; then come the default, and what verifies."""
+    study = a_study("batch_size=1,2,4,8,16,32,64", budget=Budget(max_trials=most))
+    found = swept(study, Bench(rate=by_batch))
+
+    assert {t.point["batch_size"] for t in found.measured if t.point} == {1, 2, 4, 8, 16, 32, 64}
+    assert (len(found.measured), stages(found).count(Stage.VERIFY)) == (most, verified)
+    assert stages(found).count(Stage.DEFAULT) == (most > 7)
+
+
+def test_a_grid_that_holds_the_default_begins_with_it() -> None:
+    """Where the default is a point of the space, nothing is measured beside that."""
+    study = a_study("batch_size=1,2,4", default={"batch_size": 2}, budget=Budget(max_trials=3))
+    found = swept(study, Bench(rate=by_batch))
+
+    assert [t.point["batch_size"] for t in found.measured] == [2, 1, 4]
 
 
 def test_the_time_of_earlier_calls_counts() -> None:

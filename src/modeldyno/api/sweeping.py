@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,26 +10,22 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins, wire
 from modeldyno.api.functions import check_settings
 from modeldyno.api.words import in_python
-from modeldyno.core import onward
 from modeldyno.core.study import Study
 from modeldyno.errors import RequestError
 from modeldyno.executors.inline import inline
-from modeldyno.executors.interrupts import counted_interrupts
 from modeldyno.sweeps import words as told
+from modeldyno.sweeps.carrying import carried_out
 from modeldyno.sweeps.file import Words
 from modeldyno.sweeps.keys import KEYS
-from modeldyno.sweeps.loop import saved
-from modeldyno.sweeps.loop import sweep as carried_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from modeldyno.core.job import Job
     from modeldyno.core.knob import KnobValue
     from modeldyno.core.plan import Plan
     from modeldyno.core.result import Event
     from modeldyno.core.study import Stage
-    from modeldyno.executors.rooms import Rooms
     from modeldyno.ports import Executor
 
 Aims = str | Sequence[str] | Mapping[str, float]
@@ -114,18 +109,19 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     }  # fmt: skip
     tree = {key: _listed(value) for key, value in given.items() if value not in (None, (), "", {}, [])}
     if resume is not None:
-        return _carried_out(_resumed(model, resume, Words(tree=tree)), store, watch, force=force)
+        further = _resumed(model, resume, Words(tree=tree))
+        return carried_out(further, store=store, watch=watch, force=force)[0]
     if model is None:
         raise RequestError("A sweep needs a model; or resume=, with the id or the name of a study.")
     if isinstance(model, str | Path):
         made, _ = told.study(Words(tree={**tree, "model": str(model)}), trust=trust)
-        return _carried_out(_planned(made, plan), store, watch, force=force)
+        return carried_out(_planned(made, plan), store=store, watch=watch, force=force)[0]
     objects = plugins.resolve("loader", "object")
     ref = objects.offer(model, name=name, example=example)
     live = {"backend": objects.backend_of(model), **tree, "model": str(ref)}
     try:
         made, _ = told.study(Words(tree=live), trust=trust)
-        return _carried_out(_planned(made, plan), store, watch, rooms=_here)
+        return carried_out(_planned(made, plan), store=store, watch=watch, rooms=_here)[0]
     finally:
         objects.withdraw(ref)
 
@@ -134,29 +130,6 @@ def _here(job: Job, stage: Stage) -> Executor:
     """Run every Job inside this process, where a live object is."""
     del job, stage
     return inline
-
-
-def _carried_out(
-    study: Study,
-    store: bool,
-    watch: Callable[[Event], None],
-    *,
-    force: bool = False,
-    rooms: Rooms | None = None,
-) -> Study:
-    """Measure to the end, or to an interruption; each trial is in the store before the next."""
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(counted_interrupts())
-        steps: Iterator[Any] = carried_on(
-            study, watch=watch, interrupted=lambda: len(interrupts), force=force, rooms=rooms
-        )
-        if store:
-            opened = stack.enter_context(plugins.store())
-            opened.put_study(study, headline=onward.headline(study))
-            steps = saved(steps, opened)
-        for found, _, _ in steps:
-            study = found
-    return study
 
 
 def _resumed(model: Any, resume: str | Path | Study, words: Words) -> Study:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections import deque
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,17 +17,16 @@ from modeldyno.cli.keeping import Places
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.cli.writing import check, write
-from modeldyno.core import onward
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.goal import Verdict
 from modeldyno.core.ranking import Ranking, ranking
 from modeldyno.core.rerank import reranked
 from modeldyno.documents import find_study
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.executors.interrupts import counted_interrupts
 from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.sweeps import loop
 from modeldyno.sweeps import words as told
+from modeldyno.sweeps.carrying import carried_out
 from modeldyno.views import study as laid_out
 
 if TYPE_CHECKING:
@@ -53,7 +50,7 @@ def begin(words: Words, options: dict[str, Any]) -> int:
     if not places.silent and not options["quiet"]:
         with listened():
             print_blocks(Notice(severity=Severity.NOTE, text=_begun(study, chosen, stored=places.store)))
-    return _carried_out(study, places, options)
+    return _measured(study, places, options)
 
 
 def resume(words: Words, options: dict[str, Any]) -> int:
@@ -77,7 +74,7 @@ def resume(words: Words, options: dict[str, Any]) -> int:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         study = replace(study, id=secrets.token_hex(6), created=now)
     budget = told.budget(words, study.budget)
-    return _carried_out(replace(study, budget=budget), places, options)
+    return _measured(replace(study, budget=budget), places, options)
 
 
 def rerank(words: Words, options: dict[str, Any]) -> int:
@@ -122,24 +119,16 @@ def _reranked(found: Study, words: Words) -> tuple[Study, int]:
 # --- carrying out ----------------------------------------------------------------------------------
 
 
-def _carried_out(study: Study, places: Places, options: dict[str, Any]) -> int:
-    """Measure until the end, each trial in the store before the next; then tell what came out."""
-    with ExitStack() as stack:
-        interrupts = stack.enter_context(counted_interrupts())
-        progress = stack.enter_context(Progress(quiet=options["quiet"]))
-        steps: Iterator[loop.Step] = loop.sweep(
-            study, watch=progress.watch, interrupted=lambda: len(interrupts), force=options["force"]
+def _measured(study: Study, places: Places, options: dict[str, Any]) -> int:
+    """Measure until the end, and tell what came out."""
+    with Progress(quiet=options["quiet"]) as progress:
+        study, interrupted = carried_out(
+            study, store=places.store, watch=progress.watch, force=options["force"]
         )
-        if places.store:
-            store = stack.enter_context(plugins.store())
-            store.put_study(study, headline=onward.headline(study))
-            steps = loop.saved(steps, store)
-        last = deque(steps, maxlen=1)
-    study = last[0][0] if last else study
     code = _told(study, places, options)
-    if interrupts and places.store and not places.silent:
+    if interrupted and places.store and not places.silent:
         click.echo(f"Interrupted; to go on: modeldyno sweep --resume {study.id[:6]}")
-    return INTERRUPTED if interrupts else code
+    return INTERRUPTED if interrupted else code
 
 
 def _told(study: Study, places: Places, options: dict[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 Trials are joined on the logarithmic scale. A trial errs in two ways: within itself, by its own interval,
 and from run to run, which no trial sees; the latter is learnt from everything that was measured twice.
+A percentile that is no claim of one trial is one of several that have enough effective samples together.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 from modeldyno.core.goal import Answer, Judgement, Verdict
 from modeldyno.core.ladder import CLIENT_LIMITED
 from modeldyno.core.measurement import SATURATED
-from modeldyno.core.statistics import NORMAL
+from modeldyno.core.metric import fraction_of
+from modeldyno.core.statistics import NORMAL, certified_floor
 from modeldyno.core.study import Stage, State
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def learnt(study: Study, query: Query) -> Spread:
     """
     squares, degrees = 0.0, 0
     for group in _repeats(study):
-        parts = [part for trial in group if (part := _part(trial.ask(query))) is not None]
+        parts = [part for trial in group if (part := _part(_told(trial, query))) is not None]
         if len(parts) < 2 or any(value <= 0 or exact for value, _, exact in parts):  # noqa: PLR2004 - a pair
             continue
         logs = [math.log(value) for value, _, _ in parts]
@@ -95,6 +97,13 @@ def _repeats(study: Study) -> Iterator[Sequence[Trial]]:
 
 def _verified(trial: Trial) -> bool:
     return trial.stage is Stage.VERIFY
+
+
+def _told(trial: Trial, query: Query) -> Answer | None:
+    """Give what a trial says; of a percentile that only wants for samples, the plain quantile."""
+    found = trial.ask(query)
+    short = found is not None and found.value is None and found.size is not None
+    return trial.ask(replace(query, part="raw")) if short else found
 
 
 def _part(answer: Answer | None) -> tuple[float, float, bool] | None:
@@ -123,7 +132,27 @@ def _part(answer: Answer | None) -> tuple[float, float, bool] | None:
 
 def estimate(study: Study, candidate: Candidate, query: Query) -> Estimate | None:
     """Give what the telling trials of a candidate say together; None where none has a value."""
-    return joined((trial.ask(query) for trial in candidate.telling), learnt(study, query))
+    return joined(claims(candidate.telling, query), learnt(study, query))
+
+
+def claims(trials: Sequence[Trial], query: Query) -> list[Answer | None]:
+    """Give the answers of trials that may be claimed from.
+
+    A percentile is a claim above its floor of effective samples, and these are pooled over fresh processes:
+    where all trials together reach it, the quantiles of all of them are given.
+    """
+    found = [trial.ask(query) for trial in trials]
+    sizes = [answer.size for answer in found if answer is not None and answer.size is not None]
+    fraction = None if query.statistic is None else fraction_of(query.statistic)
+    whole = fraction is not None and len(sizes) == len(found) and sum(sizes) >= certified_floor(fraction)
+    return [_told(trial, query) for trial in trials] if whole else found
+
+
+def short(trials: Iterable[Trial], bound: Constraint) -> bool:
+    """Say whether a bound is undecided for want of samples alone, so that a longer look would tell more."""
+    told = [trial.ask(bound.query) for trial in trials]
+    sized = any(answer is not None and answer.size is not None for answer in told)
+    return sized and all(a is None or a.value is None for a in claims(list(trials), bound.query))
 
 
 def joined(answers: Iterable[Answer | None], between: Spread) -> Estimate | None:
@@ -222,8 +251,12 @@ def chance(candidate: Candidate, goal: Goal, spreads: Sequence[Spread]) -> float
 def _holds(candidate: Candidate, bound: Constraint, between: Spread) -> float:
     """Give the probability that a bound holds: that of the estimate, less the runs that broke it anyhow."""
     judged = [judgement(trial, bound) for trial in candidate.telling]
-    certified = [j.answer for j in judged if j.answer.value is not None]
-    void = sum(j.answer.value is None and j.verdict is Verdict.BROKEN for j in judged)
+    told = claims(candidate.telling, bound.query)
+    certified = [a for a in told if a is not None and a.value is not None] or [
+        j.answer for j in judged if j.answer.value is not None
+    ]
+    lost = sum(j.answer.value is None and j.verdict is Verdict.BROKEN for j in judged)
+    void = lost if len(certified) < len(judged) else 0
     found = joined(certified, between)
     if found is not None:
         return _within(found, bound, between) * len(certified) / (len(certified) + void)

@@ -44,6 +44,8 @@ class Answer:
     exact: bool = False
     """Whether it is a count, which bounds itself; a number seen once is not."""
     why: str = ""
+    size: float | None = None
+    """Of a percentile, the effective samples that it is of; None where no number of them makes it a claim."""
 
     @property
     def observed(self) -> bool:
@@ -96,6 +98,7 @@ class Answer:
             value=None if why else found.statistic(name),
             interval=found.interval(name),
             why=why,
+            size=found.effective_size(name) if fraction_of(name) is not None and not found.void else None,
         )
 
     def bounds(self) -> Interval:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.estimate import Estimate, Spread, chance, joined, learnt, miss
+from modeldyno.core.estimate import Estimate, Spread, chance, claims, joined, learnt, miss
 from modeldyno.core.space import Point
 from modeldyno.core.statistics import load_numpy
 from modeldyno.core.study import Candidate, Stage
@@ -74,7 +74,7 @@ def contenders(study: Study) -> list[Contender]:
 
 
 def _estimated(candidate: Candidate, query: Query, between: Spread) -> Estimate | None:
-    return joined((trial.ask(query) for trial in candidate.telling), between)
+    return joined(claims(candidate.telling, query), between)
 
 
 def score(objectives: Iterable[Estimate | None], goal: Goal) -> float:

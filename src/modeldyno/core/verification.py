@@ -4,6 +4,9 @@ Whoever is chosen for the highest of many figures is chosen for luck as well, an
 a search goes on. So the last word is had by measurements that were not chosen: round after round, each
 of a few rivals once, on a fresh process or a freshly started server, the first of a round the last of
 the next.
+
+A look is a part of what the Plan allows, for runs differ by more than a longer one would tell. It is longer
+where a bound is undecided for want of samples: then these are what the decision needs.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno.core.estimate import short
 from modeldyno.core.ranking import ranking
 from modeldyno.core.space import key
 from modeldyno.core.statistics import NORMAL
@@ -33,6 +37,8 @@ TWICE = 2
 """Measurements that show how much a candidate differs from itself."""
 POWER = 0.2
 """Chance of becoming certain below which rounds more are not worth their time."""
+LOOKS = (0.25, 0.25, 0.5, 1.0)
+"""Of the Plan's time, what a look takes in each round while a bound wants for samples; else the first."""
 _LEAST = 1e-6
 
 
@@ -50,13 +56,15 @@ def next_ask(study: Study) -> Ask | None:
     searched = [t for t in study.trials if t.stage is not Stage.VERIFY and t.state is State.DONE]
     care = max((trial.care for trial in searched), default=1.0)
     for number in range(ROUNDS):
-        team = _team(ranking(replace(study, trials=study.trials[:last])), study.budget.certain)
+        known = replace(study, trials=study.trials[:last])
+        team = _team(known)
         missing = {key(point): point for point in _turned(team, number)}
         while missing and last < len(study.trials):
             missing.pop(key(study.trials[last].point), None)
             last += 1
         if missing:
-            return Ask(point=next(iter(missing.values())), stage=Stage.VERIFY, care=care)
+            look = LOOKS[number if any(_short(known, point) for point in team) else 0]
+            return Ask(point=next(iter(missing.values())), stage=Stage.VERIFY, care=care * look)
         if not team:
             return None
     return None
@@ -68,23 +76,34 @@ def _turned(team: Sequence[Point], number: int) -> Sequence[Point]:
     return (*team[place:], *team[:place])
 
 
-def _team(found: Ranking, certain: float) -> list[Point]:
+def _team(study: Study) -> list[Point]:
     """Choose who is measured in a round; empty where nothing is left to be settled."""
-    parts = found.each or (found,)
+    found = ranking(study)
     teams: dict[Key, Point] = {}
-    for part in parts:
-        if not _settled(part, certain):
-            teams |= {key(row.promising): row.promising for row in _rivals(part)}
+    for part in found.each or (found,):
+        rivals = {key(row.promising): row.promising for row in _rivals(part)}
+        wanting = any(_short(study, point) for point in rivals.values())
+        if not _settled(part, study.budget.certain, wanting=wanting):
+            teams |= rivals
     return list(teams.values())
 
 
-def _settled(found: Ranking, certain: float) -> bool:
-    """Say whether the best was verified, against a default that was, and is certain or will never be."""
+def _short(study: Study, point: Point) -> bool:
+    """Say whether a bound of what was verified is undecided for want of samples alone."""
+    trials = [t for t in study.candidates[key(point)].telling if t.stage is Stage.VERIFY]
+    return bool(trials) and any(short(trials, bound) for bound in study.goal.constraints)
+
+
+def _settled(found: Ranking, certain: float, *, wanting: bool) -> bool:
+    """Say whether the best was verified, against a default that was, and is certain or will never be.
+
+    While a rival is wanting for samples, nothing is said of what will be.
+    """
     best, default = found.best, found.default
     compared = default is None or bool(default.failure) or default.verified >= TWICE
     if best is None or best.verified < TWICE or not compared:
         return False
-    return found.certainty >= certain or _hopeless(found, certain)
+    return found.certainty >= certain or (not wanting and _hopeless(found, certain))
 
 
 def _hopeless(found: Ranking, certain: float) -> bool:

@@ -2,7 +2,8 @@
 
 ``python -m modeldyno.executors.child FD [--warm]``: the Job comes as JSON on standard input, the events go
 as JSON lines to the file descriptor FD. What the model prints goes to standard output and error. A warm
-child reads a Job a line, equal but for load and Plan, until the input ends; the model stays open meanwhile.
+child reads a Job a line, equal but for load, Plan and config, until the input ends; what runs the model
+stays open for the next of the same config, and is closed at an empty line. Drivers wait for the next load.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from modeldyno import wire
 from modeldyno.core.result import Refused
 from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.loadgen.hands import waiting
 from modeldyno.processes import end_with_parent
 from modeldyno.run import Warm, events
 
@@ -38,9 +40,12 @@ def main(descriptor: int, *, warm: bool = False) -> None:
     if not warm:
         _carry_out(sys.stdin.buffer.read(), interrupted, send, None)
         return
-    with Warm() as kept:
+    with Warm() as kept, waiting():
         for line in sys.stdin.buffer:
-            _carry_out(line, interrupted, send, kept)
+            if line.strip():
+                _carry_out(line, interrupted, send, kept)
+            else:
+                kept.close()
 
 
 def _carry_out(data: bytes, interrupted: list[int], send: Callable[[Event], None], kept: Warm | None) -> None:

@@ -152,6 +152,12 @@ class Child:
             self.stopped = True  # nobody waits for it any more
             raise
 
+    def renew(self) -> None:
+        """Have a warm child close what it keeps open, before the next Job."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(b"\n")
+
     def result(self, job: Job, interrupts: Sized) -> Result:
         """Give what came of the Job; raise the wrong request that the child found in it."""
         self.refuse()

@@ -1,4 +1,4 @@
-"""Where the trials of a sweep are run: kept warm while a server stays as it is, fresh for what verifies."""
+"""Where the trials of a sweep are run: a server is kept for all its loads, and fresh for what verifies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modeldyno.core.job import Job
 from modeldyno.core.study import Stage
 from modeldyno.executors.interrupts import Insisted
 from modeldyno.executors.isolated import isolated
-from modeldyno.executors.warm import warm
+from modeldyno.executors.warm import House, housed
 from modeldyno.ports import Executor
 from modeldyno.run import serves
 
@@ -25,21 +25,21 @@ Rooms = Callable[[Job, Stage], Executor]
 def children(interrupted: Callable[[], int]) -> Iterator[Rooms]:
     """Run Jobs in child processes: of a server in one that keeps it open while only the load changes.
 
-    What verifies gets a process, and a server, of its own; the one that was kept is ended before, for of two
-    servers at once neither is measured well. The first interruption lets a Job come to its own end, and
-    the second ends it.
+    What verifies gets a process of its own, or a server that was started for it; the one that was kept is
+    ended before, for of two servers at once neither is measured well. The first interruption lets a Job come
+    to its own end, and the second ends it.
     """
     seen = Insisted(interrupted)
     with ExitStack() as kept, isolated(seen) as fresh:
-        open_: list[Executor] = []
+        houses: list[House] = []
 
         def room(job: Job, stage: Stage) -> Executor:
-            if serves(job.backend) and stage is not Stage.VERIFY:
-                if not open_:
-                    open_.append(kept.enter_context(warm(seen)))
-                return open_[0]
-            open_.clear()
-            kept.close()
-            return fresh
+            if not serves(job.backend):
+                houses.clear()
+                kept.close()
+                return fresh
+            if not houses:
+                houses.append(kept.enter_context(housed(seen)))
+            return houses[0].afresh if stage is Stage.VERIFY else houses[0].execute
 
         yield room

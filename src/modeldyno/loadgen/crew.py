@@ -5,27 +5,24 @@ from __future__ import annotations
 import os
 import selectors
 import subprocess
-import sys
-import tempfile
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from modeldyno.core.records import joined
-from modeldyno.core.target import Reply
 from modeldyno.errors import RunFailed
-from modeldyno.loadgen import Ending, Taken, Usage, order, rows
+from modeldyno.loadgen import Ending, Taken, Usage, hands, order, rows
 from modeldyno.loadgen.arrivals import Share, read_trace
 from modeldyno.loadgen.once import address, once
-from modeldyno.loadgen.rows import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from modeldyno.core.load import Load
     from modeldyno.core.records import Records
-    from modeldyno.core.target import Target
+    from modeldyno.core.target import Reply, Target
+    from modeldyno.loadgen.hands import Hand
+    from modeldyno.loadgen.rows import Block
 
 __all__ = ["driving", "once"]
 
@@ -64,29 +61,12 @@ def _refuse_tls(target: Target) -> None:
     tls.context(target)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Hand:
-    """A driver, and what was heard of it."""
-
-    process: subprocess.Popen[bytes]
-    pipe: int
-    log: IO[bytes]
-    index: int
-    data: bytearray = field(default_factory=bytearray)
-    latest: Block | None = None
-    ready: bool = False
-    over: bool = False
-    """Whether it has told all."""
-    answers: list[tuple[int, Reply]] = field(default_factory=list)
-    faults: list[tuple[int, Reply]] = field(default_factory=list)
-
-
 class Crew:
     """A load on its way, see `loadgen.Driving`."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._hands: list[_Hand] = []
+        self._hands: list[Hand] = []
         self._parts: list[Records] = []
         self._selector = selectors.DefaultSelector()
 
@@ -97,7 +77,7 @@ class Crew:
         for index in range(count):
             share = Share(index=index, of=count)
             told = order.Order(target=self._target, load=load, share=share, seed=seed, address=found)
-            self._hands.append(_launch(index))
+            self._hands.append(hands.hired(index))
             self._selector.register(self._hands[-1].pipe, selectors.EVENT_READ, self._hands[-1])
             self._write(self._hands[-1], order.encode(told))
         self._listen(_READY_TIME, lambda: all(hand.ready for hand in self._hands))
@@ -147,13 +127,9 @@ class Crew:
         for hand in self._hands:
             hand.process.kill()
         for hand in self._hands:
-            hand.process.wait()
-            assert hand.process.stdin is not None
-            with suppress(OSError):
-                hand.process.stdin.close()
-            os.close(hand.pipe)
-            hand.log.close()
+            hand.end()
         self._selector.close()
+        hands.succeeded(len(self._hands))
         self._hands.clear()
 
     @property
@@ -164,7 +140,7 @@ class Crew:
         parts, self._parts = self._parts, []
         return joined(parts)
 
-    def _write(self, hand: _Hand, data: bytes) -> None:
+    def _write(self, hand: Hand, data: bytes) -> None:
         assert hand.process.stdin is not None
         try:
             hand.process.stdin.write(data)
@@ -183,7 +159,7 @@ class Crew:
             if left <= 0:
                 break
 
-    def _hear(self, hand: _Hand) -> None:
+    def _hear(self, hand: Hand) -> None:
         data = os.read(hand.pipe, _CHUNK)
         if not data:
             self._selector.unregister(hand.pipe)
@@ -203,24 +179,7 @@ class Crew:
             hand.over = hand.over or kind == rows.END
 
 
-def _launch(index: int) -> _Hand:
-    """Start a driver."""
-    read_end, write_end = os.pipe()
-    log = tempfile.TemporaryFile()  # noqa: SIM115 - the hand closes it
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "modeldyno.loadgen.driver", str(write_end)],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            pass_fds=(write_end,),
-        )
-    finally:
-        os.close(write_end)
-    return _Hand(process=process, pipe=read_end, log=log, index=index)
-
-
-def _dead(hand: _Hand) -> RunFailed:
+def _dead(hand: Hand) -> RunFailed:
     """Say that a driver died, and what its last words were."""
     with suppress(subprocess.TimeoutExpired):
         hand.process.wait(1.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 from modeldyno import machine, plugins
 from modeldyno.core import energy
 from modeldyno.core.doubt import Doubt
+from modeldyno.core.knob import KnobValue
 from modeldyno.core.result import (
     Doubted,
     Ended,
@@ -110,7 +112,7 @@ def events(
     """Carry a Job out, yielding what is found as it is found.
 
     With `warm` what this run opens stays open, and what an earlier one left open is used: the Jobs must be
-    equal but for their load and their Plan.
+    equal but for load, Plan and config.
     """
     stage = Stage(watch=watch)
     used = needs_session(job.probes)  # looking at a model is no use of it
@@ -134,19 +136,30 @@ def events(
     yield Ended()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Ready:
     """Everything up to the first call: what was found on the way, and what is measured then."""
 
-    told: list[Event] = field(default_factory=list)
-    subject: Subject | None = None
+    subject: Subject
+    """The model looked at, and once it is open, ready to call."""
+    told: list[Event]
+    """What was found by looking at it, and then by opening it."""
+    spent: dict[str, float]
+    """Seconds of each stage."""
+    looked: int = 0
+    """Events that looking gave."""
     opened: Opened | None = None
     guests: Guests = field(default_factory=Guests)
+    configs: tuple[Mapping[str, KnobValue], ...] = ()
+    """What they are open with."""
 
 
 @dataclass(slots=True)
 class Warm:
-    """What stays open between runs of Jobs that differ in nothing but their load and their Plan."""
+    """What stays open between runs of Jobs that differ in nothing but load, Plan and config.
+
+    For another config the server is started anew, beside the model that is loaded already.
+    """
 
     stack: ExitStack = field(default_factory=ExitStack)
     ready: _Ready | None = None
@@ -162,6 +175,12 @@ class Warm:
         self.ready = None
         return self.stack.__exit__(kind, error, trace)
 
+    def close(self) -> None:
+        """Close what runs the model; the next run opens it again."""
+        self.stack.close()
+        if self.ready is not None:
+            self.ready.opened = None
+
     @contextmanager
     def lent(self) -> Iterator[Warm]:
         """Use it in a run; what went wrong once is not used again."""
@@ -175,21 +194,24 @@ def _measured(
     job: Job, stage: Stage, warm: Warm, samplers: list[Watch], interrupted: Callable[[], bool]
 ) -> Iterator[Event]:
     if warm.ready is None:
-        ready = _Ready()
-        for event in _prepared(job, stage, warm.stack, samplers, interrupted, ready):
-            ready.told.append(event)
-            yield event
-        warm.ready = ready
+        yield from _looked(job, stage, warm, samplers, interrupted)
+        ready = warm.ready
     else:
         ready = warm.ready
         mark(samplers, "idle")
-        yield from ready.told
-    if ready.opened is None or ready.subject is None:
+        if ready.opened is not None and ready.configs != _configs(job):
+            warm.close()
+        yield from ready.told if ready.opened is not None else ready.told[: ready.looked]
+    assert ready is not None
+    called = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is not None}
+    if not called:
         if interrupted():
             yield Doubted(doubt=INTERRUPTED)
         return
+    if ready.opened is None:
+        yield from _opened(job, stage, warm.stack, ready)
     opened = ready.opened
-    called = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is not None}
+    assert opened is not None
     subject = replace(
         ready.subject,
         load=job.load,
@@ -209,26 +231,28 @@ def _measured(
         yield Doubted(doubt=INTERRUPTED)
 
 
-def _prepared(
-    job: Job,
-    stage: Stage,
-    stack: ExitStack,
-    samplers: list[Watch],
-    interrupted: Callable[[], bool],
-    ready: _Ready,
+def _looked(
+    job: Job, stage: Stage, warm: Warm, samplers: list[Watch], interrupted: Callable[[], bool]
 ) -> Iterator[Event]:
-    """Load and open the model as far as the probes need it, and look at it; `ready` holds what came of it."""
+    """Load the model as far as the probes need it, and look at it; what came of it is kept, and told."""
     loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
     probes = {name: plugins.probe(name) for name in job.probes}
     used = needs_session(job.probes)
     needed = tuple(dict.fromkeys((*loader.requires, *(backend.requires if used else ()))))
     spent: dict[str, float] = {}
+    told: list[Event] = []
+
+    def noting(found: Iterable[Event]) -> Iterator[Event]:
+        for event in found:
+            told.append(event)
+            yield event
+
     with stage("import"):
         imported(loader.tools, job)
     with stage("import", spent):
         imported(needed, job)
     place = machine.environment(needed)
-    yield Located(environment=place)
+    yield from noting([Located(environment=place)])
     mark(samplers, "idle")  # takes a second where a device tells what it draws
     mark(samplers, "baseline")
     mark(samplers, "load")
@@ -236,7 +260,7 @@ def _prepared(
         bring = loader.load if used else getattr(loader, "look", loader.load)
         model = bring(job.model, seed=job.plan.seed, trust=job.trust)
     spent["load"] = max(0.0, spent["load"] - model.looked)
-    yield from described(job, model)
+    yield from noting(described(job, model))
     alone = {name: probe for name, probe in probes.items() if probe.needs is None}
     called = {name: probe for name, probe in probes.items() if probe.needs is not None}
     looked = Subject(
@@ -250,22 +274,43 @@ def _prepared(
         interrupted=interrupted,
         watch=stage.watch,
     )
-    if not called:
-        check_known(model)
-        yield from _probed(alone, tuple(Pass), looked, job, stage)
-        return
     known: list[Measurement] = []
-    yield from forgiven(noted(_probed(alone, tuple(Pass), looked, job, stage), known))
-    opened = opened_for(job, model, stage, stack, spent)
-    yield Loaded(model=identity(job, model), inputs=opened.payload.used)
+    if called:
+        yield from noting(forgiven(noted(_probed(alone, tuple(Pass), looked, job, stage), known)))
+    else:
+        check_known(model)
+        yield from noting(_probed(alone, tuple(Pass), looked, job, stage))
+    subject = replace(looked, known=tuple(known))
+    warm.ready = _Ready(subject=subject, told=told, spent=spent, looked=len(told))
+
+
+def _opened(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
+    """Have the backend run the model with the knobs of this Job; what came of it is kept, and told."""
+    del ready.told[ready.looked :]
+    for event in _opening(job, stage, stack, ready):
+        ready.told.append(event)
+        yield event
+    ready.configs = _configs(job)
+
+
+def _opening(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
+    place = next(event.environment for event in ready.told if isinstance(event, Located))
+    opened = opened_for(job, ready.subject.model, stage, stack, ready.spent)
     place = placed(place, opened.session)
+    yield Loaded(model=identity(job, ready.subject.model), inputs=opened.payload.used)
     yield Located(environment=place)
     yield from opened.found
     ready.guests = hosted(job, opened.session, place, stage, stack)
     yield from ready.guests.found
     yield from conversion(job, opened.session)
-    yield from load_time(spent)
-    ready.subject, ready.opened = replace(_subject(looked, opened), known=tuple(known)), opened
+    yield from load_time(ready.spent)
+    ready.subject = _subject(replace(ready.subject, batch_size=batch_size_of(job)), opened)
+    ready.opened = opened
+
+
+def _configs(job: Job) -> tuple[Mapping[str, KnobValue], ...]:
+    """Give the knobs of all models of a server."""
+    return (job.config, *(each.config for each in job.beside))
 
 
 def _of_the_model(job: Job) -> tuple[InputSpec, ...]:

@@ -1,6 +1,7 @@
 """Study -> Studies, one trial more each: the default, what the strategy asks for, and what verifies it.
 
-Of a budget a third is kept for what verifies: a winner that was not measured again is a rumour.
+Of a budget a third is kept for what verifies: a winner that was not measured again is a rumour. Only where
+there are measurements for every point of a grid, all are made, and what is left verifies.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ Step = tuple["Study", "Trial", "Result | None"]
 """The Study with a trial more, that trial, and its Result if anything was run for it."""
 SEARCH_SHARE = 2 / 3
 """Of a budget; what is left is for what verifies."""
+GRID = "grid"
+"""The strategy that measures every point."""
 DEFAULT_SHARE = 1 / 4
 """Of the measurements of a budget, for the loads of the default beyond the first."""
 _HOPELESS = 2
@@ -154,34 +157,48 @@ def next_ask(study: Study, elapsed: float) -> Ask | None:
     verifies it, and then that.
     """
     searched = replace(study, trials=tuple(t for t in study.trials if t.stage is not Stage.VERIFY))
-    if _spent(study, elapsed + onward.usual(searched), len(study.measured), 1.0):
+    if _spent(study, elapsed + onward.usual(searched), len(study.measured)):
         return None
     ask = reference.next_ask(study)
-    if ask is not None and not _enough_of_default(study):
+    if ask is not None and not _enough_of_default(study, ask):
         return ask
-    if not _spent(study, searched.spent + onward.usual(searched), len(searched.measured), SEARCH_SHARE):
+    share = 1.0 if _covered(study) else SEARCH_SHARE
+    if not _spent(
+        study, searched.spent + onward.usual(searched), len(searched.measured), share, SEARCH_SHARE
+    ):
         ask = plugins.strategy(study.strategy).propose(searched)
         if ask is not None and key(ask.point) in study.skipped:
             raise RunFailed(f"The strategy '{study.strategy}' asks again for what it was told cannot be.")
         if ask is not None:
             return ask
-    if _spent(study, elapsed + onward.usual(study, verifying=True), len(study.measured), 1.0):
+    if _spent(study, elapsed + onward.usual(study, verifying=True), len(study.measured)):
         return None
     return verification.next_ask(study)
 
 
-def _spent(study: Study, seconds: float, trials: int, share: float) -> bool:
+def _spent(study: Study, seconds: float, trials: int, of_trials: float = 1.0, of_time: float = 1.0) -> bool:
     """Say whether a share of the budget is spent after so many trials, or would be after so many seconds."""
     budget = study.budget
-    if budget.max_trials is not None and trials >= math.ceil(share * budget.max_trials):
+    if budget.max_trials is not None and trials >= math.ceil(of_trials * budget.max_trials):
         return True
-    return budget.max_time is not None and seconds > share * budget.max_time
+    return budget.max_time is not None and seconds > of_time * budget.max_time
 
 
-def _enough_of_default(study: Study) -> bool:
+def _covered(study: Study) -> bool:
+    """Say whether the budget names as many measurements as a grid has points, or more."""
     most = study.budget.max_trials
-    of_default = sum(trial.stage is Stage.DEFAULT for trial in study.measured)
-    return most is not None and of_default >= max(1, DEFAULT_SHARE * most)
+    return study.strategy == GRID and most is not None and most >= study.space.size
+
+
+def _enough_of_default(study: Study, ask: Ask) -> bool:
+    """Say whether the measurements that are left are for others: for the points of a grid in any case."""
+    most = study.budget.max_trials
+    if most is None:
+        return False
+    share = max(1, DEFAULT_SHARE * most)
+    if _covered(study):
+        share = math.inf if study.space.holds(ask.point) else min(share, most - study.space.size)
+    return sum(trial.stage is Stage.DEFAULT for trial in study.measured) >= share
 
 
 # --- a trial ---------------------------------------------------------------------------------------
