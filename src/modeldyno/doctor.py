@@ -18,7 +18,8 @@ from modeldyno.core.gate import Rule
 from modeldyno.core.headlines import SMALLEST, exact, headlines
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Progressed, merge
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.errors import ModelDynoError, RequestError, RunFailed
+from modeldyno.executors.together import play
 from modeldyno.run import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from modeldyno.core.job import Job
     from modeldyno.core.metric import Query
     from modeldyno.core.result import Event, Result
+    from modeldyno.executors.together import Together
     from modeldyno.ports import Executor, Store
 
 TAG = "doctor"
@@ -44,6 +46,7 @@ def against_itself(
     job: Job,
     *,
     execute: Executor,
+    together: Together | None = None,
     budget: float,
     watch: Callable[[Event], None] = lambda _event: None,
     interrupted: Callable[[], int] = lambda: 0,
@@ -57,16 +60,20 @@ def against_itself(
     job = replace(job, plan=replace(job.plan, processes=1))
     while len(found) < _MOST_PROCESSES and not interrupted():
         spent = time.monotonic() - begun
-        if len(found) >= FEWEST_PROCESSES and spent + spent / len(found) > budget:
+        if len(found) >= FEWEST_PROCESSES and spent + _PAIR * spent / len(found) > budget:
             break
-        watch(Progressed(stage=f"process {len(found) + 1}"))
-        result = execute(job, watch=lambda _event: None)
-        if result.failures:
-            failure = result.failures[0]
-            raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
-        if any(doubt.code == INTERRUPTED.code for doubt in result.doubts):
+        watch(Progressed(stage=f"process {len(found) + 1} and {len(found) + 2}"))
+        pair = play(
+            [("", job)] * _PAIR,
+            execute=execute,
+            together=together,
+            watch=lambda _event: None,
+            interrupted=interrupted,
+        )
+        whole = [result for result in map(_checked, pair) if result is not None]
+        if len(whole) < _PAIR:
             break
-        found.append(result)
+        found += whole
     if len(found) < FEWEST_PROCESSES:
         raise RunFailed(
             f"It takes {FEWEST_PROCESSES} processes to judge a machine, and {len(found)} were run."
@@ -74,6 +81,20 @@ def against_itself(
     pooled = merge(found)
     plan = replace(pooled.job.plan, processes=len(found))
     return replace(pooled, job=replace(pooled.job, plan=plan))
+
+
+def _checked(found: Result | ModelDynoError) -> Result | None:
+    """Give what came of a run; None where it was interrupted.
+
+    Raises:
+        RunFailed: it failed.
+    """
+    if isinstance(found, ModelDynoError):
+        raise found
+    if found.failures:
+        failure = found.failures[0]
+        raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
+    return None if any(doubt.code == INTERRUPTED.code for doubt in found.doubts) else found
 
 
 def calibration(

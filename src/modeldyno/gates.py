@@ -16,18 +16,18 @@ from modeldyno.core.gate import Rule, Ruling, check_directions, evident, rule_on
 from modeldyno.core.goal import Verdict
 from modeldyno.core.headlines import headlines
 from modeldyno.core.job import Job
-from modeldyno.core.result import Event, Progressed, Result, merge
+from modeldyno.core.result import Event, Result, merge
 from modeldyno.core.turns import Turns
 from modeldyno.documents import find
 from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.executors.together import Together, play
 from modeldyno.ports import Executor
+from modeldyno.rounds import called
 from modeldyno.run import INTERRUPTED
 from modeldyno.sides import again
 from modeldyno.views.words import count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from modeldyno.core.comparison import Change
     from modeldyno.core.metric import Query
 
@@ -108,6 +108,7 @@ class _Bench:
     job: Job
     question: Question
     execute: Executor
+    together: Together | None
     watch: Callable[[Event], None]
     interrupted: Callable[[], int]
     until: float
@@ -155,47 +156,44 @@ class _Bench:
             now = time.monotonic()
             if self.failed or self.interrupted() or (done and now + self.spent / done > self.until):
                 return False
-            for place in self._order(done):
-                result = self._run(place, done)
-                if result is not None:
-                    self.runs[place].append(result)
+            alone = self.rival is None
+            self._round(done)
+            self.spent += time.monotonic() - now
+            if self.rival is None and not alone:
+                continue  # the baseline is no more run again; the candidate may not have been run yet
             if len(self.runs[1]) == done:
                 return False
-            if self.rival is not None and len(self.runs[0]) == done:
+            if not alone and len(self.runs[0]) == done:
                 self._alone("its model could not be run again")
-            self.spent += time.monotonic() - now
         return not self.failed
 
-    def _order(self, number: int) -> Sequence[int]:
-        if self.rival is None:
-            return (1,)
-        return [side for _, side in Turns(sides=_PAIR).batch(number, number + 1)]
+    def _round(self, number: int) -> None:
+        """Run each side once, as far as it can be run."""
+        jobs = {1: self.job} if self.rival is None else {0: self.rival, 1: self.job}
+        ((_, order),) = Turns(sides=_PAIR).rounds(number, number + 1)
+        places = [place for place in order if place in jobs]
+        found = play(
+            [(f"round {number + 1}, {called(place, _PAIR)}", jobs[place]) for place in places],
+            execute=self.execute,
+            together=self.together,
+            watch=self.watch,
+            interrupted=self.interrupted,
+        )
+        for place, result in zip(places, found, strict=False):
+            self._take(place, result)
 
-    def _run(self, place: int, number: int) -> Result | None:
-        """Run one side once; None where it was interrupted, or is a baseline that cannot be run."""
-        job = self.job if place else self.rival
-        if job is None:
-            return None
-        label = f"round {number + 1}, {'candidate' if place else 'baseline'}"
-
-        def told(event: Event) -> None:
-            self.watch(
-                replace(event, stage=f"{label}: {event.stage}") if isinstance(event, Progressed) else event
-            )
-
-        try:
-            result = self.execute(job, watch=told)
-        except ModelDynoError as error:
+    def _take(self, place: int, result: Result | ModelDynoError) -> None:
+        """Keep a run, unless it was interrupted, or is of a baseline that is not what it was."""
+        if isinstance(result, ModelDynoError):
             if place:
-                raise
-            self._alone(str(error))
-            return None
-        if any(doubt.code == INTERRUPTED.code for doubt in result.doubts):
-            return None
-        if not place and (why := _another(self.baseline, result)):
+                raise result
+            self._alone(str(result))
+        elif any(doubt.code == INTERRUPTED.code for doubt in result.doubts):
+            pass
+        elif not place and (why := _another(self.baseline, result)):
             self._alone(why)
-            return None
-        return result
+        elif place or self.rival is not None:
+            self.runs[place].append(result)
 
     def _alone(self, why: str) -> None:
         """Go on with the stored baseline."""
@@ -228,6 +226,7 @@ def gated(  # noqa: PLR0913 - the question, the means, and who watches
     rule: Rule,
     *,
     execute: Executor,
+    together: Together | None = None,
     max_time: float = inf,
     watch: Callable[[Event], None] = lambda _event: None,
     interrupted: Callable[[], int] = lambda: 0,
@@ -243,6 +242,7 @@ def gated(  # noqa: PLR0913 - the question, the means, and who watches
         question: what to judge.
         rule: of the gate.
         execute: what runs a Job, in a process of its own.
+        together: what runs the sides of a round at the same time, slice by slice.
         max_time: seconds after which no further round begins.
         watch: told of every event.
         interrupted: how often the user has interrupted.
@@ -255,6 +255,7 @@ def gated(  # noqa: PLR0913 - the question, the means, and who watches
         job=replace(job, plan=replace(job.plan, processes=1)),
         question=question,
         execute=execute,
+        together=together,
         watch=watch,
         interrupted=interrupted,
         until=time.monotonic() + max_time,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from modeldyno.core.activity import Activity, Span
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from modeldyno.core.job import Job
     from modeldyno.core.occurrence import WatchedCalls
     from modeldyno.core.plan import Plan
+    from modeldyno.core.statistics import Samples
     from modeldyno.core.study import Ask, Study
     from modeldyno.core.target import Endpoint, Reply, Server, Target, Transport
 
@@ -523,6 +525,50 @@ class Pass(StrEnum):
     SECOND = "second"
 
 
+class Baton(Protocol):
+    """Who of several processes that are compared may measure now: each measures in slices, in turns."""
+
+    def tells(self, mark: Callable[[str], None]) -> None:
+        """Have the samplers told of the stage ``waiting``, and of ``timed`` when it is over."""
+
+    def shared(
+        self, draw: Callable[[int], Samples], warming: Callable[[], object] | None = None
+    ) -> Callable[[int], Samples]:
+        """Begin a pass; give a `draw` that waits for its turn, and then makes untimed calls of `warming`."""
+
+    def clock(self) -> float:
+        """Give monotonic seconds that stand still while another has its turn."""
+
+    def agreed(self) -> bool:
+        """Say that there is enough of this pass; tell whether the others have enough of it, too."""
+
+
+class Alone:
+    """The baton of a process that is not compared: it is always its turn."""
+
+    def tells(self, mark: Callable[[str], None]) -> None:
+        """Nothing will be told."""
+
+    def shared(
+        self,
+        draw: Callable[[int], Samples],
+        warming: Callable[[], object] | None = None,  # noqa: ARG002
+    ) -> Callable[[int], Samples]:
+        """Give it back."""
+        return draw
+
+    def clock(self) -> float:
+        """Give monotonic seconds."""
+        return perf_counter()
+
+    def agreed(self) -> bool:
+        """Agree."""
+        return True
+
+
+ALONE = Alone()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What a probe may measure."""
@@ -549,6 +595,7 @@ class Subject:
     """What the probes have found that look at the model without calling it."""
     beside: tuple[tuple[str, Subject], ...] = ()
     """Models that the same server has, by their names; to be put under their loads at the same time."""
+    baton: Baton = ALONE
     interrupted: Callable[[], bool] = field(default=lambda: False)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     """Told of progress and of provisional measurements while measuring."""

@@ -22,7 +22,8 @@ from modeldyno.core.observation import Observation
 from modeldyno.core.result import merge
 from modeldyno.core.turns import Turns
 from modeldyno.errors import RequestError
-from modeldyno.rounds import called, comparison, failed, in_turns, labelled
+from modeldyno.executors.together import labelled
+from modeldyno.rounds import called, comparison, failed, in_turns
 from modeldyno.run import serves
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.job import Job
     from modeldyno.core.result import Event, Result
+    from modeldyno.executors.together import Together
     from modeldyno.ports import Executor, Feed
 
 _LOOKS = (("static", "layers", "ops", "memory"), ("static", "layers", "ops"), ("static",), ())
@@ -44,12 +46,13 @@ _CLOSE, _COSINE = 0.01, 0.999
 """Outputs that differ by more, relative to their largest value, or are less alike, are doubted."""
 
 
-def carried_out(
+def carried_out(  # noqa: PLR0913 - the question, the means, and who watches
     jobs: Sequence[Job],
     turns: Turns,
     question: Question,
     *,
     execute: Executor,
+    together: Together | None = None,
     watch: Callable[[Event], None] = lambda _event: None,
     interrupted: Callable[[], int] = lambda: 0,
 ) -> Comparison | None:
@@ -59,7 +62,9 @@ def carried_out(
         RequestError: a Job cannot be carried out, or the question does not fit what was measured.
     """
     last: Comparison | None = None
-    for found in in_turns(jobs, turns, question, execute=execute, watch=watch, interrupted=interrupted):
+    for found in in_turns(
+        jobs, turns, question, execute=execute, together=together, watch=watch, interrupted=interrupted
+    ):
         last = found
     if last is None or not question.why or interrupted():
         return last

@@ -12,8 +12,9 @@ from modeldyno.core import doubt
 from modeldyno.core.comparison import Comparison, Outcome
 from modeldyno.core.contrast import contrast
 from modeldyno.core.difference import LEVEL
-from modeldyno.core.result import Progressed, merge
-from modeldyno.errors import RunFailed
+from modeldyno.core.result import merge
+from modeldyno.errors import ModelDynoError, RunFailed
+from modeldyno.executors.together import is_over, play
 from modeldyno.run import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -23,11 +24,21 @@ if TYPE_CHECKING:
     from modeldyno.core.job import Job
     from modeldyno.core.result import Event, Result
     from modeldyno.core.turns import Turns
+    from modeldyno.executors.together import Together
     from modeldyno.ports import Executor
 
 
+STORED = "stored"
+"""The order of what was measured apart from each other."""
+
+
 def comparison(
-    results: Sequence[Result], question: Question, *, turns: Turns | None = None, sequence: Sequence[int] = ()
+    results: Sequence[Result],
+    question: Question,
+    *,
+    turns: Turns | None = None,
+    order: str = STORED,
+    sequence: Sequence[int] = (),
 ) -> Comparison:
     """Compare Results with the first of them.
 
@@ -45,7 +56,7 @@ def comparison(
             contrast(baseline, candidate, question, level=level, in_turns=turns is not None, paired=whole)
             for candidate in candidates
         ),
-        order="stored" if turns is None else turns.order,
+        order=order,
         sequence=tuple(sequence),
         level=level,
     )
@@ -65,12 +76,13 @@ def failed(found: Comparison) -> bool:
 # --- in turns ----------------------------------------------------------------------------------------
 
 
-def in_turns(
+def in_turns(  # noqa: PLR0913 - the question, the means, and who watches
     jobs: Sequence[Job],
     turns: Turns,
     question: Question,
     *,
     execute: Executor,
+    together: Together | None = None,
     watch: Callable[[Event], None] = lambda _event: None,
     interrupted: Callable[[], int] = lambda: 0,
 ) -> Iterator[Comparison]:
@@ -84,6 +96,8 @@ def in_turns(
         turns: rounds and their order.
         question: what to judge.
         execute: what runs a Job, in a process of its own.
+        together: what runs the sides of a round at the same time, slice by slice; without it, and where the
+            sides cannot share the machine, one is run after the other.
         watch: told of every event.
         interrupted: how often the user has interrupted; after the first the run at work is the last.
 
@@ -99,22 +113,27 @@ def in_turns(
         end = min(look, done + _affordable(turns, done, time.monotonic() - begun))
         if end <= done:
             return
-        for number, side in turns.batch(done, end):
-            label = f"round {number + 1} of {_rounds(turns)}, {called(side, len(jobs))}"
-            result = execute(jobs[side], watch=labelled(watch, label))
-            if not any(found.code == INTERRUPTED.code for found in result.doubts):
-                runs[side].append(result)
-                sequence.append(side)
-            if result.failures or interrupted():
+        for number, sides in turns.rounds(done, end):
+            where = f"round {number + 1} of {_rounds(turns)}"
+            named = [(f"{where}, {called(side, len(jobs))}", jobs[side]) for side in sides]
+            found = play(named, execute=execute, together=together, watch=watch, interrupted=interrupted)
+            for side, result in zip(sides, found, strict=False):
+                if isinstance(result, ModelDynoError):
+                    raise result
+                if not any(each.code == INTERRUPTED.code for each in result.doubts):
+                    runs[side].append(result)
+                    sequence.append(side)
+            if any(map(is_over, found)) or interrupted():
                 break
         if not all(runs):
             _check_failed(runs)
             return
         done = end
         pooled = [_pooled(of_side, stopped=bool(interrupted())) for of_side in runs]
-        found = comparison(pooled, question, turns=turns, sequence=sequence)
-        yield found
-        if interrupted() or failed(found) or decided(found):
+        order = turns.order if together is None or turns.block else together.order
+        compared = comparison(pooled, question, turns=turns, order=order, sequence=sequence)
+        yield compared
+        if interrupted() or failed(compared) or decided(compared):
             return
 
 
@@ -145,15 +164,6 @@ def called(side: int, sides: int) -> str:
     if not side:
         return "baseline"
     return "candidate" if sides == 2 else f"candidate {side}"  # noqa: PLR2004 - a pair
-
-
-def labelled(watch: Callable[[Event], None], label: str) -> Callable[[Event], None]:
-    """Put before the words of progress which run it is of."""
-
-    def told(event: Event) -> None:
-        watch(replace(event, stage=f"{label}: {event.stage}") if isinstance(event, Progressed) else event)
-
-    return told
 
 
 def _pooled(results: Sequence[Result], *, stopped: bool) -> Result:

@@ -139,6 +139,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             turns,
             question,
             execute=inline if here else bench.execute,
+            together=None if here else bench.together,
             watch=bench.watch,
             interrupted=bench.interrupted,
         )

@@ -137,6 +137,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
             question,
             Rule(),
             execute=bench.execute,
+            together=bench.together,
             max_time=budget,
             interrupted=bench.interrupted,
         )

@@ -200,6 +200,7 @@ def _run(
             turns,
             question,
             execute=bench.execute,
+            together=bench.together,
             watch=bench.watch,
             interrupted=bench.interrupted,
         )

@@ -67,6 +67,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         result = against_itself(
             job,
             execute=bench.execute,
+            together=bench.together,
             budget=options["budget"],
             watch=bench.watch,
             interrupted=bench.interrupted,

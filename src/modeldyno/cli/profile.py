@@ -123,6 +123,7 @@ def gated(asked: request.Request, places: Places, options: dict[str, Any], notes
             question,
             Rule(),
             execute=bench.execute,
+            together=bench.together,
             max_time=options["budget"],
             watch=bench.watch,
             interrupted=bench.interrupted,

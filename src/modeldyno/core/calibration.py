@@ -159,7 +159,7 @@ def resamples(numbers: Numbers, rounds: int, draws: int, seed: int) -> Iterator[
     for _ in range(draws):
         places: list[int] = []
         while len(places) < 2 * rounds:
-            start = int(source.integers(processes - length + 1))
+            start = 2 * int(source.integers((processes - length) // 2 + 1))  # what ran together stays so
             block = list(range(start, start + length))
             places += block if source.integers(2) else block[::-1]
         yield {query: [values[place] for place in places] for query, values in numbers.items()}

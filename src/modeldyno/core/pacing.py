@@ -74,6 +74,11 @@ def never() -> bool:
     return False
 
 
+def always() -> bool:
+    """Agree."""
+    return True
+
+
 def ignore(progress: Progress) -> None:
     """Watch nothing."""
     del progress
@@ -117,6 +122,7 @@ def pace(
     clock: Callable[[], float],
     interrupted: Callable[[], bool] = never,
     watch: Callable[[Progress], None] = ignore,
+    agreed: Callable[[], bool] = always,
 ) -> Paced:
     """Warm up, then measure until the plan is met or cannot be.
 
@@ -126,8 +132,17 @@ def pace(
         clock: monotonic seconds.
         interrupted: whether to stop now; asked after every chunk of calls.
         watch: told of the progress after every chunk of calls.
+        agreed: asked whenever there is enough: whether to leave it at that.
     """
-    bench = _Bench(draw=draw, plan=plan, clock=clock, interrupted=interrupted, watch=watch, began=clock())
+    bench = _Bench(
+        draw=draw,
+        plan=plan,
+        clock=clock,
+        interrupted=interrupted,
+        watch=watch,
+        agreed=agreed,
+        began=clock(),
+    )
     bench.warm_up()
     return bench.paced(bench.measure())
 
@@ -219,6 +234,7 @@ class _Bench:
     clock: Callable[[], float]
     interrupted: Callable[[], bool]
     watch: Callable[[Progress], None]
+    agreed: Callable[[], bool]
     began: float
     room: Samples = field(default_factory=lambda: statistics.blank(256))
     """Every sample so far, then free places."""
@@ -335,14 +351,14 @@ class _Bench:
             if size < due or self.elapsed - self.begin_time < self.shortest:
                 continue
             self.last = found = assess(self.steady, plan)
-            if not found.unmet:
+            if not found.unmet and self.agreed():
                 return Stop.CONVERGED
             if found.drift and restarts < _RESTARTS:
                 self.drift = found.drift
                 self._begin_at(self.begin + found.drift.start)
                 due, restarts, past = plan.min_runs, restarts + 1, []
                 continue
-            if _floored(found, past):
+            if _floored(found, past) and self.agreed():
                 return Stop.NOISE_FLOOR
             past.append(found)
             due = min(plan.max_runs, math.ceil(size * min(max(1.1 * found.growth, _GROWTH[0]), _GROWTH[1])))

@@ -1,6 +1,7 @@
 """In which order several are run that are to be compared, and when to look whether that was enough.
 
-A round has a fresh process of each. Rounds go through the sides to and fro (A B, B A, A B), so that neither
+A round has a fresh process of each. Where they can live side by side they measure slice by slice, in turns;
+else one runs after the other. Rounds go through the sides to and fro (A B, B A, A B), so that neither
 a machine that warms up nor the place in a round favours one of them. Looking several times and ending at
 the first verdict would find a difference more often than it should: the error that is allowed is shared
 among the looks that are planned (Bonferroni), of which there are few, each after twice as many rounds.
@@ -16,7 +17,8 @@ from modeldyno.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ALTERNATING, BLOCK = "alternating", "block"
+ALTERNATING, BLOCK, INTERLEAVED = "alternating", "block", "interleaved"
+"""One run after the other, to and fro; all of one side first; the sides of a round slice by slice."""
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
 
 
@@ -60,12 +62,10 @@ class Turns:
         """Give the confidence at each look that leaves that of all looks together at `whole`."""
         return 1 - (1 - whole) / len(self.looks)
 
-    def batch(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Give round and side of each run, in order, of the rounds from `begin` up to `end`."""
+    def rounds(self, begin: int, end: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Give each round from `begin` up to `end`, and the order of its sides; in blocks, one at a time."""
+        there = tuple(range(self.sides))
         if self.block:
-            for side in range(self.sides):
-                yield from ((number, side) for number in range(begin, end))
+            yield from ((number, (side,)) for side in there for number in range(begin, end))
             return
-        for number in range(begin, end):
-            there = range(self.sides)
-            yield from ((number, side) for side in (reversed(there) if number % 2 else there))
+        yield from ((number, there[::-1] if number % 2 else there) for number in range(begin, end))

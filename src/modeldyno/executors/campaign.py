@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.result import Event
 from modeldyno.executors.interrupts import Insisted, counted_interrupts
 from modeldyno.executors.isolated import isolated
+from modeldyno.executors.together import Together
 from modeldyno.ports import Executor
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class Campaign:
     watch: Callable[[Event], None]
     interrupted: Callable[[], int]
     """How often the user has interrupted so far."""
+    together: Together
+    """How to run the sides of a round."""
 
 
 @contextmanager
@@ -34,5 +37,7 @@ def campaign(watch: Callable[[Event], None] = lambda _event: None) -> Iterator[C
         def interrupted() -> int:
             return len(interrupts)
 
-        with isolated(Insisted(interrupted)) as execute:
-            yield Campaign(execute=execute, watch=watch, interrupted=interrupted)
+        insisted = Insisted(interrupted)
+        with isolated(insisted) as execute:
+            together = Together(interrupts=insisted)
+            yield Campaign(execute=execute, watch=watch, interrupted=interrupted, together=together)

@@ -1,9 +1,10 @@
 """The child process of the isolated and the warm executor: reads a Job, writes events.
 
-``python -m modeldyno.executors.child FD [--warm]``: the Job comes as JSON on standard input, the events go
-as JSON lines to the file descriptor FD. What the model prints goes to standard output and error. A warm
-child reads a Job a line, equal but for load, Plan and config, until the input ends; what runs the model
-stays open for the next of the same config, and is closed at an empty line. Drivers wait for the next load.
+``python -m modeldyno.executors.child FD [--warm | --baton GRANTED ASKED]``: the Job comes as JSON on
+standard input, the events go as JSON lines to the file descriptor FD. What the model prints goes to standard
+output and error. A warm child reads a Job a line, equal but for load, Plan and config, until the input ends;
+what runs the model stays open for the next of the same config, and is closed at an empty line. Drivers wait
+for the next load. One with a baton works while it has it: see `baton`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING
 from modeldyno import wire
 from modeldyno.core.result import Refused
 from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.executors.baton import Held
 from modeldyno.loadgen.hands import waiting
+from modeldyno.ports import ALONE
 from modeldyno.processes import end_with_parent
 from modeldyno.run import Warm, events
 
@@ -25,10 +28,11 @@ if TYPE_CHECKING:
 
     from modeldyno.core.job import Job
     from modeldyno.core.result import Event
+    from modeldyno.ports import Baton
 
 
-def main(descriptor: int, *, warm: bool = False) -> None:
-    """Run the Job on standard input, or one after the other."""
+def main(descriptor: int, *, warm: bool = False, seat: tuple[int, int] | None = None) -> None:
+    """Run the Job on standard input, or one after the other; with a seat, when the baton allows it."""
     end_with_parent()
     interrupted = _interruption()
 
@@ -38,7 +42,12 @@ def main(descriptor: int, *, warm: bool = False) -> None:
             data = data[os.write(descriptor, data) :]
 
     if not warm:
-        _carry_out(sys.stdin.buffer.read(), interrupted, send, None)
+        data = sys.stdin.buffer.read()
+        baton: Baton = ALONE
+        if seat is not None:
+            baton = held = Held(granted=seat[0], asked=seat[1])
+            held.begin()
+        _carry_out(data, interrupted, send, None, baton)
         return
     with Warm() as kept, waiting():
         for line in sys.stdin.buffer:
@@ -48,11 +57,17 @@ def main(descriptor: int, *, warm: bool = False) -> None:
                 kept.close()
 
 
-def _carry_out(data: bytes, interrupted: list[int], send: Callable[[Event], None], kept: Warm | None) -> None:
+def _carry_out(
+    data: bytes,
+    interrupted: list[int],
+    send: Callable[[Event], None],
+    kept: Warm | None,
+    baton: Baton = ALONE,
+) -> None:
     try:
         job = wire.decode_job(data)
         _pin(job)
-        for event in events(job, interrupted=lambda: bool(interrupted), watch=send, warm=kept):
+        for event in events(job, interrupted=lambda: bool(interrupted), watch=send, warm=kept, baton=baton):
             send(event)
     except ModelDynoError as error:
         send(Refused(error=type(error).__name__, message=str(error)))
@@ -77,4 +92,6 @@ def _pin(job: Job) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), warm="--warm" in sys.argv[2:])
+    _descriptor, *_options = sys.argv[1:]
+    _seat = (int(_options[1]), int(_options[2])) if "--baton" in _options else None
+    main(int(_descriptor), warm="--warm" in _options, seat=_seat)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.job import Job
+    from modeldyno.executors.baton import Seat
     from modeldyno.ports import Executor
 
 _MODULE = "modeldyno.executors.child"
@@ -91,11 +92,12 @@ class _Limits:
     memory: int
 
 
-def _limits(job: Job) -> _Limits:
+def _limits(job: Job, sides: int) -> _Limits:
+    """Bound a child that lives beside others, which take turns: longer, and with its part of the memory."""
     plan = job.plan
     return _Limits(
-        seconds=plan.timeout or _LOADING_TIME + 2 * plan.max_time * len(job.probes),
-        memory=plan.memory_limit or int(_MEMORY_SHARE * machine.memory_limit()),
+        seconds=sides * (plan.timeout or _LOADING_TIME + 2 * plan.max_time * len(job.probes)),
+        memory=plan.memory_limit or int(_MEMORY_SHARE * machine.memory_limit() / sides),
     )
 
 
@@ -121,25 +123,37 @@ class Child:
     """Whether the user ended it."""
 
     @classmethod
-    def start(cls, *, warm: bool = False) -> Child:
-        """Start a child that waits for a Job; a warm one waits for another after each."""
+    def start(cls, *, warm: bool = False, seat: Seat | None = None) -> Child:
+        """Start a child that waits for a Job; a warm one waits for another after each.
+
+        One with a seat works when it has the baton only.
+        """
         read_end, write_end = os.pipe()
         log_read, log_write = os.pipe()
         options = ["--warm"] if warm else []
+        ends = () if seat is None else seat.theirs
+        options += ["--baton", *map(str, ends)] if ends else []
         process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-m", _MODULE, str(write_end), *options],
             stdin=subprocess.PIPE,
             stdout=log_write,
             stderr=log_write,
-            pass_fds=(write_end,),
+            pass_fds=(write_end, *ends),
             start_new_session=True,
         )
         os.close(write_end)
         os.close(log_write)
+        if seat is not None:
+            seat.taken()
         return cls(process=process, pipe=read_end, log=log_read, warm=warm)
 
-    def carry_out(self, job: Job, watch: Callable[[Event], None], interrupts: Sized) -> None:
-        """Hand it a Job, and take in what it says until it has ended it, or is ended itself."""
+    def carry_out(
+        self, job: Job, watch: Callable[[Event], None], interrupts: Sized, *, sides: int = 1
+    ) -> None:
+        """Hand it a Job, and take in what it says until it has ended it, or is ended itself.
+
+        `sides` children take turns, this one among them.
+        """
         self.watch, self.events, self.stage = watch, [], ""
         self.tail.clear()
         assert self.process.stdin is not None
@@ -147,7 +161,7 @@ class Child:
             self.process.stdin.write(wire.encode_job(job) + b"\n")
             self.process.stdin.flush() if self.warm else self.process.stdin.close()
         try:
-            self.follow(_limits(job), interrupts)
+            self.follow(_limits(job, sides), interrupts)
         except BaseException:
             self.stopped = True  # nobody waits for it any more
             raise

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 from modeldyno.core import doubt, generation, statistics
 from modeldyno.core.generation import Extent
 from modeldyno.core.measurement import Distribution, Measurement
-from modeldyno.core.pacing import pace
 from modeldyno.core.statistics import Samples
 from modeldyno.ports import CanGenerate, Decoding, Pass
 from modeldyno.probes import timer
@@ -122,13 +121,7 @@ def _runs(subject: Subject) -> list[_Run]:
 
 def _measured(run: _Run, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     what, extent = f"generation@{run.extent.scope}", run.extent
-    paced = pace(
-        run.draw,
-        plan=plan,
-        clock=perf_counter,
-        interrupted=subject.interrupted,
-        watch=timer.reporting(subject, what),
-    )
+    paced = timer.paced(subject, plan, run.draw, what)
     steps = run.whole(len(paced.samples))
     if not len(steps):
         return  # all but the first one was cut off

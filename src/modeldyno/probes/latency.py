@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.measurement import Measurement
-from modeldyno.core.pacing import pace
 from modeldyno.ports import CanCall, Pass
 from modeldyno.probes import timer
 
@@ -23,12 +21,7 @@ pass_ = Pass.TIMED
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Warm up, measure until the plan is met, and say what is doubtful about it."""
-    paced = pace(
-        timer.each(subject.calls),
-        plan=plan,
-        clock=perf_counter,
-        interrupted=subject.interrupted,
-        watch=timer.reporting(subject, "latency"),
-    )
+    calls = subject.calls
+    paced = timer.paced(subject, plan, timer.each(calls), "latency", warming=calls[0])
     yield Measurement(metric="latency", value=timer.distribution(paced))
     yield from timer.doubts_of("latency", paced, plan)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from modeldyno.core import statistics
 from modeldyno.core.measurement import Interval, Measurement, observed
-from modeldyno.core.pacing import pace
 from modeldyno.ports import CanCall, Pass
 from modeldyno.probes import timer
 
@@ -28,13 +26,8 @@ BLOCK = 0.01
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Time blocks of calls until the mean is known to the plan's precision; invert it."""
     mean_plan = replace(plan, target="mean", percentiles=())
-    paced = pace(
-        timer.in_blocks(subject.calls, BLOCK),
-        plan=mean_plan,
-        clock=perf_counter,
-        interrupted=subject.interrupted,
-        watch=timer.reporting(subject, "throughput"),
-    )
+    calls = subject.calls
+    paced = timer.paced(subject, mean_plan, timer.in_blocks(calls, BLOCK), "throughput", warming=calls[0])
     mean = float(paced.samples.mean())
     low, high = statistics.mean_interval(paced.samples)
     yield _rate("throughput", subject.samples, mean, low, high)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core import doubt
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.core.pacing import pace
 from modeldyno.core.result import Found, Progressed
 
 if TYPE_CHECKING:
@@ -88,6 +89,34 @@ def distribution(paced: Paced) -> Distribution:
         warmup_time=paced.warmup_time,
         clock=CLOCK,
         **clock_facts(),
+    )
+
+
+def paced(
+    subject: Subject,
+    plan: Plan,
+    draw: Callable[[int], Samples],
+    metric: str,
+    *,
+    warming: Callable[[], object] | None = None,
+) -> Paced:
+    """Draw in the timed pass until the plan is met; in turns with other processes, where there are any.
+
+    Args:
+        subject: what is measured.
+        plan: what to reach.
+        draw: makes so many timed calls.
+        metric: what the progress is told of.
+        warming: an untimed call, to be made before those that follow the turn of another.
+    """
+    baton = subject.baton
+    return pace(
+        baton.shared(draw, warming),
+        plan=plan,
+        clock=baton.clock,
+        interrupted=subject.interrupted,
+        watch=reporting(subject, metric),
+        agreed=baton.agreed,
     )
 
 

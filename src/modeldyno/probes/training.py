@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from time import perf_counter, perf_counter_ns
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from modeldyno.core.measurement import Measurement
-from modeldyno.core.pacing import pace
 from modeldyno.ports import CanTrain, Pass
 from modeldyno.probes import timer
 
@@ -32,13 +31,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     assert isinstance(session, CanTrain)
     stages: Stages = defaultdict(list)
     with session.training(subject.feeds, subject.inspection.optimizer) as training:
-        paced = pace(
-            _each(training, stages),
-            plan=plan,
-            clock=perf_counter,
-            interrupted=subject.interrupted,
-            watch=timer.reporting(subject, "step_time"),
-        )
+        paced = timer.paced(subject, plan, _each(training, stages), "step_time")
     yield Measurement(metric="step_time", value=timer.distribution(paced))
     for name, seconds in stages.items():
         steady = replace(paced, samples=_array(seconds[-len(paced.samples) :]))

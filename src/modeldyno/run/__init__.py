@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from modeldyno import machine, plugins
@@ -31,7 +32,7 @@ from modeldyno.core.result import (
     fold,
 )
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.ports import Pass, Subject, TakesOtherInputs
+from modeldyno.ports import ALONE, Pass, Subject, TakesOtherInputs
 from modeldyno.run.checking import check_known, check_needs, checked, forgiven
 from modeldyno.run.failing import failure_of
 from modeldyno.run.guests import Guests, hosted
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.job import Job
     from modeldyno.core.measurement import Measurement
-    from modeldyno.ports import Probe, Watch
+    from modeldyno.ports import Baton, Probe, Watch
 
 
 def needs_session(probes: Iterable[str]) -> bool:
@@ -108,8 +109,9 @@ def events(
     interrupted: Callable[[], bool],
     watch: Callable[[Event], None],
     warm: Warm | None = None,
+    baton: Baton = ALONE,
 ) -> Iterator[Event]:
-    """Carry a Job out, yielding what is found as it is found.
+    """Carry a Job out, yielding what is found as it is found; the timed pass when the baton allows it.
 
     With `warm` what this run opens stays open, and what an earlier one left open is used: the Jobs must be
     equal but for load, Plan and config.
@@ -120,7 +122,7 @@ def events(
     found: list[Measurement] = []
     try:
         with Warm() if warm is None else warm.lent() as lent:
-            yield from noted(_measured(job, stage, lent, samplers, interrupted), found)
+            yield from noted(_measured(job, stage, lent, samplers, interrupted, baton), found)
     except Exception as error:
         if isinstance(error, ModelDynoError):
             discard(samplers)
@@ -191,7 +193,12 @@ class Warm:
 
 
 def _measured(
-    job: Job, stage: Stage, warm: Warm, samplers: list[Watch], interrupted: Callable[[], bool]
+    job: Job,
+    stage: Stage,
+    warm: Warm,
+    samplers: list[Watch],
+    interrupted: Callable[[], bool],
+    baton: Baton,
 ) -> Iterator[Event]:
     if warm.ready is None:
         yield from _looked(job, stage, warm, samplers, interrupted)
@@ -216,12 +223,14 @@ def _measured(
         ready.subject,
         load=job.load,
         beside=ready.guests.under(job, interrupted),
+        baton=baton,
         interrupted=interrupted,
         watch=stage.watch,
     )
     check_needs(called, subject, job)
     samplers += beside(opened.session)
     mark(samplers, "timed")
+    baton.tells(partial(mark, samplers))
     with steady_collector():
         yield from _probed(called, (Pass.TIMED,), subject, job, stage)
     mark(samplers, "after")

@@ -1,0 +1,134 @@
+"""The baton: who of several processes that are compared may measure now.
+
+Each child has a seat of two pipes. From its very start it works only while it holds the baton: it loads,
+makes its first call, and then measures slice by slice, handing the baton on after each, so that what the
+machine does to one side it does, a moment later, to the other. A message of the child is two bytes: the
+number of the pass that it measures, and whether it has enough of it. A grant is one: the last pass of which
+all have enough. The end of the pipe means that the child has gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from modeldyno.core.statistics import Samples
+
+SLICE = 0.3
+"""Seconds that a process measures before it hands the baton on: short beside what disturbs a machine, long
+beside what the change costs."""
+_WARMING = 0.003
+"""Seconds of calls that are thrown away after a change, and one call at least: caches were another's."""
+_LAST = 255
+"""Of the numbers of passes; further ones count as this."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Seat:
+    """The parent's end."""
+
+    grants: int
+    asks: int
+    theirs: tuple[int, int]
+    """The child's ends, until it has them."""
+    enough: int = 0
+    """The last pass of which the child has enough."""
+
+    @classmethod
+    def made(cls) -> Self:
+        """Open both pipes."""
+        granted, grants = os.pipe()
+        asks, asked = os.pipe()
+        return cls(grants=grants, asks=asks, theirs=(granted, asked))
+
+    def taken(self) -> None:
+        """Leave the child's ends to the child."""
+        for end in self.theirs:
+            os.close(end)
+
+    def grant(self, enough: int) -> bool:
+        """Give the baton, and wait until it comes back; say whether the child wants it again."""
+        with suppress(BrokenPipeError):
+            os.write(self.grants, bytes([enough]))
+        told = os.read(self.asks, 2)
+        if len(told) == 2:  # noqa: PLR2004 - a message
+            self.enough = told[0] if told[1] else told[0] - 1
+        return bool(told)
+
+    def close(self) -> None:
+        """Let go of both pipes."""
+        os.close(self.grants)
+        os.close(self.asks)
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """The child's end: a `modeldyno.ports.Baton`."""
+
+    granted: int
+    asked: int
+    mark: Callable[[str], None] = field(default=lambda _stage: None)
+    """Tells who watches from outside that a stage begins."""
+    number: int = 0
+    """Of the pass."""
+    content: bool = False
+    enough: int = 0
+    """The last pass of which all have enough."""
+    since: float = 0.0
+    waited: float = 0.0
+
+    def begin(self) -> None:
+        """Wait for the first turn."""
+        for end in (self.granted, self.asked):
+            os.set_inheritable(end, False)
+        self._receive()
+
+    def tells(self, mark: Callable[[str], None]) -> None:
+        """Have a stage ``waiting`` between those of the timed pass."""
+        self.mark = mark
+
+    def shared(
+        self, draw: Callable[[int], Samples], warming: Callable[[], object] | None = None
+    ) -> Callable[[int], Samples]:
+        """Begin a pass; give a `draw` that hands the baton on between two chunks once a slice is over."""
+        self.number, self.content = min(_LAST, self.number + 1), False
+
+        def drawn(n: int) -> Samples:
+            if perf_counter() - self.since >= SLICE:
+                self._hand_on(warming)
+            return draw(n)
+
+        return drawn
+
+    def clock(self) -> float:
+        """Give monotonic seconds that stand still while another has its turn."""
+        return perf_counter() - self.waited
+
+    def agreed(self) -> bool:
+        """Say that there is enough; tell whether the others have enough, too."""
+        self.content = True
+        return self.enough >= self.number
+
+    def _hand_on(self, warming: Callable[[], object] | None) -> None:
+        begin = perf_counter()
+        self.mark("waiting")
+        os.write(self.asked, bytes([self.number, self.content]))
+        self._receive()
+        self.mark("timed")
+        if warming is not None:
+            end = perf_counter() + _WARMING
+            warming()
+            while perf_counter() < end:
+                warming()
+        self.since = perf_counter()
+        self.waited += self.since - begin
+
+    def _receive(self) -> None:
+        told = os.read(self.granted, 1)
+        self.enough = told[0] if told else _LAST  # nobody is there any more who could want more
+        self.since = perf_counter()

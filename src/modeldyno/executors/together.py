@@ -1,0 +1,181 @@
+"""Several Jobs in fresh processes at the same time, of which one measures at a time: slice by slice.
+
+What a machine does differs more from minute to minute than from process to process. Two processes that
+live at the same time and measure in turns of a fraction of a second meet the same machine, so that their
+ratio is known far better than either of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.result import Event, FailureKind, Progressed, Result
+from modeldyno.core.turns import ALTERNATING, INTERLEAVED
+from modeldyno.errors import ModelDynoError
+from modeldyno.executors.baton import Seat
+from modeldyno.executors.isolated import Child
+from modeldyno.run import serves
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from modeldyno.core.job import Job
+    from modeldyno.ports import Executor
+
+Watch = Callable[[Event], None]
+
+
+def play(
+    sides: Sequence[tuple[str, Job]],
+    *,
+    execute: Executor,
+    together: Together | None,
+    watch: Callable[[Event], None],
+    interrupted: Callable[[], int],
+) -> list[Result | ModelDynoError]:
+    """Run the sides of a round, each with what the line of progress calls it.
+
+    Returns:
+        What came of each, in their order, up to the first that failed or was interrupted.
+    """
+    run = one_after_the_other if together is None else together
+    jobs, watches = [job for _, job in sides], [labelled(watch, label) for label, _ in sides]
+    return run(jobs, watches, execute=execute, interrupted=interrupted)
+
+
+def labelled(watch: Callable[[Event], None], label: str) -> Callable[[Event], None]:
+    """Put before the words of progress which run it is of."""
+
+    def told(event: Event) -> None:
+        watch(replace(event, stage=f"{label}: {event.stage}") if isinstance(event, Progressed) else event)
+
+    return told
+
+
+@dataclass(slots=True, kw_only=True)
+class Together:
+    """Runs the sides of a round: interleaved where that can be, else one after the other."""
+
+    interrupts: Sized
+    apart: bool = False
+    """Whether the sides are run one after the other: two at a time did not fit into the memory."""
+    shared: bool = False
+    """Whether a round was interleaved."""
+
+    @property
+    def order(self) -> str:
+        """What the layout of the rounds is called."""
+        return INTERLEAVED if self.shared and not self.apart else ALTERNATING
+
+    def __call__(
+        self,
+        jobs: Sequence[Job],
+        watches: Sequence[Watch],
+        *,
+        execute: Executor,
+        interrupted: Callable[[], int],
+    ) -> list[Result | ModelDynoError]:
+        """Give what came of each, in order, up to the first that failed; a wrong request as its error."""
+        if not self.apart and len(jobs) > 1 and all(map(can_share, jobs)):
+            found = _interleaved(jobs, watches, self.interrupts)
+            if not any(_out_of_memory(each) for each in found):
+                self.shared = True
+                return found
+            self.apart = True
+        return one_after_the_other(jobs, watches, execute=execute, interrupted=interrupted)
+
+
+def can_share(job: Job) -> bool:
+    """Say whether a Job's process may live beside another: neither a server, nor what shares a device."""
+    here = job.model.scheme != "object" and str(job.config.get("device", "cpu")).startswith("cpu")
+    return here and not serves(job.backend)
+
+
+def _out_of_memory(found: Result | ModelDynoError) -> bool:
+    return isinstance(found, Result) and any(each.kind is FailureKind.OOM for each in found.failures)
+
+
+def one_after_the_other(
+    jobs: Sequence[Job],
+    watches: Sequence[Watch],
+    *,
+    execute: Executor,
+    interrupted: Callable[[], int],
+) -> list[Result | ModelDynoError]:
+    """Run Jobs up to the first that fails, or is interrupted."""
+    found: list[Result | ModelDynoError] = []
+    for job, watch in zip(jobs, watches, strict=True):
+        try:
+            found.append(execute(job, watch=watch))
+        except ModelDynoError as error:
+            found.append(error)
+        if is_over(found[-1]) or interrupted():
+            break
+    return found
+
+
+def is_over(found: Result | ModelDynoError) -> bool:
+    """Say whether what came of a Job is nothing to go on with."""
+    return not isinstance(found, Result) or bool(found.failures)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stopped:
+    """Interruptions, and all at once when the parent itself gives up."""
+
+    interrupts: Sized
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __len__(self) -> int:
+        return 2 if self.over.is_set() else len(self.interrupts)
+
+
+def _interleaved(
+    jobs: Sequence[Job], watches: Sequence[Watch], interrupts: Sized
+) -> list[Result | ModelDynoError]:
+    stopped, lock = _Stopped(interrupts=interrupts), threading.Lock()
+    futures: list[Future[Result | ModelDynoError]] = []
+    live: list[Seat] = []
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(len(jobs)))
+        stack.callback(stopped.over.set)
+        for job, watch in zip(jobs, watches, strict=True):
+            seat = Seat.made()
+            stack.callback(seat.close)
+            child = Child.start(seat=seat)
+            futures.append(
+                pool.submit(_followed, child, job, _one_at_a_time(watch, lock), stopped, len(jobs))
+            )
+            if seat.grant(0):  # it loads alone, and has its next turn when all have loaded
+                live.append(seat)
+            elif is_over(futures[-1].result()):
+                break
+        while live:
+            for seat in tuple(live):
+                if not seat.grant(min(each.enough for each in live)):
+                    live.remove(seat)
+        return [future.result() for future in futures]
+
+
+def _one_at_a_time(watch: Watch, lock: threading.Lock) -> Watch:
+    def told(event: Event) -> None:
+        with lock:
+            watch(event)
+
+    return told
+
+
+def _followed(child: Child, job: Job, watch: Watch, interrupts: Sized, sides: int) -> Result | ModelDynoError:
+    try:
+        try:
+            child.carry_out(job, watch, interrupts, sides=sides)
+        finally:
+            child.end()
+        return child.result(job, interrupts)
+    except ModelDynoError as error:
+        return error

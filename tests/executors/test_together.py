@@ -1,0 +1,234 @@
+"""Several Jobs at the same time, one of which measures at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.plan import Plan
+from modeldyno.core.result import Failure, FailureKind, Progressed, Result
+from modeldyno.core.turns import ALTERNATING, INTERLEAVED
+from modeldyno.errors import RequestError
+from modeldyno.executors import together as module
+from modeldyno.executors.baton import SLICE, Held, Seat
+from modeldyno.executors.campaign import campaign
+from modeldyno.executors.together import Together, can_share, one_after_the_other
+from modeldyno.request import Request
+from modeldyno.testing.comparisons import Track, a_side
+from modeldyno.testing.results import a_failed_result, a_result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from modeldyno.core.job import Job
+    from modeldyno.core.result import Event
+
+PAUSE = 0.02
+SLEEPY = """
+import time
+CALLS = 0
+def network():
+    global CALLS
+    CALLS += 1
+    with open({log!r}, "a") as file:
+        file.write({name!r})
+    time.sleep({pause})
+    return 1.0
+"""
+
+
+def a_job(place: Path, name: str, text: str = SLEEPY, **plan: float) -> Job:
+    """Give the job of a callable that writes its name into a log at each call."""
+    source = place / f"{name}.py"
+    source.write_text(text.format(log=str(place / "log"), name=name, pause=PAUSE))
+    care = replace(Plan(min_time=1.0, max_time=3.0, precision=0.5), **plan)  # type: ignore[arg-type]
+    return Request(
+        model=f"call:{source}:network",
+        settings={},
+        probes=("latency",),
+        plan=care,
+        trust=True,
+    ).job()
+
+
+def run(*jobs: Job, watch: list[Event] | None = None) -> tuple[list[object], Together]:
+    """Run jobs together; give what came of each."""
+    seen: list[Event] = [] if watch is None else watch
+    with campaign() as bench:
+        found = bench.together(
+            jobs, [seen.append] * len(jobs), execute=bench.execute, interrupted=bench.interrupted
+        )
+        return list(found), bench.together
+
+
+def turns_of(place: Path) -> list[str]:
+    """Give the calls of one turn after the other."""
+    return ["".join(calls) for _, calls in groupby((place / "log").read_text())]
+
+
+def test_two_models_measure_in_slices(tmp_path: Path) -> None:
+    """Neither calls while the other does, and each has many turns."""
+    found, together = run(a_job(tmp_path, "a"), a_job(tmp_path, "b"))
+
+    assert together.order == INTERLEAVED
+    assert all(isinstance(each, Result) and not each.failures and each.find("latency") for each in found)
+    turns = turns_of(tmp_path)
+    assert len(turns) >= 5
+    assert max(map(len, turns)) < 3 * SLICE / PAUSE  # none goes on while the other waits
+
+
+def test_three_sides_share_as_well(tmp_path: Path) -> None:
+    """The baton goes round; the results come in the order of the jobs."""
+    jobs = [a_job(tmp_path, name, min_time=0.4) for name in "abc"]
+    found, _ = run(*jobs)
+
+    assert [each.job.model for each in found if isinstance(each, Result)] == [job.model for job in jobs]
+    assert "".join(turn[0] for turn in turns_of(tmp_path)).startswith("abcabc")
+
+
+def test_one_that_dies_does_not_hold_the_other_up(tmp_path: Path) -> None:
+    """The other measures to its end; the dead one has its failure."""
+    dying = SLEEPY.replace("return 1.0", "return 1.0 if CALLS < 30 else __import__('os')._exit(3)")
+    found, _ = run(a_job(tmp_path, "a", dying), a_job(tmp_path, "b"))
+
+    first, second = found
+    assert isinstance(first, Result)
+    assert isinstance(second, Result)
+    assert first.failures[0].kind is FailureKind.EXIT
+    assert not second.failures
+    assert second.find("latency") is not None
+
+
+def test_what_fails_at_once_is_not_waited_for(tmp_path: Path) -> None:
+    """Of those that come after it none is begun."""
+    broken = "def network():\n    raise ValueError\n"
+    found, _ = run(a_job(tmp_path, "a", broken), a_job(tmp_path, "b"))
+
+    (only,) = found
+    assert isinstance(only, Result)
+    assert only.failures
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_wrong_request_comes_back_as_its_error(tmp_path: Path) -> None:
+    """Whoever runs rounds knows what to do with it."""
+    job = a_job(tmp_path, "a")
+    missing = replace(job, model=replace(job.model, locator=str(tmp_path / "gone.py") + ":network"))
+    found, _ = run(missing, job)
+
+    assert isinstance(found[0], RequestError)
+
+
+def test_what_the_other_does_takes_no_time(tmp_path: Path) -> None:
+    """The limits of a side are of its own slices."""
+    jobs = [a_job(tmp_path, name, max_time=1.2, min_time=1.2, precision=0.0001) for name in "ab"]
+    found, _ = run(*jobs)
+
+    for each in found:
+        assert isinstance(each, Result)
+        latency = each.find("latency")
+        assert latency is not None
+        assert isinstance(latency.value, Distribution)
+        assert float(latency.value.samples().sum()) + latency.value.warmup_time > 0.9
+
+
+def test_models_that_do_not_fit_beside_each_other_are_run_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the rounds that follow; the order says so."""
+    calls: list[int] = []
+
+    def too_large(jobs: list[Job], *_rest: object) -> list[Result]:
+        calls.append(len(jobs))
+        oom = Failure(where="load", kind=FailureKind.OOM, message="it took too much")
+        return [replace(a_result(), failures=(oom,))]
+
+    monkeypatch.setattr(module, "_interleaved", too_large)
+    together, track = Together(interrupts=()), Track()
+    for _ in range(2):
+        found = together([a_side("a"), a_side("b")], [_ignored] * 2, execute=track, interrupted=lambda: 0)
+        assert len(found) == 2
+    assert calls == [2]
+    assert together.order == ALTERNATING
+
+
+def _ignored(_event: Event) -> None:
+    pass
+
+
+def test_servers_and_devices_are_not_shared() -> None:
+    """Two servers at once, or two models on a card, would measure each other."""
+    job = a_side("a")
+    assert can_share(job)
+    assert not can_share(replace(job, backend="triton"))
+    assert not can_share(replace(job, config={**job.config, "device": "cuda:0"}))
+    assert not can_share(replace(job, model=replace(job.model, scheme="object")))
+
+
+def test_one_after_the_other_ends_at_a_failure() -> None:
+    """And at an interruption: what follows is not begun."""
+    ran: list[str | None] = []
+
+    def execute(job: Job, *, watch: object) -> Result:  # noqa: ARG001
+        ran.append(job.name)
+        return a_failed_result(job=job)
+
+    sides = [a_side("a"), a_side("b")]
+    one_after_the_other(sides, [_ignored] * 2, execute=execute, interrupted=lambda: 0)
+    one_after_the_other(sides, [_ignored] * 2, execute=Track(jobs=[]), interrupted=lambda: 1)
+    assert ran == ["a"]
+
+
+def test_a_child_without_a_parent_goes_on() -> None:
+    """When the pipe of the grants ends, nobody is there who could want a turn."""
+    seat = Seat.made()
+    held = Held(granted=seat.theirs[0], asked=seat.theirs[1])
+    os.close(seat.grants)
+    held.begin()
+    assert held.agreed()
+    for end in (*seat.theirs, seat.asks):
+        os.close(end)
+
+
+def test_all_must_have_enough() -> None:
+    """A side that has enough goes on until the others have enough of the same pass."""
+    seat = Seat.made()
+    marks: list[str] = []
+    held = Held(granted=seat.theirs[0], asked=seat.theirs[1], mark=marks.append)
+    told: list[tuple[bool, int]] = []
+
+    def parent() -> None:
+        told.extend((seat.grant(enough), seat.enough) for enough in (0, 0, 1))
+
+    thread = threading.Thread(target=parent)
+    thread.start()
+    held.begin()
+    warmed: list[int] = []
+    draw = held.shared(lambda n: n, lambda: warmed.append(1))  # type: ignore[arg-type,return-value]
+    held.since -= SLICE
+    before = held.clock()
+    draw(1)
+    assert held.clock() - before < SLICE
+    assert not held.agreed()
+    held.since -= SLICE
+    draw(1)
+    assert held.agreed()
+    os.close(seat.theirs[1])
+    thread.join()
+    assert told == [(True, 0), (True, 1), (False, 1)]
+    assert marks == ["waiting", "timed"] * 2
+    assert warmed
+    seat.close()
+    os.close(seat.theirs[0])
+
+
+def test_progress_names_the_sides(tmp_path: Path) -> None:
+    """What each side says reaches its own watcher."""
+    seen: list[Event] = []
+    run(a_job(tmp_path, "a", min_time=0.2), a_job(tmp_path, "b", min_time=0.2), watch=seen)
+
+    assert any(isinstance(event, Progressed) and event.stage.startswith("latency") for event in seen)
