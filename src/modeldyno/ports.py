@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from modeldyno.core.imported import Foreign, Imported
     from modeldyno.core.job import Job
     from modeldyno.core.occurrence import WatchedCalls
+    from modeldyno.core.pacing import Phase
     from modeldyno.core.plan import Plan
     from modeldyno.core.statistics import Samples
     from modeldyno.core.study import Ask, Study
@@ -539,8 +540,9 @@ class Baton(Protocol):
     def clock(self) -> float:
         """Give monotonic seconds that stand still while another has its turn."""
 
-    def agreed(self) -> bool:
-        """Say that there is enough of this pass; tell whether the others have enough of it, too."""
+    @property
+    def agreed(self) -> Callable[[Phase], bool] | None:
+        """Says that there is enough of a phase, and tells whether the others have it; None without others."""
 
 
 class Alone:
@@ -561,9 +563,7 @@ class Alone:
         """Give monotonic seconds."""
         return perf_counter()
 
-    def agreed(self) -> bool:
-        """Agree."""
-        return True
+    agreed = None
 
 
 ALONE = Alone()

@@ -308,6 +308,42 @@ def test_samples_may_be_means_of_blocks() -> None:
     assert found.warmup_time == pytest.approx(0.02 * found.warmup_runs, rel=0.05)
 
 
+def test_phases_go_on_until_their_end_is_agreed() -> None:
+    """Sides that are compared begin and end together; at each check it is asked."""
+    asked: list[str] = []
+
+    def agreed(phase: str) -> bool:
+        asked.append(phase)
+        return asked.count(phase) > 2
+
+    alone, model = paced(Model(duration=noisy(0.01))), Model(duration=noisy(0.01))
+    found = pace(model.draw, plan=Plan(), clock=model.clock, agreed=agreed)
+    assert asked == ["warm-up"] * 3 + ["steady"] * 3
+    assert found.stop is Stop.CONVERGED
+    assert found.settled
+    assert found.warmup_runs > alone.warmup_runs
+    assert len(found.samples) > 1.3 * len(alone.samples)
+
+
+def test_a_noise_floor_is_agreed_upon_too() -> None:
+    """Or one side would end where the other goes on; the time limit holds for both."""
+    rng = np.random.default_rng(3)
+    model = Model(duration=lambda _i, _t: 0.01 * rng.integers(1, 3))
+    found = pace(
+        model.draw, plan=Plan(max_time=200.0), clock=model.clock, agreed=lambda phase: phase == "warm-up"
+    )
+    assert found.stop is Stop.TIME_LIMIT
+    assert found.samples.sum() > 150
+
+
+def test_sides_that_are_compared_do_not_begin_anew() -> None:
+    """What makes one drift makes the others drift, and they would no longer cover the same time."""
+    model = Model(duration=lambda _i, t: 0.01 if t < 3 else 0.012)
+    found = pace(model.draw, plan=Plan(min_time=6.0), clock=model.clock, agreed=lambda _phase: True)
+    assert found.drift is not None
+    assert found.samples[0] == pytest.approx(0.01)
+
+
 def test_progress_is_told_with_an_estimate() -> None:
     """Whoever watches hears of each chunk, and after the first check how long it will take."""
     model = Model(duration=noisy(0.01, sigma=0.3))

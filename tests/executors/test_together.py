@@ -189,38 +189,44 @@ def test_a_child_without_a_parent_goes_on() -> None:
     held = Held(granted=seat.theirs[0], asked=seat.theirs[1])
     os.close(seat.grants)
     held.begin()
-    assert held.agreed()
+    assert held.agreed("steady")
     for end in (*seat.theirs, seat.asks):
         os.close(end)
 
 
 def test_all_must_have_enough() -> None:
-    """A side that has enough goes on until the others have enough of the same pass."""
+    """A side that has enough of a phase goes on until the others have enough of the same one."""
     seat = Seat.made()
     marks: list[str] = []
     held = Held(granted=seat.theirs[0], asked=seat.theirs[1], mark=marks.append)
     told: list[tuple[bool, int]] = []
 
     def parent() -> None:
-        told.extend((seat.grant(enough), seat.enough) for enough in (0, 0, 1))
+        told.extend((seat.grant(enough), seat.enough) for enough in (0, 0, 1, 2))
 
     thread = threading.Thread(target=parent)
     thread.start()
     held.begin()
     warmed: list[int] = []
     draw = held.shared(lambda n: n, lambda: warmed.append(1))  # type: ignore[arg-type,return-value]
-    held.since -= SLICE
+
+    def turn() -> None:
+        held.since -= SLICE
+        draw(1)
+
     before = held.clock()
-    draw(1)
+    turn()
     assert held.clock() - before < SLICE
-    assert not held.agreed()
-    held.since -= SLICE
-    draw(1)
-    assert held.agreed()
+    assert not held.agreed("warm-up")
+    turn()
+    assert held.agreed("warm-up")
+    assert not held.agreed("steady")
+    turn()
+    assert held.agreed("steady")
     os.close(seat.theirs[1])
     thread.join()
-    assert told == [(True, 0), (True, 1), (False, 1)]
-    assert marks == ["waiting", "timed"] * 2
+    assert told == [(True, 0), (True, 1), (True, 2), (False, 255)]
+    assert marks == ["waiting", "timed"] * 3
     assert warmed
     seat.close()
     os.close(seat.theirs[0])

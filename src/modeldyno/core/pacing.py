@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from statistics import median_low
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from modeldyno.core import statistics
 from modeldyno.core.drift import Drift, find_drift
 from modeldyno.core.metric import fraction_of
 from modeldyno.core.plan import Plan
 from modeldyno.core.statistics import Samples
+
+Phase: TypeAlias = Literal["warm-up", "steady"]
 
 
 class Stop(StrEnum):
@@ -55,7 +57,7 @@ class Paced:
 class Progress:
     """How far measuring has come, for whoever watches."""
 
-    phase: Literal["warm-up", "steady"]
+    phase: Phase
     """What the calls are for at present."""
     samples: Samples
     """Seconds of each call of this phase so far: a view, to be copied if kept."""
@@ -72,11 +74,6 @@ class Progress:
 def never() -> bool:
     """Report no interruption."""
     return False
-
-
-def always() -> bool:
-    """Agree."""
-    return True
 
 
 def ignore(progress: Progress) -> None:
@@ -122,7 +119,7 @@ def pace(
     clock: Callable[[], float],
     interrupted: Callable[[], bool] = never,
     watch: Callable[[Progress], None] = ignore,
-    agreed: Callable[[], bool] = always,
+    agreed: Callable[[Phase], bool] | None = None,
 ) -> Paced:
     """Warm up, then measure until the plan is met or cannot be.
 
@@ -132,7 +129,9 @@ def pace(
         clock: monotonic seconds.
         interrupted: whether to stop now; asked after every chunk of calls.
         watch: told of the progress after every chunk of calls.
-        agreed: asked whenever there is enough: whether to leave it at that.
+        agreed: asked whenever there is enough of a phase, where several processes measure in turns: whether
+            the others have enough of it, too. The phases of all then cover the same time, and so that they
+            do, no drift makes one of them begin anew.
     """
     bench = _Bench(
         draw=draw,
@@ -234,7 +233,7 @@ class _Bench:
     clock: Callable[[], float]
     interrupted: Callable[[], bool]
     watch: Callable[[Progress], None]
-    agreed: Callable[[], bool]
+    agreed: Callable[[Phase], bool] | None
     began: float
     room: Samples = field(default_factory=lambda: statistics.blank(256))
     """Every sample so far, then free places."""
@@ -266,6 +265,10 @@ class _Bench:
         """Least seconds of steady measuring: after an unsettled warm-up, as long as it took."""
         return max(self.plan.min_time, 0.0 if self.settled else self.begin_time)
 
+    def may_end(self, phase: Phase) -> bool:
+        """Say whether a phase of which there is enough is over."""
+        return self.agreed is None or self.agreed(phase)
+
     def cost(self, chunks: int) -> float:
         """Seconds of a call in the median one of the last chunks; infinite before the first."""
         marks = self.marks[-chunks - 1 :]
@@ -287,7 +290,7 @@ class _Bench:
         self.marks.append((end, self.elapsed))
         self.halted = self.interrupted()
 
-    def tell(self, phase: Literal["warm-up", "steady"]) -> None:
+    def tell(self, phase: Phase) -> None:
         """Report progress."""
         elapsed, last = self.elapsed, self.last
         remaining = None
@@ -308,7 +311,11 @@ class _Bench:
     def warm_up(self) -> None:
         """Draw as the plan asks, and until a trailing window shows no drift, within a share of the time."""
         due = max(1, self.plan.min_warmup)
-        while not (self.settled or self.halted or self.elapsed >= self._limit_of_warmup()):
+        while not (
+            (self.settled and self.may_end("warm-up"))
+            or self.halted
+            or self.elapsed >= self._limit_of_warmup()
+        ):
             self.take(max(due, self._window()) - self.count, self._limit_of_warmup())
             self.tell("warm-up")
             window = self._window()
@@ -351,14 +358,14 @@ class _Bench:
             if size < due or self.elapsed - self.begin_time < self.shortest:
                 continue
             self.last = found = assess(self.steady, plan)
-            if not found.unmet and self.agreed():
+            if not found.unmet and self.may_end("steady"):
                 return Stop.CONVERGED
-            if found.drift and restarts < _RESTARTS:
+            if found.drift and restarts < _RESTARTS and self.agreed is None:
                 self.drift = found.drift
                 self._begin_at(self.begin + found.drift.start)
                 due, restarts, past = plan.min_runs, restarts + 1, []
                 continue
-            if _floored(found, past) and self.agreed():
+            if _floored(found, past) and self.may_end("steady"):
                 return Stop.NOISE_FLOOR
             past.append(found)
             due = min(plan.max_runs, math.ceil(size * min(max(1.1 * found.growth, _GROWTH[0]), _GROWTH[1])))

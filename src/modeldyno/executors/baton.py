@@ -2,9 +2,10 @@
 
 Each child has a seat of two pipes. From its very start it works only while it holds the baton: it loads,
 makes its first call, and then measures slice by slice, handing the baton on after each, so that what the
-machine does to one side it does, a moment later, to the other. A message of the child is two bytes: the
-number of the pass that it measures, and whether it has enough of it. A grant is one: the last pass of which
-all have enough. The end of the pipe means that the child has gone.
+machine does to one side it does, a moment later, to the other. The phases of all passes are numbered: the
+warm-up and the steady phase of the first pass are 1 and 2. A message of the child is one byte, the last phase
+of which it has enough; a grant is one byte, the last of which all have. The end of the pipe means that the
+child has gone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from modeldyno.core.pacing import Phase
     from modeldyno.core.statistics import Samples
 
 SLICE = 0.3
@@ -25,7 +27,7 @@ beside what the change costs."""
 _WARMING = 0.003
 """Seconds of calls that are thrown away after a change, and one call at least: caches were another's."""
 _LAST = 255
-"""Of the numbers of passes; further ones count as this."""
+"""Of the numbers of phases; further ones count as this."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class Seat:
     theirs: tuple[int, int]
     """The child's ends, until it has them."""
     enough: int = 0
-    """The last pass of which the child has enough."""
+    """The last phase of which the child has enough."""
 
     @classmethod
     def made(cls) -> Self:
@@ -55,9 +57,8 @@ class Seat:
         """Give the baton, and wait until it comes back; say whether the child wants it again."""
         with suppress(BrokenPipeError):
             os.write(self.grants, bytes([enough]))
-        told = os.read(self.asks, 2)
-        if len(told) == 2:  # noqa: PLR2004 - a message
-            self.enough = told[0] if told[1] else told[0] - 1
+        told = os.read(self.asks, 1)
+        self.enough = told[0] if told else _LAST
         return bool(told)
 
     def close(self) -> None:
@@ -74,11 +75,12 @@ class Held:
     asked: int
     mark: Callable[[str], None] = field(default=lambda _stage: None)
     """Tells who watches from outside that a stage begins."""
-    number: int = 0
-    """Of the pass."""
-    content: bool = False
+    number: int = -1
+    """Of the warm-up of this pass."""
+    done: int = 0
+    """The last phase of which this child has enough."""
     enough: int = 0
-    """The last pass of which all have enough."""
+    """The last phase of which all have."""
     since: float = 0.0
     waited: float = 0.0
 
@@ -96,7 +98,8 @@ class Held:
         self, draw: Callable[[int], Samples], warming: Callable[[], object] | None = None
     ) -> Callable[[int], Samples]:
         """Begin a pass; give a `draw` that hands the baton on between two chunks once a slice is over."""
-        self.number, self.content = min(_LAST, self.number + 1), False
+        self.number = min(_LAST - 1, self.number + 2)
+        self.done = self.number - 1
 
         def drawn(n: int) -> Samples:
             if perf_counter() - self.since >= SLICE:
@@ -109,15 +112,15 @@ class Held:
         """Give monotonic seconds that stand still while another has its turn."""
         return perf_counter() - self.waited
 
-    def agreed(self) -> bool:
-        """Say that there is enough; tell whether the others have enough, too."""
-        self.content = True
-        return self.enough >= self.number
+    def agreed(self, phase: Phase) -> bool:
+        """Say that there is enough of a phase; tell whether the others have enough of it, too."""
+        self.done = self.number + (phase == "steady")
+        return self.enough >= self.done
 
     def _hand_on(self, warming: Callable[[], object] | None) -> None:
         begin = perf_counter()
         self.mark("waiting")
-        os.write(self.asked, bytes([self.number, self.content]))
+        os.write(self.asked, bytes([self.done]))
         self._receive()
         self.mark("timed")
         if warming is not None:
