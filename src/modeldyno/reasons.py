@@ -124,7 +124,8 @@ def _looks(
         found: list[list[Result]] = [[] for _ in jobs]
         turns = Turns(sides=len(jobs))
         try:
-            for _, side in turns.batch(0, _TIMES if "layers" in probes else 1):
+            rounds = turns.rounds(0, _TIMES if "layers" in probes else 1)
+            for side in (side for _, sides in rounds for side in sides):
                 label = f"looking for causes, {called(side, len(jobs))}"
                 job = _looking(jobs[side], paths[side], probes)
                 found[side].append(execute(job, watch=labelled(watch, label)))

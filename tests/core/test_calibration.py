@@ -79,10 +79,8 @@ def test_a_thousand_comparisons_of_a_model_with_itself_raise_at_most_four_alarms
     spread: float, tails: float
 ) -> None:
     """With drift, dependence and neighbours; and twice the smallest effect is found in 95 of 100 cases."""
-    source = np.random.default_rng(4)
+    stretches = [processes(2 * ROUNDS, seed, spread=spread, tails=tails) for seed in range(1000)]
     pool = processes(600, 1, spread=spread, tails=tails)
-    begins = source.integers(0, 600 - 2 * ROUNDS, 1000)
-    stretches = [{q: v[b : b + 2 * ROUNDS] for q, v in pool.items()} for b in begins]
     alarms = sum(rule_on(rehearsed(each), RULE).verdict is Verdict.BROKEN for each in stretches)
     smallest = calibrate({q: v[:60] for q, v in pool.items()}, RULE, rounds=ROUNDS, comparisons=200).smallest
     assert alarms <= 4

@@ -17,8 +17,9 @@ from modeldyno.core.metric import Query
 from modeldyno.core.result import Event
 from modeldyno.core.turns import Turns
 from modeldyno.errors import ModelDynoError
+from modeldyno.executors.together import labelled
 from modeldyno.ports import Executor
-from modeldyno.rounds import in_turns, labelled
+from modeldyno.rounds import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
