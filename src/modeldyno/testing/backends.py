@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -40,7 +41,11 @@ from modeldyno.testing.loaders import imported_frameworks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from modeldyno.core.account import Account
     from modeldyno.core.knob import Knob, KnobValue
+
+_REST = 0.2
+"""Seconds after which a server has counted what it has answered."""
 
 
 @contextmanager
@@ -280,10 +285,10 @@ class ServingSuite(DeclaredSuite):
                 pytest.skip("this server tells nothing of its work")
             target = session.target([self.feed(1)])
             once(target)
-            before = session.account()
+            before = _settled(session)
             for _ in range(5):
                 once(target)
-            found = session.account().since(before)
+            found = _settled(session).since(before)
         assert (found.requests, found.failures) == (5, 0)
         assert found.compute is None or found.compute > 0
         assert not found.batches or sum(found.batches.values()) == found.executions
@@ -302,6 +307,16 @@ class ServingSuite(DeclaredSuite):
         with pytest.raises(ZeroDivisionError), backend.open(model, config) as session:
             break_off(session)
         assert not any(Path(f"/proc/{pid}").exists() for pid in family)
+
+
+def _settled(session: ports.HasServerStats) -> Account:
+    """Look until nothing is added any more: a server may count a request after its answer has gone out."""
+    found = session.account()
+    while True:
+        sleep(_REST)
+        before, found = found, session.account()
+        if before.requests == found.requests:
+            return found
 
 
 def _bad_values(knobs: tuple[Knob, ...]) -> list[tuple[Knob, KnobValue]]:
