@@ -174,7 +174,7 @@ def test_one_model_is_compared_with_itself_at_other_knobs(
     (agreement,) = found.contrasts[0].outputs
     assert agreement.output == "y"
     assert agreement.largest < 1e-4
-    assert "in turns: A B B A" in said.out
+    assert "side by side, in slices: A B B A" in said.out
     with plugins.store() as store:
         assert {entry.id for entry in store.find()} == {found.baseline.id, found.contrasts[0].candidate.id}
     again = modeldyno("compare", found.baseline.id, found.contrasts[0].candidate.id)

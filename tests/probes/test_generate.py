@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from modeldyno import ports
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.observation import Observation
@@ -107,6 +108,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     made = Session()
     monkeypatch.setattr(generate, "perf_counter", made.clock)
     monkeypatch.setattr(generate, "perf_counter_ns", made.clock.nanoseconds)
+    monkeypatch.setattr(ports, "perf_counter", made.clock)
     return made
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from modeldyno import ports
 from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.plan import Plan
@@ -84,7 +85,7 @@ class TestSuite(ProbeSuite):
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     """A trainer whose own time is all that passes."""
     made = Trainer()
-    monkeypatch.setattr(training, "perf_counter", lambda: made.now)
+    monkeypatch.setattr(ports, "perf_counter", lambda: made.now)
     monkeypatch.setattr(training, "perf_counter_ns", lambda: round(made.now * 1e9))
     return made
 

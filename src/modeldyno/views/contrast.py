@@ -145,7 +145,7 @@ def _doubts(baseline: Result, each: Contrast, names: tuple[str, str]) -> Iterato
 _ORDERS = {
     "stored": "measured apart from each other",
     "alternating": "in turns",
-    "interleaved": "side by side, in turns of a fraction of a second",
+    "interleaved": "side by side, in slices",
     "block": "block by block",
 }
 
