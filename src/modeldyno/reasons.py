@@ -94,7 +94,7 @@ def explained(
             result if look is None else enriched(result, _without(look, path))
             for result, look, path in zip(results, looks, paths, strict=True)
         ]
-        again = comparison(seen, question, turns=turns, sequence=found.sequence)
+        again = comparison(seen, question, turns=turns, order=found.order, sequence=found.sequence)
         contrasts = tuple(
             # What only the look has seen is told, and no part of the verdict.
             _with_outputs(replace(each, judged=before.judged), job, paths[0], path, execute)
