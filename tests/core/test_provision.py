@@ -11,7 +11,16 @@ from modeldyno.core.goal import Answer, Constraint
 from modeldyno.core.ladder import Ladder, Rung
 from modeldyno.core.measurement import Interval, Measurement, observed
 from modeldyno.core.metric import Query
-from modeldyno.core.provision import Price, Provision, costs, holding, parse_demand, provision
+from modeldyno.core.provision import (
+    Price,
+    Provision,
+    bounds_of,
+    costs,
+    expense,
+    holding,
+    parse_demand,
+    provision,
+)
 from modeldyno.core.search import Search
 from modeldyno.errors import RequestError
 from modeldyno.testing.results import a_small_result
@@ -124,6 +133,27 @@ class TestProvision:
         """In one sentence that names the option."""
         with pytest.raises(RequestError, match="--demand"):
             parse_demand(text)
+
+
+class TestExpense:
+    def test_replicas_cost_busy_or_not(self) -> None:
+        """By the hour, and for 1,000 requests at the demand."""
+        found = provision(500.0, rung(4, 300.0), closed=True)
+        spent = expense(found, Price.parse("$1.80/h"))
+        assert spent.per_hour == pytest.approx(1.8 * found.replicas)
+        assert spent.per_thousand == pytest.approx(spent.per_hour / 3600 / 500 * 1000)
+        assert spent.currency == "$"
+
+
+class TestBounds:
+    def test_they_are_those_that_loads_were_judged_on(self) -> None:
+        """Of a ladder once each; of a search those that were asked for."""
+        ladder = Ladder(knob="concurrency", rungs=(rung(1, 100.0, 0.02), rung(2, 190.0, 0.03)))
+        assert bounds_of(ladder) == (BOUND,)
+        search = Search(bounds=(BOUND,))
+        assert bounds_of(Capacity(search=search, rungs=(), end=End.SMALLEST, passed=None, failed=1.0)) == (
+            BOUND,
+        )
 
 
 class TestHolding:

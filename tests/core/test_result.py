@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from modeldyno.core.activity import Activity
 from modeldyno.core.doubt import Doubt, of_noise
 from modeldyno.core.goal import Constraint, Verdict
 from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution, Measurement, observed
 from modeldyno.core.model import ModelIdentity, ModelRef
+from modeldyno.core.outline import Outline
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import (
+    Artifact,
     Doubted,
     Ended,
     Environment,
@@ -18,15 +21,19 @@ from modeldyno.core.result import (
     Failure,
     FailureKind,
     Found,
+    Kept,
     Loaded,
     Located,
+    Outlined,
     Progressed,
     Refused,
     Result,
+    Watched,
     fold,
     merge,
 )
 from modeldyno.errors import RunFailed
+from modeldyno.testing.results import a_small_result
 
 JOB = Job(model=ModelRef.parse("onnx:m.onnx"), backend="onnxruntime", config={"batch_size": 1})
 EMPTY = Result(id="0123456789ab", created="2026-01-01T00:00:00+00:00", job=JOB)
@@ -190,3 +197,14 @@ def test_a_result_has_a_name_even_if_nothing_was_loaded(result: Result, name: st
 def test_a_notebook_shows_a_result() -> None:
     """The HTML fragment has the model's name."""
     assert "onnx:m.onnx" in EMPTY._repr_html_()
+
+
+def test_what_probes_saw_and_wrote_is_gathered() -> None:
+    """The outline of a model, what a second pass saw, and files."""
+    outline, seen = Outline(sizes={"batch": 2}), Activity(held_in="fc")
+    file = Artifact(name="trace", path="trace.json", digest="sha256:" + "00" * 32)
+    events = (Outlined(outline=outline), Watched(activity=seen), Kept(artifact=file), Ended())
+    found = fold(a_small_result(), events)
+    assert found.outline == outline
+    assert found.activity == seen
+    assert found.artifacts == (file,)

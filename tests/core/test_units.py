@@ -22,6 +22,7 @@ from modeldyno.core.units import (
     format_estimate,
     format_quantity,
     parse_quantity,
+    sizes,
     unbroken,
 )
 from modeldyno.errors import RequestError
@@ -212,3 +213,9 @@ class TestFormatAxis:
 def test_numbers_are_tied_to_their_units() -> None:
     """A no-break space stands between a number and its unit, and nowhere else."""
     assert unbroken("at 5 us of 1.5 KiB in 3 runs") == "at 5\u00a0us of 1.5\u00a0KiB in 3 runs"
+
+
+def test_the_sizes_of_a_unit_are_known_to_whoever_draws() -> None:
+    """The smallest first, each with where it begins."""
+    assert sizes(SECONDS)[0] == (0.0, 1e-9, " ns")
+    assert [name for *_, name in sizes(BYTES)][:2] == [" B", " KiB"]
