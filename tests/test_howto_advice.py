@@ -77,7 +77,7 @@ def test_a_model_is_advised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command tries what was found, in fresh processes, and tells what came of it."""
-    monkeypatch.setattr("modeldyno.advising._PATIENCE", 500.0)  # a busy machine is none that hangs
+    monkeypatch.setattr("modeldyno.advising.trial._PATIENCE", 500.0)  # a busy machine is none that hangs
     path = tmp_path / "advice.json"
     assert run("advise", DIGITS, *QUICK, "--json", str(path)) == 0
 
@@ -136,7 +136,7 @@ def test_the_words_of_trend_are_known() -> None:
     """Each command of the page is one that the command line takes."""
     for words in commands("follow-a-model.md"):
         assert words[0] == "trend"
-        trend_command.command.make_context("trend", words[1:])
+        trend_command.command.make_context("trend", words[1:], **cli.context_settings)
 
 
 @pytest.fixture(scope="module")

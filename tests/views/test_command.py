@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import request
-from modeldyno.cli import asking
+from modeldyno.cli import asking, cli
 from modeldyno.cli.load import command as load
 from modeldyno.cli.profile import command as profile
 from modeldyno.core.goal import Constraint
@@ -32,7 +32,7 @@ def read(using: click.Command, text: str) -> dict[str, Any]:
     """Parse a command line as a shell and click do."""
     words = shlex.split(text)
     assert words[:2] == ["modeldyno", using.name]
-    return using.make_context(str(using.name), words[2:]).params
+    return using.make_context(str(using.name), words[2:], **cli.context_settings).params
 
 
 PLANS = (

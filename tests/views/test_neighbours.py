@@ -35,7 +35,7 @@ def test_each_model_is_a_row_with_its_own_figures() -> None:
     rows = {row[0]: row[1:] for row in table.rows}
     assert list(rows) == [own.name, "b", "c", "d"]
     assert rows[own.name][0] == "concurrency 8"
-    assert rows["b"] == ("concurrency 2", "50/s", "about 2 ms", "about 2 ms", "1 ms", "")
+    assert rows["b"] == ("concurrency 2", "50.0/s", "about 2.0 ms", "about 2.0 ms", "1.00 ms", "")
     assert rows["c"] == ("", "", "saturated", "saturated", "", "")
     assert rows["d"][2] == ""
     assert alone(result).measurements == own.measurements
