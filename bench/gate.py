@@ -1,12 +1,12 @@
 """How often the gate cries wolf, and what it can see: on a recorded pool of runs of unchanged models.
 
-``record`` runs three real models in fresh processes, in turns, as the gate would run them, and keeps the
-numbers of each process. It may be stopped and started again.
+``record`` runs three real models, each beside itself in two fresh processes, slice by slice, as the gate
+would run them, and keeps the numbers of each process. It may be stopped and started again.
 
-``judge`` lays contiguous stretches of the pool out as baseline and candidate in turns, as a live gate meets
-them, and lets the gate judge them, its confirmations and added rounds included: none of its alarms is right.
-Then a slowdown is put into the candidate, of twice the smallest that the doctor says can be seen. Beside it,
-on the same data, other rules that are in use.
+``judge`` lays contiguous stretches of the pool out as baseline and candidate, as a live gate meets them, and
+lets the gate judge them, its confirmations and added rounds included: none of its alarms is right. Then a
+slowdown is put into the candidate, of twice the smallest that the doctor says can be seen. Beside it, on the
+same data, other rules that are in use.
 
 ``live`` runs that many gates of a model against itself, here and now.
 
@@ -41,7 +41,8 @@ from modeldyno.core.goal import Verdict
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.metric import Query
 from modeldyno.core.plan import Plan
-from modeldyno.executors.isolated import isolated
+from modeldyno.core.result import Result
+from modeldyno.executors.campaign import campaign
 from modeldyno.gates import gated
 from modeldyno.request import Request
 
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.calibration import Numbers
     from modeldyno.core.job import Job
-    from modeldyno.core.result import Result
 
     Numbers_ = Sequence[float]
 ROOT = Path(__file__).parent.parent
@@ -97,35 +97,41 @@ def _export(graph: Path, text: Path) -> None:
 
 
 def record(pool: Path, runs: int, scratch: Path) -> None:
-    """Run every model so many times, in turns; what is in the pool already counts."""
+    """Run every model so many times, in pairs; what is in the pool already counts."""
     kept = json.loads(pool.read_text()) if pool.is_file() else {"environment": {}, "runs": []}
     jobs = {name: asked.job() for name, asked in models(scratch).items()}
     counts = {name: sum(run["model"] == name for run in kept["runs"]) for name in jobs}
     session = max((run["session"] for run in kept["runs"]), default=-1) + 1
     begun = time.monotonic()
-    with isolated() as execute:
+    with campaign() as bench:
         while min(counts.values()) < runs:
             for name, job in jobs.items():
                 if counts[name] >= runs:
                     continue
                 started = time.monotonic()
-                result = execute(job, watch=lambda _event: None)
-                if result.failures or any(doubt.code == "interrupted" for doubt in result.doubts):
-                    print(f"{name}: {result.failures or 'interrupted'}; start me again to go on")
+                pair = bench.play([(name, job)] * 2)
+                whole = [result for result in pair if isinstance(result, Result) and not result.failures]
+                if bench.interrupted() or len(whole) < len(pair):
+                    why = "interrupted" if bench.interrupted() else pair
+                    print(f"{name}: {why}; start me again to go on")
                     _write(pool, kept)
                     return
-                counts[name] += 1
-                kept["runs"].append({
-                    "model": name,
-                    "session": session,
-                    "at": round(started - begun, 2),
-                    "took": round(time.monotonic() - started, 3),
-                    **_numbers(result),
-                })  # fmt: skip
-            kept["environment"] = _environment(result, job)
+                counts[name] += len(whole)
+                took = (time.monotonic() - started) / len(whole)
+                kept["runs"] += [
+                    {
+                        "model": name,
+                        "session": session,
+                        "at": round(started - begun, 2),
+                        "took": round(took, 3),
+                        **_numbers(result),
+                    }
+                    for result in whole
+                ]
+            kept["environment"] = _environment(whole[0], job)
             _write(pool, kept)
-            done, whole = sum(counts.values()), runs * len(jobs)
-            print(f"{done} of {whole} runs, {time.monotonic() - begun:.0f} s", flush=True)
+            done, wanted = sum(counts.values()), runs * len(jobs)
+            print(f"{done} of {wanted} runs, {time.monotonic() - begun:.0f} s", flush=True)
 
 
 def _numbers(result: Result) -> dict[str, Any]:
@@ -177,12 +183,12 @@ SIDE = 10
 
 
 def stretches(numbers: Numbers, rounds: int, draws: int, source: np.random.Generator) -> Iterator[Numbers]:
-    """Draw contiguous stretches of processes; every other one begins with the candidate."""
+    """Draw contiguous stretches of pairs; in every other one the sides of each pair change places."""
     length = min(map(len, numbers.values()))
     for number in range(draws):
-        begin = int(source.integers(0, length - 2 * rounds))
-        begin += begin % 2 != number % 2
-        yield {query: values[begin : begin + 2 * rounds] for query, values in numbers.items()}
+        begin = 2 * int(source.integers(0, length // 2 - rounds + 1))
+        places = [place ^ number % 2 for place in range(begin, begin + 2 * rounds)]
+        yield {query: [values[place] for place in places] for query, values in numbers.items()}
 
 
 def judge(pool: Path, comparisons: int, budget: float) -> None:
@@ -203,7 +209,8 @@ def judge(pool: Path, comparisons: int, budget: float) -> None:
         rulings = [rule_on(rehearsed(drawn), rule) for drawn in draws]
         alarms = sum(ruling.verdict is Verdict.BROKEN for ruling in rulings)
         undecided = sum(ruling.verdict is Verdict.UNDECIDED for ruling in rulings)
-        seen = [_doctor(numbers, rule, rounds, begin) for begin in range(0, len(runs) - 2 * rounds, rounds)]
+        begins = range(0, len(runs) - 2 * rounds, rounds + rounds % 2)  # what ran together stays so
+        seen = [_doctor(numbers, rule, rounds, begin) for begin in begins]
         smallest = statistics.median(each if each is not None else 1.0 for each in seen)
         strength = power(draws, rule, 2 * smallest, {})
         bought += [ruling.rounds for ruling in rulings]
@@ -291,10 +298,10 @@ def live(comparisons: int, scratch: Path) -> None:
         shutil.copy(data, copy.with_name(data.name))
     twin = replace(request, model=str(copy))
     found: Counter[str] = Counter()
-    with isolated() as execute:
+    with campaign() as bench:
         for number in range(comparisons):
-            baseline = execute(request.job(), watch=lambda _event: None)
-            checked = gated(baseline, twin.job(), Question(), Rule(), execute=execute, max_time=120.0)
+            baseline = bench.execute(request.job(), watch=bench.watch)
+            checked = gated(baseline, twin.job(), Question(), Rule(), bench, max_time=120.0)
             found[str(checked.verdict)] += 1
             print(f"{number + 1} of {comparisons}: {dict(found)}", flush=True)
     sys.exit(found["broken"] > math.ceil(0.02 * comparisons))

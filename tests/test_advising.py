@@ -20,6 +20,7 @@ from modeldyno.core.model import ModelRef
 from modeldyno.core.outline import Operator, Outline
 from modeldyno.core.result import Environment, Event, Failure, FailureKind, Progressed, Result
 from modeldyno.errors import MissingExtra, RequestError, RunFailed
+from modeldyno.executors.campaign import Campaign
 from modeldyno.outputs import arrays
 from modeldyno.testing.results import a_small_result
 
@@ -95,7 +96,7 @@ def _cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def advised(machine: Machine, wish: Wish | None = None, job: Job = JOB) -> list[Advice]:
-    return list(advise(job, wish or Wish(query=RATE, max_time=1e4), execute=machine))
+    return list(advise(job, wish or Wish(query=RATE, max_time=1e4), Campaign(execute=machine)))
 
 
 def outcomes(found: Advice) -> dict[str, Outcome]:
@@ -227,9 +228,8 @@ def test_a_baseline_that_is_refused_is_refused() -> None:
 def test_an_interruption_keeps_what_was_measured() -> None:
     """After the run at work it ends."""
     machine = Machine()
-    found = list(
-        advise(JOB, Wish(query=RATE), execute=machine, interrupted=lambda: int(len(machine.jobs) > 2))
-    )[-1]
+    bench = Campaign(execute=machine, interrupted=lambda: int(len(machine.jobs) > 2))
+    found = list(advise(JOB, Wish(query=RATE), bench))[-1]
     assert len(machine.jobs) == 3
     assert len(found.tried) == 2
     assert found.left_out
@@ -252,7 +252,7 @@ def test_progress_names_what_is_at_work() -> None:
         if isinstance(event, Progressed):
             seen.append(event.stage)
 
-    list(advise(JOB, Wish(query=RATE, max_time=0.0), execute=Machine(), watch=watch))
+    list(advise(JOB, Wish(query=RATE, max_time=0.0), Campaign(execute=Machine(), watch=watch)))
     assert seen[0] == "baseline: latency: steady"
     assert any(stage.startswith("candidate 1 of ") for stage in seen)
     assert any(stage.startswith("round 1 of 3") for stage in seen)

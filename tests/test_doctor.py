@@ -24,6 +24,7 @@ from modeldyno.doctor import (
     told_calibration,
 )
 from modeldyno.errors import RequestError, RunFailed
+from modeldyno.executors.campaign import Campaign
 from modeldyno.run import INTERRUPTED
 from modeldyno.testing.results import a_failed_result, a_job, a_small_result
 
@@ -48,7 +49,7 @@ def a_run(job: Job, *, watch: Callable[[Event], None]) -> Result:
 
 def test_a_model_runs_against_itself_until_the_time_is_over() -> None:
     """Without time there are as many processes as a judgement takes."""
-    result = against_itself(a_job(), execute=a_run, budget=0.0)
+    result = against_itself(a_job(), Campaign(execute=a_run), budget=0.0)
     assert result.processes == FEWEST_PROCESSES
     assert result.job.plan.processes == FEWEST_PROCESSES
     found = calibration(result, Rule(), rounds=10, comparisons=40)
@@ -58,11 +59,12 @@ def test_a_model_runs_against_itself_until_the_time_is_over() -> None:
 
 def test_too_little_is_said() -> None:
     """A model that fails, an interruption, and a Result of few processes."""
+    failing = lambda job, watch: a_failed_result(job=job)  # noqa: ARG005, E731
     with pytest.raises(RunFailed, match="failed in load"):
-        against_itself(a_job(), execute=lambda job, watch: a_failed_result(job=job), budget=1.0)  # noqa: ARG005
+        against_itself(a_job(), Campaign(execute=failing), budget=1.0)
     interrupted = lambda job, watch: replace(a_run(job, watch=watch), doubts=(INTERRUPTED,))  # noqa: E731
     with pytest.raises(RunFailed, match="and 0 were run"):
-        against_itself(a_job(), execute=interrupted, budget=1.0)
+        against_itself(a_job(), Campaign(execute=interrupted), budget=1.0)
     with pytest.raises(RequestError, match="1 processes"):
         calibration(a_run(a_job(), watch=lambda _: None), Rule(), rounds=5, comparisons=5)
 
@@ -72,7 +74,7 @@ def test_the_gate_finds_what_the_doctor_kept_for_this_hardware(
 ) -> None:
     """The newest one of the same hardware, and its figures in a sentence."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
-    result = against_itself(a_job(), execute=a_run, budget=0.0)
+    result = against_itself(a_job(), Campaign(execute=a_run), budget=0.0)
     with plugins.store() as store:
         store.put(result, headline="")
         assert kept_calibration(store, result) is None

@@ -17,6 +17,7 @@ from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.model import ModelIdentity, ModelRef
 from modeldyno.core.result import Environment, Result, merge
 from modeldyno.errors import RequestError
+from modeldyno.executors.campaign import Campaign
 from modeldyno.gates import baseline_of, checked, gated, rival_of
 from modeldyno.run import INTERRUPTED
 from modeldyno.testing.results import a_failed_result, a_job, a_small_result
@@ -69,7 +70,7 @@ class Machine:
 def test_what_is_as_before_is_let_through_in_turns() -> None:
     """Baseline and candidate go to and fro; the Results are those of the rounds."""
     machine = Machine(old=1.0, new=1.0)
-    found = gated(stored(), NEW, Question(), Rule(), execute=machine)
+    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
     assert found.verdict is Verdict.HELD
     assert machine.ran == ["old", "new", "new", "old", "old", "new", "new", "old", "old", "new"]
     assert found.result.processes == 5
@@ -79,7 +80,7 @@ def test_what_is_as_before_is_let_through_in_turns() -> None:
 def test_a_slowdown_fails_after_a_second_run() -> None:
     """Ten rounds: five that find it, and five that confirm it."""
     machine = Machine(old=1.0, new=1.1)
-    found = gated(stored(), NEW, Question(), Rule(), execute=machine)
+    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
     assert found.verdict is Verdict.BROKEN
     assert len(machine.ran) == 20
     assert [check.name for check in found.of(Verdict.BROKEN)] == ["latency.p50"]
@@ -87,7 +88,7 @@ def test_a_slowdown_fails_after_a_second_run() -> None:
 
 def test_a_slow_machine_is_not_the_models_fault() -> None:
     """The stored figures do not count where the baseline can be run again."""
-    found = gated(stored(median=0.5), NEW, Question(), Rule(), execute=Machine(old=1.0, new=1.0))
+    found = gated(stored(median=0.5), NEW, Question(), Rule(), Campaign(execute=Machine(old=1.0, new=1.0)))
     assert found.verdict is Verdict.HELD
 
 
@@ -95,7 +96,7 @@ def test_the_same_job_is_not_its_own_baseline() -> None:
     """Where only the content has changed, the candidate alone is run, and that is said."""
     assert rival_of(stored(NEW), NEW) is None
     machine = Machine(new=1.0)
-    found = gated(stored(NEW), NEW, Question(), Rule(), execute=machine)
+    found = gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=machine))
     assert found.verdict is Verdict.HELD
     assert set(machine.ran) == {"new"}
     assert "cannot be run again (its job is that of the candidate)" in found.notes[0]
@@ -105,7 +106,7 @@ def test_the_same_job_is_not_its_own_baseline() -> None:
 @pytest.mark.parametrize(("factor", "verdict"), [(1.06, Verdict.UNDECIDED), (1.3, Verdict.BROKEN)])
 def test_alone_only_what_exceeds_the_machine_fails(factor: float, verdict: Verdict) -> None:
     """What a machine may differ by from one time to another is no regression of the model."""
-    found = gated(stored(NEW), NEW, Question(), Rule(), execute=Machine(new=factor))
+    found = gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=Machine(new=factor)))
     assert found.verdict is verdict
 
 
@@ -132,7 +133,7 @@ def test_what_is_no_longer_the_baseline_is_not_run_as_it(change: dict[str, objec
             return replace(made, **change) if made.name == "old" else made  # type: ignore[arg-type]
 
     machine = Changed(old=1.0, new=1.0)
-    found = gated(stored(), NEW, Question(), Rule(), execute=machine)
+    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
     assert machine.ran.count("old") == 1
     assert why in found.notes[0]
 
@@ -146,7 +147,7 @@ def test_a_baseline_whose_job_is_refused_is_taken_as_it_is() -> None:
                 raise RequestError("There is no file models/old.onnx.")
             return super().__call__(job, watch=watch)
 
-    found = gated(stored(), NEW, Question(), Rule(), execute=Gone(new=1.0))
+    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=Gone(new=1.0)))
     assert found.verdict is Verdict.HELD
     assert "There is no file models/old.onnx" in found.notes[0]
 
@@ -159,7 +160,7 @@ def test_a_candidate_that_fails_or_is_refused_ends_the_gate() -> None:
             made = super().__call__(job, watch=watch)
             return replace(made, failures=a_failed_result().failures) if made.name == "new" else made
 
-    found = gated(stored(), NEW, Question(), Rule(), execute=Fails(old=1.0, new=1.0))
+    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=Fails(old=1.0, new=1.0)))
     assert found.verdict is Verdict.BROKEN
     assert found.checks[0].kind == "failure"
 
@@ -168,13 +169,13 @@ def test_a_candidate_that_fails_or_is_refused_ends_the_gate() -> None:
         raise RequestError("No such knob.")
 
     with pytest.raises(RequestError, match="No such knob"):
-        gated(stored(NEW), NEW, Question(), Rule(), execute=refuse)
+        gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=refuse))
 
 
 def test_time_and_interruptions_end_the_rounds() -> None:
     """What was bought until then is judged; a single round decides nothing here."""
     machine = Machine(old=1.0, new=1.0)
-    found = gated(stored(), NEW, Question(), Rule(), execute=machine, max_time=0.0)
+    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine), max_time=0.0)
     assert (found.verdict, len(machine.ran)) == (Verdict.UNDECIDED, 2)
 
     def interrupted(job: Job, *, watch: Callable[[Event], None]) -> Result:
@@ -182,7 +183,7 @@ def test_time_and_interruptions_end_the_rounds() -> None:
         return replace(a_run(job, 1.0), doubts=(INTERRUPTED,))
 
     with pytest.raises(RequestError, match="Nothing was measured"):
-        gated(stored(), NEW, Question(), Rule(), execute=interrupted)
+        gated(stored(), NEW, Question(), Rule(), Campaign(execute=interrupted))
 
 
 def test_unlike_hardware_is_refused_unless_forced() -> None:
@@ -192,9 +193,9 @@ def test_unlike_hardware_is_refused_unless_forced() -> None:
         checked(other, stored(NEW), Question())
     machine = Machine(new=1.0, old=1.0)
     with pytest.raises(RequestError, match="unlike hardware"):
-        gated(replace(other, job=NEW), NEW, Question(), Rule(), execute=machine)
+        gated(replace(other, job=NEW), NEW, Question(), Rule(), Campaign(execute=machine))
     assert machine.ran == ["new"]
-    assert gated(other, NEW, Question(), Rule(), execute=machine).verdict is Verdict.HELD
+    assert gated(other, NEW, Question(), Rule(), Campaign(execute=machine)).verdict is Verdict.HELD
     assert checked(other, stored(NEW), Question(force=True)).verdict is Verdict.HELD
 
 

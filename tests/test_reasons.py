@@ -19,6 +19,7 @@ from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.result import Artifact, Progressed
 from modeldyno.core.turns import Turns
 from modeldyno.errors import RequestError
+from modeldyno.executors.campaign import Campaign
 from modeldyno.reasons import carried_out
 from modeldyno.testing.comparisons import Track, a_side
 
@@ -74,7 +75,7 @@ def run(track: Track, *jobs: Job, why: bool = True) -> Comparison:
         [replace(job, inputs=()) for job in jobs],
         Turns(sides=len(jobs), first=5, most=5),
         Question(metrics=("latency",), why=why),
-        execute=track,
+        Campaign(execute=track),
     )
     assert found is not None
     return found
@@ -198,9 +199,8 @@ def test_what_was_interrupted_is_not_looked_at() -> None:
     """Nor is there a comparison where nothing was finished."""
     count: list[Job] = []
 
-    found = carried_out(
-        SLOWER, Turns(sides=2), Question(), execute=Track(hook=count.append), interrupted=lambda: bool(count)
-    )
+    bench = Campaign(execute=Track(hook=count.append), interrupted=lambda: len(count))
+    found = carried_out(SLOWER, Turns(sides=2), Question(), bench)
 
     assert found is None
 
@@ -213,8 +213,7 @@ def test_progress_says_that_causes_are_looked_for() -> None:
         SLOWER,
         Turns(sides=2, first=1, most=1),
         Question(metrics=("latency",)),
-        execute=Looked(EQUAL),
-        watch=seen.append,
+        Campaign(execute=Looked(EQUAL), watch=seen.append),
     )
 
     stages = [event.stage for event in seen if isinstance(event, Progressed)]

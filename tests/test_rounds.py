@@ -11,6 +11,7 @@ from modeldyno.core.contrast import Question
 from modeldyno.core.result import Doubted, Failure, FailureKind, Progressed
 from modeldyno.core.turns import Turns
 from modeldyno.errors import RequestError, RunFailed
+from modeldyno.executors.campaign import Campaign
 from modeldyno.rounds import comparison, decided, failed, in_turns
 from modeldyno.run import INTERRUPTED
 from modeldyno.testing.comparisons import Track, a_side
@@ -28,7 +29,7 @@ def run(
     track: Track, *jobs: Job, turns: Turns | None = None, question: Question = LATENCY
 ) -> list[Comparison]:
     """Run sides in turns; give what was found at each look."""
-    return list(in_turns(jobs, turns or Turns(sides=len(jobs)), question, execute=track))
+    return list(in_turns(jobs, turns or Turns(sides=len(jobs)), question, Campaign(execute=track)))
 
 
 def test_a_clear_difference_is_found_at_the_first_look() -> None:
@@ -116,7 +117,9 @@ def test_progress_says_which_run_it_is() -> None:
     seen: list[Event] = []
     jobs = (a_side("a"), a_side("b", 1.2e-3), a_side("c", 1.2e-3))
 
-    list(in_turns(jobs, Turns(sides=3, first=1, most=1), LATENCY, execute=Track(), watch=seen.append))
+    list(
+        in_turns(jobs, Turns(sides=3, first=1, most=1), LATENCY, Campaign(execute=Track(), watch=seen.append))
+    )
 
     stages = [event.stage for event in seen if isinstance(event, Progressed)]
     assert stages[0] == "round 1 of 1, baseline: latency: steady"
@@ -134,7 +137,7 @@ def test_other_events_are_passed_on() -> None:
 
     list(in_turns(
         (a_side("a"), a_side("b")), Turns(sides=2, first=1, most=1), LATENCY,
-        execute=doubting, watch=seen.append,  # type: ignore[arg-type]
+        Campaign(execute=doubting, watch=seen.append),  # type: ignore[arg-type]
     ))  # fmt: skip
 
     assert Doubted(doubt=INTERRUPTED) in seen
@@ -148,7 +151,7 @@ def test_an_interruption_ends_it_with_what_there_is(after: int, made: int) -> No
 
     found = list(in_turns(
         (a_side("a"), a_side("b", 1.2e-3)), Turns(sides=2), LATENCY,
-        execute=track, interrupted=lambda: int(len(count) >= after),
+        Campaign(execute=track, interrupted=lambda: int(len(count) >= after)),
     ))  # fmt: skip
 
     assert len(found) == made

@@ -19,17 +19,17 @@ from modeldyno.core.headlines import SMALLEST, exact, headlines
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Progressed, merge
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
-from modeldyno.executors.together import play
+from modeldyno.executors.campaign import silent
 from modeldyno.run import INTERRUPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from modeldyno.core.job import Job
     from modeldyno.core.metric import Query
-    from modeldyno.core.result import Event, Result
-    from modeldyno.executors.together import Together
-    from modeldyno.ports import Executor, Store
+    from modeldyno.core.result import Result
+    from modeldyno.executors.campaign import Campaign
+    from modeldyno.ports import Store
 
 TAG = "doctor"
 """Of the runs of a model against itself by which a machine was judged."""
@@ -42,15 +42,7 @@ _LOADED = 0.5
 """Load average for each core from which on the machine is busy with something else."""
 
 
-def against_itself(
-    job: Job,
-    *,
-    execute: Executor,
-    together: Together | None = None,
-    budget: float,
-    watch: Callable[[Event], None] = lambda _event: None,
-    interrupted: Callable[[], int] = lambda: 0,
-) -> Result:
+def against_itself(job: Job, campaign: Campaign, *, budget: float) -> Result:
     """Run a Job in fresh processes until the time is over; give them pooled, in the order in which they ran.
 
     Raises:
@@ -58,18 +50,12 @@ def against_itself(
     """
     begun, found = time.monotonic(), []  # type: float, list[Result]
     job = replace(job, plan=replace(job.plan, processes=1))
-    while len(found) < _MOST_PROCESSES and not interrupted():
+    while len(found) < _MOST_PROCESSES and not campaign.interrupted():
         spent = time.monotonic() - begun
         if len(found) >= FEWEST_PROCESSES and spent + _PAIR * spent / len(found) > budget:
             break
-        watch(Progressed(stage=f"process {len(found) + 1} and {len(found) + 2}"))
-        pair = play(
-            [("", job)] * _PAIR,
-            execute=execute,
-            together=together,
-            watch=lambda _event: None,
-            interrupted=interrupted,
-        )
+        campaign.watch(Progressed(stage=f"process {len(found) + 1} and {len(found) + 2}"))
+        pair = replace(campaign, watch=silent).play([("", job)] * _PAIR)
         whole = [result for result in map(_checked, pair) if result is not None]
         if len(whole) < _PAIR:
             break

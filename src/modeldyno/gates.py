@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -16,12 +15,11 @@ from modeldyno.core.gate import Rule, Ruling, check_directions, evident, rule_on
 from modeldyno.core.goal import Verdict
 from modeldyno.core.headlines import headlines
 from modeldyno.core.job import Job
-from modeldyno.core.result import Event, Result, merge
+from modeldyno.core.result import Result, merge
 from modeldyno.core.turns import Turns
 from modeldyno.documents import find
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.executors.together import Together, play
-from modeldyno.ports import Executor
+from modeldyno.executors.campaign import Campaign
 from modeldyno.rounds import called
 from modeldyno.run import INTERRUPTED
 from modeldyno.sides import again
@@ -107,10 +105,7 @@ class _Bench:
     baseline: Result
     job: Job
     question: Question
-    execute: Executor
-    together: Together | None
-    watch: Callable[[Event], None]
-    interrupted: Callable[[], int]
+    campaign: Campaign
     until: float
     """Monotonic seconds after which no further round begins."""
     rival: Job | None
@@ -154,7 +149,7 @@ class _Bench:
         while len(self.runs[1]) < end:
             done = len(self.runs[1])
             now = time.monotonic()
-            if self.failed or self.interrupted() or (done and now + self.spent / done > self.until):
+            if self.failed or self.campaign.interrupted() or (done and now + self.spent / done > self.until):
                 return False
             alone = self.rival is None
             self._round(done)
@@ -172,12 +167,8 @@ class _Bench:
         jobs = {1: self.job} if self.rival is None else {0: self.rival, 1: self.job}
         ((_, order),) = Turns(sides=_PAIR).rounds(number, number + 1)
         places = [place for place in order if place in jobs]
-        found = play(
-            [(f"round {number + 1}, {called(place, _PAIR)}", jobs[place]) for place in places],
-            execute=self.execute,
-            together=self.together,
-            watch=self.watch,
-            interrupted=self.interrupted,
+        found = self.campaign.play(
+            [(f"round {number + 1}, {called(place, _PAIR)}", jobs[place]) for place in places]
         )
         for place, result in zip(places, found, strict=False):
             self._take(place, result)
@@ -219,17 +210,14 @@ def _another(baseline: Result, result: Result) -> str:
     return ""
 
 
-def gated(  # noqa: PLR0913 - the question, the means, and who watches
+def gated(
     baseline: Result,
     job: Job,
     question: Question,
     rule: Rule,
+    campaign: Campaign,
     *,
-    execute: Executor,
-    together: Together | None = None,
     max_time: float = inf,
-    watch: Callable[[Event], None] = lambda _event: None,
-    interrupted: Callable[[], int] = lambda: 0,
 ) -> Checked:
     """Measure a candidate against a baseline until there is a verdict, or time is up.
 
@@ -241,11 +229,8 @@ def gated(  # noqa: PLR0913 - the question, the means, and who watches
         job: of the candidate.
         question: what to judge.
         rule: of the gate.
-        execute: what runs a Job, in a process of its own.
-        together: what runs the sides of a round at the same time, slice by slice.
+        campaign: what runs the rounds.
         max_time: seconds after which no further round begins.
-        watch: told of every event.
-        interrupted: how often the user has interrupted.
 
     Raises:
         RequestError: the hardware is not the same, or something asked for cannot be judged.
@@ -254,10 +239,7 @@ def gated(  # noqa: PLR0913 - the question, the means, and who watches
         baseline=baseline,
         job=replace(job, plan=replace(job.plan, processes=1)),
         question=question,
-        execute=execute,
-        together=together,
-        watch=watch,
-        interrupted=interrupted,
+        campaign=campaign,
         until=time.monotonic() + max_time,
         rival=rival_of(baseline, job),
     )

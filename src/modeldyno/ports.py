@@ -532,7 +532,7 @@ class Baton(Protocol):
     def tells(self, mark: Callable[[str], None]) -> None:
         """Have the samplers told of the stage ``waiting``, and of ``timed`` when it is over."""
 
-    def shared(
+    def in_turns(
         self, draw: Callable[[int], Samples], warming: Callable[[], object] | None = None
     ) -> Callable[[int], Samples]:
         """Begin a pass; give a `draw` that waits for its turn, and then makes untimed calls of `warming`."""
@@ -551,7 +551,7 @@ class Alone:
     def tells(self, mark: Callable[[str], None]) -> None:
         """Nothing will be told."""
 
-    def shared(
+    def in_turns(
         self,
         draw: Callable[[int], Samples],
         warming: Callable[[], object] | None = None,  # noqa: ARG002

@@ -22,17 +22,17 @@ from modeldyno.core.observation import Observation
 from modeldyno.core.result import merge
 from modeldyno.core.turns import Turns
 from modeldyno.errors import RequestError
-from modeldyno.executors.together import labelled
+from modeldyno.executors.campaign import silent
 from modeldyno.rounds import called, comparison, failed, in_turns
 from modeldyno.run import serves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from modeldyno.core.job import Job
-    from modeldyno.core.result import Event, Result
-    from modeldyno.executors.together import Together
-    from modeldyno.ports import Executor, Feed
+    from modeldyno.core.result import Result
+    from modeldyno.executors.campaign import Campaign
+    from modeldyno.ports import Feed
 
 _LOOKS = (("static", "layers", "ops", "memory"), ("static", "layers", "ops"), ("static",), ())
 """Probes that tell where time and memory go; those of the first line that the backends bear are taken."""
@@ -46,15 +46,8 @@ _CLOSE, _COSINE = 0.01, 0.999
 """Outputs that differ by more, relative to their largest value, or are less alike, are doubted."""
 
 
-def carried_out(  # noqa: PLR0913 - the question, the means, and who watches
-    jobs: Sequence[Job],
-    turns: Turns,
-    question: Question,
-    *,
-    execute: Executor,
-    together: Together | None = None,
-    watch: Callable[[Event], None] = lambda _event: None,
-    interrupted: Callable[[], int] = lambda: 0,
+def carried_out(
+    jobs: Sequence[Job], turns: Turns, question: Question, campaign: Campaign
 ) -> Comparison | None:
     """Run Jobs in turns until that is decided, and look at their causes; None where nothing was finished.
 
@@ -62,23 +55,15 @@ def carried_out(  # noqa: PLR0913 - the question, the means, and who watches
         RequestError: a Job cannot be carried out, or the question does not fit what was measured.
     """
     last: Comparison | None = None
-    for found in in_turns(
-        jobs, turns, question, execute=execute, together=together, watch=watch, interrupted=interrupted
-    ):
+    for found in in_turns(jobs, turns, question, campaign):
         last = found
-    if last is None or not question.why or interrupted():
+    if last is None or not question.why or campaign.interrupted():
         return last
-    return explained(last, jobs, turns, question, execute=execute, watch=watch)
+    return explained(last, jobs, turns, question, campaign)
 
 
 def explained(
-    found: Comparison,
-    jobs: Sequence[Job],
-    turns: Turns,
-    question: Question,
-    *,
-    execute: Executor,
-    watch: Callable[[Event], None] = lambda _event: None,
+    found: Comparison, jobs: Sequence[Job], turns: Turns, question: Question, campaign: Campaign
 ) -> Comparison:
     """Add how far the outputs agree, and where layers, operators and memory differ if anything has moved.
 
@@ -89,7 +74,7 @@ def explained(
     results = (found.baseline, *(each.candidate for each in found.contrasts))
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{side}.npz" for side in range(len(jobs))]
-        looks = _looks(jobs, paths, _moved(found), execute, watch)
+        looks = _looks(jobs, paths, _moved(found), campaign)
         seen = [
             result if look is None else enriched(result, _without(look, path))
             for result, look, path in zip(results, looks, paths, strict=True)
@@ -97,7 +82,7 @@ def explained(
         again = comparison(seen, question, turns=turns, order=found.order, sequence=found.sequence)
         contrasts = tuple(
             # What only the look has seen is told, and no part of the verdict.
-            _with_outputs(replace(each, judged=before.judged), job, paths[0], path, execute)
+            _with_outputs(replace(each, judged=before.judged), job, paths[0], path, campaign)
             for each, before, job, path in zip(
                 again.contrasts, found.contrasts, jobs[1:], paths[1:], strict=True
             )
@@ -113,11 +98,7 @@ def _moved(found: Comparison) -> set[str]:
 
 
 def _looks(
-    jobs: Sequence[Job],
-    paths: Sequence[Path],
-    moved: set[str],
-    execute: Executor,
-    watch: Callable[[Event], None],
+    jobs: Sequence[Job], paths: Sequence[Path], moved: set[str], campaign: Campaign
 ) -> list[Result | None]:
     """Look at each model by the same probes: as many as all of them bear."""
     for probes in _LOOKS if moved & _EXPLAINED else _LOOKS[-1:]:
@@ -128,7 +109,7 @@ def _looks(
             for side in (side for _, sides in rounds for side in sides):
                 label = f"looking for causes, {called(side, len(jobs))}"
                 job = _looking(jobs[side], paths[side], probes)
-                found[side].append(execute(job, watch=labelled(watch, label)))
+                found[side].append(campaign.execute(job, watch=campaign.labelled(label)))
         except RequestError:
             continue  # a backend that cannot be watched so
         return [merge(each) for each in found]
@@ -153,7 +134,7 @@ def _without(look: Result, path: Path) -> Result:
 # --- outputs -----------------------------------------------------------------------------------------
 
 
-def _with_outputs(found: Contrast, job: Job, baseline: Path, candidate: Path, execute: Executor) -> Contrast:
+def _with_outputs(found: Contrast, job: Job, baseline: Path, candidate: Path, campaign: Campaign) -> Contrast:
     """Hold the outputs against each other, or say why that cannot be."""
     if not baseline.is_file() or not candidate.is_file():
         return found
@@ -161,7 +142,7 @@ def _with_outputs(found: Contrast, job: Job, baseline: Path, candidate: Path, ex
     try:
         given, returned = outputs.load(candidate)
         if not outputs.alike(fed, given):
-            given, returned = _fed(job, fed, given, candidate, execute)
+            given, returned = _fed(job, fed, given, candidate, campaign)
         agreed = outputs.agreement(expected, returned)
     except (ValueError, RequestError) as error:
         return replace(found, doubts=(*found.doubts, _unlike(str(error).rstrip("."))))
@@ -174,7 +155,7 @@ def _with_outputs(found: Contrast, job: Job, baseline: Path, candidate: Path, ex
     return replace(found, doubts=(*found.doubts, _unlike(f"{seen} (cosine {worst.cosine:.4f})", known=True)))
 
 
-def _fed(job: Job, wanted: Feed, own: Feed, path: Path, execute: Executor) -> tuple[Feed, Feed]:
+def _fed(job: Job, wanted: Feed, own: Feed, path: Path, campaign: Campaign) -> tuple[Feed, Feed]:
     """Have a candidate called with what the baseline was given; its inputs may have other names.
 
     Raises ValueError, in a phrase, where that does not fit.
@@ -188,7 +169,7 @@ def _fed(job: Job, wanted: Feed, own: Feed, path: Path, execute: Executor) -> tu
     rows = {values.shape[0] for values in wanted.values() if values.shape}
     again = job.at({BATCH_SIZE.name: rows.pop()}) if len(rows) == 1 else job
     path.unlink()
-    execute(replace(_looking(again, path, ()), inputs=inputs), watch=lambda _event: None)
+    campaign.execute(replace(_looking(again, path, ()), inputs=inputs), watch=silent)
     if not path.is_file():
         raise ValueError("the candidate failed with the inputs of the baseline")
     given, returned = outputs.load(path)

@@ -14,18 +14,17 @@ from modeldyno.core.contrast import contrast
 from modeldyno.core.difference import LEVEL
 from modeldyno.core.result import merge
 from modeldyno.errors import ModelDynoError, RunFailed
-from modeldyno.executors.together import is_over, play
+from modeldyno.executors.together import is_over
 from modeldyno.run import INTERRUPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.contrast import Question
     from modeldyno.core.job import Job
-    from modeldyno.core.result import Event, Result
+    from modeldyno.core.result import Result
     from modeldyno.core.turns import Turns
-    from modeldyno.executors.together import Together
-    from modeldyno.ports import Executor
+    from modeldyno.executors.campaign import Campaign
 
 
 STORED = "stored"
@@ -76,15 +75,8 @@ def failed(found: Comparison) -> bool:
 # --- in turns ----------------------------------------------------------------------------------------
 
 
-def in_turns(  # noqa: PLR0913 - the question, the means, and who watches
-    jobs: Sequence[Job],
-    turns: Turns,
-    question: Question,
-    *,
-    execute: Executor,
-    together: Together | None = None,
-    watch: Callable[[Event], None] = lambda _event: None,
-    interrupted: Callable[[], int] = lambda: 0,
+def in_turns(
+    jobs: Sequence[Job], turns: Turns, question: Question, campaign: Campaign
 ) -> Iterator[Comparison]:
     """Run Jobs in turns; give the Comparison after each look, the last one being the answer.
 
@@ -95,11 +87,7 @@ def in_turns(  # noqa: PLR0913 - the question, the means, and who watches
         jobs: that of the baseline, and those of the candidates.
         turns: rounds and their order.
         question: what to judge.
-        execute: what runs a Job, in a process of its own.
-        together: what runs the sides of a round at the same time, slice by slice; without it, and where the
-            sides cannot share the machine, one is run after the other.
-        watch: told of every event.
-        interrupted: how often the user has interrupted; after the first the run at work is the last.
+        campaign: what runs them.
 
     Raises:
         RequestError: a Job cannot be carried out, or the question does not fit what was measured.
@@ -116,24 +104,24 @@ def in_turns(  # noqa: PLR0913 - the question, the means, and who watches
         for number, sides in turns.rounds(done, end):
             where = f"round {number + 1} of {_rounds(turns)}"
             named = [(f"{where}, {called(side, len(jobs))}", jobs[side]) for side in sides]
-            found = play(named, execute=execute, together=together, watch=watch, interrupted=interrupted)
+            found = campaign.play(named)
             for side, result in zip(sides, found, strict=False):
                 if isinstance(result, ModelDynoError):
                     raise result
                 if not any(each.code == INTERRUPTED.code for each in result.doubts):
                     runs[side].append(result)
                     sequence.append(side)
-            if any(map(is_over, found)) or interrupted():
+            if any(map(is_over, found)) or campaign.interrupted():
                 break
         if not all(runs):
             _check_failed(runs)
             return
         done = end
-        pooled = [_pooled(of_side, stopped=bool(interrupted())) for of_side in runs]
-        order = turns.order if together is None or turns.block else together.order
+        pooled = [_pooled(of_side, stopped=bool(campaign.interrupted())) for of_side in runs]
+        order = turns.order if campaign.together is None or turns.block else campaign.together.order
         compared = comparison(pooled, question, turns=turns, order=order, sequence=sequence)
         yield compared
-        if interrupted() or failed(compared) or decided(compared):
+        if campaign.interrupted() or failed(compared) or decided(compared):
             return
 
 

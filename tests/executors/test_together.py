@@ -15,8 +15,8 @@ from modeldyno.core.turns import ALTERNATING, INTERLEAVED
 from modeldyno.errors import RequestError
 from modeldyno.executors import together as module
 from modeldyno.executors.baton import SLICE, Held, Seat
-from modeldyno.executors.campaign import campaign
-from modeldyno.executors.together import Together, can_share, one_after_the_other
+from modeldyno.executors.campaign import Campaign, campaign
+from modeldyno.executors.together import Together, can_share
 from modeldyno.request import Request
 from modeldyno.testing.comparisons import Track, a_side
 from modeldyno.testing.results import a_failed_result, a_result
@@ -61,9 +61,8 @@ def run(*jobs: Job, watch: list[Event] | None = None) -> tuple[list[object], Tog
     """Run jobs together; give what came of each."""
     seen: list[Event] = [] if watch is None else watch
     with campaign() as bench:
-        found = bench.together(
-            jobs, [seen.append] * len(jobs), execute=bench.execute, interrupted=bench.interrupted
-        )
+        assert bench.together is not None
+        found = replace(bench, watch=seen.append).play([("", job) for job in jobs])
         return list(found), bench.together
 
 
@@ -148,16 +147,12 @@ def test_models_that_do_not_fit_beside_each_other_are_run_apart(monkeypatch: pyt
         return [replace(a_result(), failures=(oom,))]
 
     monkeypatch.setattr(module, "_interleaved", too_large)
-    together, track = Together(interrupts=()), Track()
+    together = Together(interrupts=())
+    bench = Campaign(execute=Track(), together=together)
     for _ in range(2):
-        found = together([a_side("a"), a_side("b")], [_ignored] * 2, execute=track, interrupted=lambda: 0)
-        assert len(found) == 2
+        assert len(bench.play([("a", a_side("a")), ("b", a_side("b"))])) == 2
     assert calls == [2]
     assert together.order == ALTERNATING
-
-
-def _ignored(_event: Event) -> None:
-    pass
 
 
 def test_servers_and_devices_are_not_shared() -> None:
@@ -177,10 +172,10 @@ def test_one_after_the_other_ends_at_a_failure() -> None:
         ran.append(job.name)
         return a_failed_result(job=job)
 
-    sides = [a_side("a"), a_side("b")]
-    one_after_the_other(sides, [_ignored] * 2, execute=execute, interrupted=lambda: 0)
-    one_after_the_other(sides, [_ignored] * 2, execute=Track(jobs=[]), interrupted=lambda: 1)
+    sides = [("a", a_side("a")), ("b", a_side("b"))]
+    Campaign(execute=execute).play(sides)
     assert ran == ["a"]
+    assert len(Campaign(execute=Track(), interrupted=lambda: 1).play(sides)) == 1
 
 
 def test_a_child_without_a_parent_goes_on() -> None:
@@ -208,7 +203,7 @@ def test_all_must_have_enough() -> None:
     thread.start()
     held.begin()
     warmed: list[int] = []
-    draw = held.shared(lambda n: n, lambda: warmed.append(1))  # type: ignore[arg-type,return-value]
+    draw = held.in_turns(lambda n: n, lambda: warmed.append(1))  # type: ignore[arg-type,return-value]
 
     def turn() -> None:
         held.since -= SLICE

@@ -23,13 +23,13 @@ from modeldyno.run import serves
 from modeldyno.views.findings import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.advice import Candidate
     from modeldyno.core.job import Job
-    from modeldyno.core.result import Event, Result
+    from modeldyno.core.result import Result
     from modeldyno.core.space import Axis
-    from modeldyno.ports import Executor
+    from modeldyno.executors.campaign import Campaign
 
 __all__ = ["MAX_TIME", "TOLERANCE", "Wish", "advise"]
 
@@ -41,14 +41,7 @@ _SHARE = 0.6
 """Part of the time that candidates may take; the rest is for the finalists."""
 
 
-def advise(
-    job: Job,
-    wish: Wish,
-    *,
-    execute: Executor,
-    watch: Callable[[Event], None] = lambda _event: None,
-    interrupted: Callable[[], int] = lambda: 0,
-) -> Iterator[Advice]:
+def advise(job: Job, wish: Wish, campaign: Campaign) -> Iterator[Advice]:
     """Try what may help; give the Advice so far after each stage, the last one being the answer.
 
     The baseline is looked at, and findings made of it. Each candidate is run once, which shows whether it
@@ -58,9 +51,7 @@ def advise(
     Args:
         job: the baseline.
         wish: what to improve, and how long.
-        execute: what runs a Job, in a process of its own.
-        watch: told of every event.
-        interrupted: how often the user has interrupted; what was measured by then is kept.
+        campaign: what runs Jobs; after an interruption what was measured by then is kept.
 
     Raises:
         RequestError: the model cannot be tried so, or the metric is none to improve.
@@ -71,9 +62,7 @@ def advise(
         trial = Trial(
             job=replace(job, plan=replace(job.plan, processes=1)),
             wish=wish,
-            execute=execute,
-            watch=watch,
-            interrupted=interrupted,
+            campaign=campaign,
             folder=Path(folder),
         )
         yield from _tried(trial)
@@ -90,7 +79,7 @@ def _tried(trial: Trial) -> Iterator[Advice]:
     advice = replace(advice, tried=_merged(looked, measured))
     yield advice
     finalists = combinations(helped(advice.tried, trial.wish.tolerance))
-    if not finalists or trial.interrupted():
+    if not finalists or trial.campaign.interrupted():
         return
     finals = _finals(trial, advice, finalists)
     chosen = best(finals, trial.wish.tolerance)
@@ -164,7 +153,7 @@ def _first_looks(
     """Run each candidate once, as many as a half of the candidates' time allows; give the others, too."""
     looked: list[Tried] = []
     for number, candidate in enumerate(every):
-        if trial.interrupted() or (looked and trial.left(_SHARE / 2) <= 0):
+        if trial.campaign.interrupted() or (looked and trial.left(_SHARE / 2) <= 0):
             return tuple(looked), every[number:]
         label = f"candidate {number + 1} of {len(every)}"
         looked.append(trial.first_look(baseline, candidate, str(number), label))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,11 +13,9 @@ from modeldyno.core.advice import Candidate, Tried, with_outputs
 from modeldyno.core.contrast import Question, contrast
 from modeldyno.core.job import Job
 from modeldyno.core.metric import Query
-from modeldyno.core.result import Event
 from modeldyno.core.turns import Turns
 from modeldyno.errors import ModelDynoError
-from modeldyno.executors.together import labelled
-from modeldyno.ports import Executor
+from modeldyno.executors.campaign import Campaign
 from modeldyno.rounds import in_turns
 
 if TYPE_CHECKING:
@@ -59,9 +56,7 @@ class Trial:
 
     job: Job
     wish: Wish
-    execute: Executor
-    watch: Callable[[Event], None]
-    interrupted: Callable[[], int]
+    campaign: Campaign
     folder: Path
     begun: float = field(default_factory=time.monotonic)
     runs: int = 0
@@ -79,11 +74,6 @@ class Trial:
     def patience(self) -> float:
         """Seconds after which a first look is given up: one candidate is not to take the time of all."""
         return max(_PATIENCE, self.wish.max_time / 3)
-
-    def counted(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-        """Run a Job."""
-        self.runs += 1
-        return self.execute(job, watch=watch)
 
     def of(self, candidate: Candidate) -> Job:
         """Give the Job with what is to be tried."""
@@ -107,7 +97,8 @@ class Trial:
             plan=replace(job.plan, timeout=job.plan.timeout or timeout),
             observation=replace(job.observation, outputs=str(self.folder / f"{name}.npz")),
         )
-        found = self.counted(looking, watch=labelled(self.watch, label))
+        self.runs += 1
+        found = self.campaign.execute(looking, watch=self.campaign.labelled(label))
         kept = tuple(each for each in found.artifacts if not each.path.startswith(str(self.folder)))
         return replace(found, job=replace(found.job, observation=job.observation), artifacts=kept)
 
@@ -148,7 +139,7 @@ class Trial:
         few = chosen[: max(1, int(seconds / each / _FEWEST) - 1)]
         sides = 1 + len(few)
         made = min(rounds, max(_FEWEST, int(seconds / each / sides)))
-        if not few or self.interrupted():
+        if not few or self.campaign.interrupted():
             return ()
         settings = (_NOTHING, *(tried.candidate for tried in few))
         looks = tuple(
@@ -156,14 +147,13 @@ class Trial:
                 [replace(self.of(candidate), probes=TIMED) for candidate in settings],
                 Turns(sides=sides, first=made, most=made),
                 self.question,
-                execute=self.counted,
-                watch=self.watch,
-                interrupted=self.interrupted,
+                self.campaign,
             )
         )
         if not looks:
             return ()
         found = looks[-1]
+        self.runs += len(found.sequence)
         return tuple(
             _with_changes(tried, contrast, found.baseline.processes)
             for tried, contrast in zip(few, found.contrasts, strict=True)

@@ -86,10 +86,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only
     )
     with campaign(watch) as bench:
-        tried = advising.advise(
-            asked.job(), wish, execute=bench.execute, watch=bench.watch, interrupted=bench.interrupted
-        )
-        return list(tried)[-1]
+        return list(advising.advise(asked.job(), wish, bench))[-1]
 
 
 @in_python

@@ -138,10 +138,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             jobs,
             turns,
             question,
-            execute=inline if here else bench.execute,
-            together=None if here else bench.together,
-            watch=bench.watch,
-            interrupted=bench.interrupted,
+            replace(bench, execute=inline, together=None) if here else bench,
         )
     if made is None:
         raise RunFailed("It was interrupted before anything could be compared.")

@@ -131,16 +131,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     question = Question(metrics=several(metrics, "metrics"), smallest=_effects(max_regression), force=force)
     constraints, job, before = asked.constraints(), asked.job(), _result(baseline)
     with campaign() as bench:
-        found = gated(
-            before,
-            job,
-            question,
-            Rule(),
-            execute=bench.execute,
-            together=bench.together,
-            max_time=budget,
-            interrupted=bench.interrupted,
-        )
+        found = gated(before, job, question, Rule(), bench, max_time=budget)
     return found.judged_by(judged(found.result, constraints).judgements)
 
 

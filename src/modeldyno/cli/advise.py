@@ -91,9 +91,7 @@ def _carried_out(job: Job, wish: Wish, *, quiet: bool) -> tuple[Advice, bool]:
     """Try; give the last Advice, and whether it was interrupted."""
     found: Advice | None = None
     with Progress(quiet=quiet) as progress, campaign(progress.watch) as bench:
-        for found in advise(  # noqa: B007 - the last one counts
-            job, wish, execute=bench.execute, watch=bench.watch, interrupted=bench.interrupted
-        ):
+        for found in advise(job, wish, bench):  # noqa: B007 - the last one counts
             pass
     assert found is not None
     return found, bool(bench.interrupted())

@@ -195,15 +195,7 @@ def _run(
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; give what came of it, and whether it was interrupted."""
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
-        found = carried_out(
-            jobs,
-            turns,
-            question,
-            execute=bench.execute,
-            together=bench.together,
-            watch=bench.watch,
-            interrupted=bench.interrupted,
-        )
+        found = carried_out(jobs, turns, question, bench)
     interrupted = bool(bench.interrupted())
     if found is None:
         raise KeyboardInterrupt if interrupted else RunFailed("No round was made.")

@@ -64,14 +64,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     options["tags"] = (*options["tags"], TAG)
     places = Places.of(options)
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
-        result = against_itself(
-            job,
-            execute=bench.execute,
-            together=bench.together,
-            budget=options["budget"],
-            watch=bench.watch,
-            interrupted=bench.interrupted,
-        )
+        result = against_itself(job, bench, budget=options["budget"])
     problem = places.keep(Outcome(result=result))
     rounds = result.processes // 2
     found = calibration(result, Rule(), rounds=rounds, comparisons=_REHEARSALS, smallest=smallest)

@@ -117,17 +117,7 @@ def gated(asked: request.Request, places: Places, options: dict[str, Any], notes
     names = (options["name"],) if options["name"] else gating.names_of(job)
     baseline = baseline_of(options["baseline"], *names)
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
-        found = hold(
-            baseline,
-            job,
-            question,
-            Rule(),
-            execute=bench.execute,
-            together=bench.together,
-            max_time=options["budget"],
-            watch=bench.watch,
-            interrupted=bench.interrupted,
-        )
+        found = hold(baseline, job, question, Rule(), bench, max_time=options["budget"])
     outcome = judged(found.result, constraints)
     found = gating.with_judgements(found, outcome).with_notes(*notes, *gating.known(found))
     code = INTERRUPTED if bench.interrupted() else gating.exit_code(found)

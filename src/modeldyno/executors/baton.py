@@ -94,7 +94,7 @@ class Held:
         """Have a stage ``waiting`` between those of the timed pass."""
         self.mark = mark
 
-    def shared(
+    def in_turns(
         self, draw: Callable[[int], Samples], warming: Callable[[], object] | None = None
     ) -> Callable[[int], Samples]:
         """Begin a pass; give a `draw` that hands the baton on between two chunks once a slice is over."""

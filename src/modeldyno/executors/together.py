@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modeldyno.core.result import Event, FailureKind, Progressed, Result
+from modeldyno.core.result import Event, FailureKind, Result
 from modeldyno.core.turns import ALTERNATING, INTERLEAVED
 from modeldyno.errors import ModelDynoError
 from modeldyno.executors.baton import Seat
@@ -25,45 +25,17 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from modeldyno.core.job import Job
-    from modeldyno.ports import Executor
 
 Watch = Callable[[Event], None]
 
 
-def play(
-    sides: Sequence[tuple[str, Job]],
-    *,
-    execute: Executor,
-    together: Together | None,
-    watch: Callable[[Event], None],
-    interrupted: Callable[[], int],
-) -> list[Result | ModelDynoError]:
-    """Run the sides of a round, each with what the line of progress calls it.
-
-    Returns:
-        What came of each, in their order, up to the first that failed or was interrupted.
-    """
-    run = one_after_the_other if together is None else together
-    jobs, watches = [job for _, job in sides], [labelled(watch, label) for label, _ in sides]
-    return run(jobs, watches, execute=execute, interrupted=interrupted)
-
-
-def labelled(watch: Callable[[Event], None], label: str) -> Callable[[Event], None]:
-    """Put before the words of progress which run it is of."""
-
-    def told(event: Event) -> None:
-        watch(replace(event, stage=f"{label}: {event.stage}") if isinstance(event, Progressed) else event)
-
-    return told
-
-
 @dataclass(slots=True, kw_only=True)
 class Together:
-    """Runs the sides of a round: interleaved where that can be, else one after the other."""
+    """Runs the sides of a round interleaved, where that can be."""
 
     interrupts: Sized
     apart: bool = False
-    """Whether the sides are run one after the other: two at a time did not fit into the memory."""
+    """Whether two at a time did not fit into the memory."""
     shared: bool = False
     """Whether a round was interleaved."""
 
@@ -72,22 +44,19 @@ class Together:
         """What the layout of the rounds is called."""
         return INTERLEAVED if self.shared and not self.apart else ALTERNATING
 
-    def __call__(
-        self,
-        jobs: Sequence[Job],
-        watches: Sequence[Watch],
-        *,
-        execute: Executor,
-        interrupted: Callable[[], int],
-    ) -> list[Result | ModelDynoError]:
-        """Give what came of each, in order, up to the first that failed; a wrong request as its error."""
-        if not self.apart and len(jobs) > 1 and all(map(can_share, jobs)):
-            found = _interleaved(jobs, watches, self.interrupts)
-            if not any(_out_of_memory(each) for each in found):
-                self.shared = True
-                return found
+    def __call__(self, jobs: Sequence[Job], watches: Sequence[Watch]) -> list[Result | ModelDynoError] | None:
+        """Give what came of each, in order, up to the first that failed; None where they must be apart.
+
+        A wrong request is given as its error.
+        """
+        if self.apart or len(jobs) == 1 or not all(map(can_share, jobs)):
+            return None
+        found = _interleaved(jobs, watches, self.interrupts)
+        if any(map(_out_of_memory, found)):
             self.apart = True
-        return one_after_the_other(jobs, watches, execute=execute, interrupted=interrupted)
+            return None
+        self.shared = True
+        return found
 
 
 def can_share(job: Job) -> bool:
@@ -98,25 +67,6 @@ def can_share(job: Job) -> bool:
 
 def _out_of_memory(found: Result | ModelDynoError) -> bool:
     return isinstance(found, Result) and any(each.kind is FailureKind.OOM for each in found.failures)
-
-
-def one_after_the_other(
-    jobs: Sequence[Job],
-    watches: Sequence[Watch],
-    *,
-    execute: Executor,
-    interrupted: Callable[[], int],
-) -> list[Result | ModelDynoError]:
-    """Run Jobs up to the first that fails, or is interrupted."""
-    found: list[Result | ModelDynoError] = []
-    for job, watch in zip(jobs, watches, strict=True):
-        try:
-            found.append(execute(job, watch=watch))
-        except ModelDynoError as error:
-            found.append(error)
-        if is_over(found[-1]) or interrupted():
-            break
-    return found
 
 
 def is_over(found: Result | ModelDynoError) -> bool:

@@ -111,7 +111,7 @@ def paced(
     """
     baton = subject.baton
     return pace(
-        baton.shared(draw, warming),
+        baton.in_turns(draw, warming),
         plan=plan,
         clock=baton.clock,
         interrupted=subject.interrupted,
