@@ -47,14 +47,14 @@ def _directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
 def test_the_commands_of_the_pages_run(place: str, page: str, command: str) -> None:
-    """Each is run for a shorter time than the page says; a busy machine may break a bound."""
+    """Each is run for a shorter time than the page says, so that a bound may break, or stay undecided."""
     assert PLACE in command, page
     short = re.sub(r"--duration \S+", "--duration 0.5s", command.replace(PLACE, place))
     if "--find-load" in short:
         short += " --most 2"
     with pytest.raises(SystemExit) as left:
         main(shlex.split(short)[1:])
-    allowed = {0, 1} if "--require" in short else {0}
+    allowed = {0, 1, 5} if "--require" in short else {0}
     assert left.value.code in allowed
 
 

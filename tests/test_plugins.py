@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -55,3 +56,12 @@ def test_a_missing_extra_says_what_to_install() -> None:
         plugins.require(("json", "no_such_module"), "model x")
 
     assert "pip install 'modeldyno[hf]'" in plugins.missing(("transformers", "safetensors"), "model x")
+
+
+def test_a_part_that_is_gone_is_no_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a package has lost since it was installed is told apart from a package that is wanted."""
+    entry = EntryPoint(name="gone", value="modeldyno.loaders.gone:x", group="modeldyno.loaders")
+    monkeypatch.setattr(plugins, "_entries", lambda _kind: {"gone": entry})
+
+    with pytest.raises(MissingExtra, match="modeldyno has changed since it was installed"):
+        plugins.resolve("loader", "gone")

@@ -63,15 +63,22 @@ def resolve(kind: str, name: str) -> Any:
 
     Raises:
         UnknownName: no plugin of this kind has this name.
-        MissingExtra: its own import failed for want of a package.
+        MissingExtra: its own import failed for want of a package, or of a part of its own.
     """
     entries = _entries(kind)
     if name not in entries:
         raise UnknownName.among(kind, name, entries)
+    entry = entries[name]
     try:
-        return entries[name].load()
+        return entry.load()
     except ModuleNotFoundError as error:
-        raise MissingExtra(missing((error.name or name,), f"{kind} '{name}'")) from error
+        lacking, owner = error.name or name, entry.module.partition(".")[0]
+        if lacking.partition(".")[0] != owner:
+            raise MissingExtra(missing((lacking,), f"{kind} '{name}'")) from error
+        raise MissingExtra(
+            f"The {kind} '{name}' is registered, but {lacking} is not there: {owner} has changed since it "
+            "was installed; install it anew."
+        ) from error
 
 
 def require(modules: Iterable[str], wanted_by: str) -> None:

@@ -68,7 +68,7 @@ class TestParse:
     @given(st.sampled_from(["<=", "<", ">=", ">"]), st.floats(1e-9, 1e9))
     def test_a_constraint_reads_itself(self, sign: str, bound: float) -> None:
         """What a constraint is written as is read as the same constraint."""
-        written = Constraint.parse(f"latency.p99.9@a.b {sign} {bound!r}")
+        written = Constraint.parse(f"latency.p99.9@a.b {sign} {bound!r}s")
         again = Constraint.parse(str(written))
 
         assert again.bound == pytest.approx(written.bound, rel=1e-11)
@@ -195,6 +195,12 @@ class TestAnswer:
         """Asking a distribution without naming a statistic is refused."""
         with pytest.raises(RequestError, match=r"name a statistic, such as latency\.p50"):
             Answer.to(Query.parse("latency"), [LATENCY])
+
+    @pytest.mark.parametrize("bound", ["5", "0.005", "1e-3"])
+    def test_a_time_needs_its_unit(self, bound: str) -> None:
+        """Others count in milliseconds, and we in seconds: nobody is to guess."""
+        with pytest.raises(RequestError, match=f"leaves the unit open; write {bound}ms or {bound}s"):
+            Constraint.parse(f"latency.p99 <= {bound}")
 
     def test_a_number_has_no_statistic(self) -> None:
         """Asking a plain number for its percentile is refused."""

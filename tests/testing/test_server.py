@@ -16,6 +16,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from modeldyno.errors import RunFailed
 from modeldyno.processes import birth
 from modeldyno.testing.server import Running, _arguments, serving
 from modeldyno.testing.server_faults import FAULTS
+from modeldyno.testing.server_work import Workers
+from modeldyno.testing.service import Durations, Service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +39,19 @@ def server() -> Iterator[Running]:
     """A server that answers at once."""
     with serving("--slow", "0.001", "--pace", "0.002") as running:
         yield running
+
+
+def test_the_first_requests_wait_for_no_draw() -> None:
+    """The first times are drawn, and what draws them is imported, before anything listens."""
+    drawn: list[int] = []
+
+    def draw(_rng: object, number: int) -> Any:
+        drawn.append(number)
+        return np.full(number, 0.001)
+
+    Workers(service=Service(durations=Durations(draw=draw, mean=0.001, deviation=0.0)), alarm=MagicMock())
+
+    assert len(drawn) == 1
 
 
 def ask(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -201,6 +202,15 @@ class TestSearch:
         assert [n.code for n in notices(search(found), Severity.DOUBT)] == ["unverified"]
         assert told.text.startswith(words)
         assert "latency.p99 <= 50 ms: " in told.text
+
+    def test_too_few_answers_are_no_nearness_to_the_bound(self) -> None:
+        """What could not be claimed is told as that, with what to do."""
+        found = a_search()
+        answer = Answer(query=BOUND.query, value=None, interval=Interval(low=0.003, high=inf))
+        few = Rung(load=found.passed or 0.0, judgements=(BOUND.on(answer),))
+        (told,) = notices(search(found.with_verification(few)), Severity.UNDECIDED)
+
+        assert "leaves it open: it had too few answers to be sure; give it more time (" in told.text
 
     def test_the_server_of_others_is_not_started_anew(self) -> None:
         """Where we may not start the server, nothing is said of a start."""

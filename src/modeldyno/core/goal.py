@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metric import METRICS, Query, fraction_of
 from modeldyno.core.statistics import certified_floor
-from modeldyno.core.units import format_estimate, format_quantity, parse_quantity
+from modeldyno.core.units import SECONDS, format_estimate, format_quantity, parse_quantity
 from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ class Constraint:
         """Read ``query <= quantity`` (or ``<``, ``>=``, ``>``).
 
         Raises:
-            RequestError: the text does not follow the grammar, or the unit measures something else.
+            RequestError: the text does not follow the grammar, the unit measures something else, or a time
+                has none: the milliseconds of another tool would else be our seconds.
         """
         match = _CONSTRAINT.fullmatch(text)
         if match is None:
@@ -140,11 +141,13 @@ class Constraint:
         if query.part == "ci":
             raise RequestError(f"'{text}': an interval cannot be bounded; drop the .ci.")
         check_kind(query)
-        sign = match["sign"]
+        bound, sign = match["bound"].strip(), match["sign"]
+        if query.unit == SECONDS and not bound[-1].isalpha():
+            raise RequestError(f"'{text}' leaves the unit open; write {bound}ms or {bound}s.")
         return cls(
             query=query,
             at_most=sign.startswith("<"),
-            bound=parse_quantity(match["bound"], query.unit),
+            bound=parse_quantity(bound, query.unit),
             strict="=" not in sign,
         )
 

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -78,9 +78,10 @@ class Workers:
     durations: Iterator[int] = field(default_factory=lambda: iter(()))
 
     def __post_init__(self) -> None:
-        """Have all workers free and the times drawn in advance."""
+        """Have all workers free and the first times drawn: the first requests are not to wait for that."""
         self.free = self.service.workers
-        self.durations = self._drawn()
+        drawn = self._drawn()
+        self.durations = chain((next(drawn),), drawn)
 
     def _drawn(self) -> Iterator[int]:
         rng = load_numpy().random.default_rng(self.seed)

@@ -19,7 +19,7 @@ from modeldyno.views.words import TEXT_LIMIT, count, estimate, joined
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.goal import Constraint
+    from modeldyno.core.goal import Constraint, Judgement
 
 _NONE = "—"
 _INTERRUPTED = "interrupted"
@@ -194,10 +194,17 @@ def _verification(found: Capacity) -> Iterator[Notice]:
     said = {
         Verdict.HELD: f"{verifier} confirms it",
         Verdict.BROKEN: f"{verifier} broke it: {_WHY[verifier]}; do not rely on it",
-        Verdict.UNDECIDED: f"{verifier} leaves it open: it is too near to the bound to be sure",
+        Verdict.UNDECIDED: f"{verifier} leaves it open: {_why_open(found.verified.judgements)}",
     }[verdict]
     told = "; ".join(j.sentence() for j in found.verified.judgements) or found.verified.failure
     yield Notice(severity=_SHOWN[verdict], code="verified", text=f"{said} ({told})")
+
+
+def _why_open(judgements: Sequence[Judgement]) -> str:
+    """Say why another measurement has decided nothing."""
+    if any(each.answer.value is None for each in judgements):
+        return "it had too few answers to be sure; give it more time"
+    return "it is too near to the bound to be sure"
 
 
 def _measurements(found: Capacity) -> Table:
