@@ -62,7 +62,7 @@ def run(*jobs: Job, watch: list[Event] | None = None) -> tuple[list[object], Tog
     seen: list[Event] = [] if watch is None else watch
     with campaign() as bench:
         assert bench.together is not None
-        found = replace(bench, watch=seen.append).play([("", job) for job in jobs])
+        found = replace(bench, watch=seen.append).play([("side", job) for job in jobs])
         return list(found), bench.together
 
 
@@ -197,6 +197,7 @@ def test_all_must_have_enough() -> None:
     told: list[tuple[bool, int]] = []
 
     def parent() -> None:
+        seat.wait()
         told.extend((seat.grant(enough), seat.enough) for enough in (0, 0, 1, 2))
 
     thread = threading.Thread(target=parent)
@@ -232,4 +233,4 @@ def test_progress_names_the_sides(tmp_path: Path) -> None:
     seen: list[Event] = []
     run(a_job(tmp_path, "a", min_time=0.2), a_job(tmp_path, "b", min_time=0.2), watch=seen)
 
-    assert any(isinstance(event, Progressed) and event.stage.startswith("latency") for event in seen)
+    assert any(isinstance(event, Progressed) and event.stage.startswith("side: latency") for event in seen)

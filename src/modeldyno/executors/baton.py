@@ -1,11 +1,11 @@
 """The baton: who of several processes that are compared may measure now.
 
-Each child has a seat of two pipes. From its very start it works only while it holds the baton: it loads,
-makes its first call, and then measures slice by slice, handing the baton on after each, so that what the
-machine does to one side it does, a moment later, to the other. The phases of all passes are numbered: the
-warm-up and the steady phase of the first pass are 1 and 2. A message of the child is one byte, the last phase
-of which it has enough; a grant is one byte, the last of which all have. The end of the pipe means that the
-child has gone.
+Each child has a seat of two pipes. All start at the same time; once every one is there, each works only while
+it holds the baton: it loads, makes its first call, and then measures slice by slice, handing the baton on
+after each, so that what the machine does to one side it does, a moment later, to the other. The phases of all
+passes are numbered: the warm-up and the steady phase of the first pass are 1 and 2. A message of the child is
+one byte, the last phase of which it has enough, none when it has just come; a grant is one byte, the last of
+which all have. The end of the pipe means that the child has gone.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ class Seat:
         for end in self.theirs:
             os.close(end)
 
+    def wait(self) -> None:
+        """Wait until the child is there, or has gone."""
+        os.read(self.asks, 1)
+
     def grant(self, enough: int) -> bool:
         """Give the baton, and wait until it comes back; say whether the child wants it again."""
         with suppress(BrokenPipeError):
@@ -85,9 +89,10 @@ class Held:
     waited: float = 0.0
 
     def begin(self) -> None:
-        """Wait for the first turn."""
+        """Say that this child is there, and wait for its first turn."""
         for end in (self.granted, self.asked):
             os.set_inheritable(end, False)
+        os.write(self.asked, bytes([self.done]))
         self._receive()
 
     def tells(self, mark: Callable[[str], None]) -> None:

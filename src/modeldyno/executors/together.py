@@ -89,27 +89,32 @@ def _interleaved(
     jobs: Sequence[Job], watches: Sequence[Watch], interrupts: Sized
 ) -> list[Result | ModelDynoError]:
     stopped, lock = _Stopped(interrupts=interrupts), threading.Lock()
+    seats = [Seat.made() for _ in jobs]
     futures: list[Future[Result | ModelDynoError]] = []
     live: list[Seat] = []
     with ExitStack() as stack:
+        for seat in seats:
+            stack.callback(seat.close)  # at last: a child that is alone would go on by itself
         pool = stack.enter_context(ThreadPoolExecutor(len(jobs)))
         stack.callback(stopped.over.set)
-        for job, watch in zip(jobs, watches, strict=True):
-            seat = Seat.made()
-            stack.callback(seat.close)
+        for seat, job, watch in zip(seats, jobs, watches, strict=True):
             child = Child.start(seat=seat)
-            futures.append(
-                pool.submit(_followed, child, job, _one_at_a_time(watch, lock), stopped, len(jobs))
-            )
+            told = _one_at_a_time(watch, lock)
+            futures.append(pool.submit(_followed, child, job, told, stopped, len(jobs)))
+        for seat in seats:
+            seat.wait()
+        begun: list[Future[Result | ModelDynoError]] = []
+        for seat, future in zip(seats, futures, strict=True):
+            begun.append(future)
             if seat.grant(0):  # it loads alone, and has its next turn when all have loaded
                 live.append(seat)
-            elif is_over(futures[-1].result()):
+            elif is_over(future.result()):
                 break
         while live:
             for seat in tuple(live):
                 if not seat.grant(min(each.enough for each in live)):
                     live.remove(seat)
-        return [future.result() for future in futures]
+        return [future.result() for future in begun]
 
 
 def _one_at_a_time(watch: Watch, lock: threading.Lock) -> Watch:
