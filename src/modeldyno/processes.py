@@ -10,6 +10,10 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PR_SET_PDEATHSIG = 1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -35,23 +39,36 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def proportional_size(pid: int) -> int:
-    """Bytes of memory, shared pages divided among those who share them; resident size as fallback."""
-    return _field(f"/proc/{pid}/smaps_rollup", "Pss:") or resident_size(pid)
+def family_size(pids: Iterable[int]) -> int:
+    """Bytes of memory of several processes, what they share counted once.
+
+    Anonymous memory is shared by forks alone: each has its part of it. Pages of files, such as libraries and
+    mapped weights, are shared with strangers, too, and these are not to change what is told: they count
+    at least as resident in the process that has most of them. Resident sizes where the kernel tells no more.
+    """
+    alone = files = most = 0
+    for pid in pids:
+        found = _fields(f"/proc/{pid}/smaps_rollup")
+        if "Pss_Anon" in found:
+            alone += found["Pss_Anon"]
+            files += found["Pss"] - found["Pss_Anon"]
+            most = max(most, found["Rss"] - found["Anonymous"])
+        else:
+            alone += resident_size(pid)
+    return alone + max(files, most)
 
 
 def peak_size(pid: int) -> int:
     """Bytes of the highest resident size since it was last forgotten; 0 where it cannot be known."""
-    return _field(f"/proc/{pid}/status", "VmHWM:")
+    return _fields(f"/proc/{pid}/status").get("VmHWM", 0)
 
 
-def _field(path: str, name: str) -> int:
-    """Read a line of kibibytes as bytes; 0 where there is none."""
+def _fields(path: str) -> dict[str, int]:
+    """Read the lines of kibibytes as bytes; nothing of what cannot be read."""
     with suppress(OSError):
-        for line in Path(path).read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * 1024
-    return 0
+        lines = Path(path).read_text().splitlines()
+        return {line.partition(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith(" kB")}
+    return {}
 
 
 def birth(pid: int) -> int:

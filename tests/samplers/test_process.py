@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -273,13 +274,46 @@ def test_a_process_that_is_gone_takes_nothing() -> None:
     gone = 2**22 + 1
 
     assert (
-        processes.proportional_size(gone),
+        processes.family_size([gone]),
         watcher.processor_time(gone),
         watcher.switches(gone),
         watcher.major_faults(gone),
         watcher.disk_traffic(gone),
         watcher.network_traffic(gone),
     ) == (0, 0.0, (0, 0), 0, (0, 0), None)
+
+
+_MAPPING = """
+import mmap, sys
+file = open(sys.argv[1], "rb")
+room = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+sum(room[place] for place in range(0, len(room), 4096))
+print("mapped", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_stranger_shares_changes_no_size(tmp_path: Path) -> None:
+    """A file that another process maps, too, counts in full; in a family it counts once."""
+    size = 64 * 2**20
+    weights = tmp_path / "weights"
+    weights.write_bytes(bytes(size))
+    words = [sys.executable, "-c", _MAPPING, str(weights)]
+    with ExitStack() as stack:
+        sizes, pids = [], []
+        for _ in range(2):
+            mapping = stack.enter_context(
+                subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            )
+            assert mapping.stdout is not None
+            assert mapping.stdout.readline() == b"mapped\n"
+            pids.append(mapping.pid)
+            sizes.append(processes.family_size(pids[:1]))
+        both = processes.family_size(pids)
+
+    assert sizes[0] > size
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
+    assert both < 1.5 * sizes[0]
 
 
 def test_the_witness_keeps_stages_apart() -> None:

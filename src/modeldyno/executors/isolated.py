@@ -35,7 +35,7 @@ from modeldyno.core.units import BYTES, format_quantity
 from modeldyno.engines.guard import is_guard
 from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
 from modeldyno.executors.interrupts import counted_interrupts
-from modeldyno.processes import birth, proportional_size, resident_size, tree
+from modeldyno.processes import birth, family_size, resident_size, tree
 from modeldyno.run import INTERRUPTED, empty
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class Child:
         """Bytes of the whole tree; what forked processes share counts once, which is dear to find out."""
         family = self._meet_family()
         size = sum(map(resident_size, family))
-        return sum(map(proportional_size, family)) if size > limit else size
+        return family_size(family) if size > limit else size
 
     def _finished(self) -> bool:
         """Give a child that has closed its pipe a moment to exit by itself."""

@@ -4,8 +4,8 @@ Standard library only, so that it starts in a few milliseconds and takes little 
 lines on standard input: ``mark STAGE`` samples at once, begins a stage and answers ``ok``; ``stop``, or
 the end of the input, stops it, and it writes what it saw as a line of JSON.
 
-Linux only. Proportional set size (PSS) is read from ``smaps_rollup``, which takes a lock of the
-watched process; it is therefore read so seldom that it takes at most about 1 % of the time.
+Linux only. Sizes are read from ``smaps_rollup``, which takes a lock of the watched process; so they are read
+so seldom that it takes at most about 1 % of the time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.processes import end_with_parent, peak_size, proportional_size, resident_size, tree
+from modeldyno.processes import end_with_parent, family_size, peak_size, resident_size, tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -123,7 +123,7 @@ class Witness:
     def sample(self) -> float:
         """Read the memory once; give the seconds that it took."""
         begin = time.perf_counter()
-        size = sum(map(proportional_size, self._watched()))
+        size = family_size(self._watched())
         if size and self.stages:
             memory = self.stages[-1]["memory"]
             assert isinstance(memory, list)
