@@ -18,7 +18,7 @@ from modeldyno.core.comparison import SMALLEST_EFFECT, Contrast, Outcome
 from modeldyno.core.contrast import smallest_effects
 from modeldyno.core.headlines import SMALLEST
 from modeldyno.core.turns import Turns
-from modeldyno.reasons import _CLOSE
+from modeldyno.reasons import CLOSE
 from modeldyno.testing.results import a_result
 
 PAGE = (Path(__file__).parent.parent / "docs" / "howto" / "compare.md").read_text(encoding="utf-8")
@@ -29,7 +29,9 @@ PYTHON = "".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_is_understood(words: str) -> None:
     """Its words are those of the command."""
-    module.command.make_context("compare", shlex.split(words), **cli.context_settings)
+    context = module.command.make_context("compare", shlex.split(words), **cli.context_settings)
+
+    assert context.params["baseline"]
 
 
 def test_every_option_that_is_named_is_one() -> None:
@@ -47,7 +49,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert SMALLEST_EFFECT == 0.03
     assert SMALLEST == {"process_memory": 0.05, "load_time": 0.25, "first_call": 0.25}
     assert smallest_effects(("latency=1%",))["latency"] == 0.01
-    assert _CLOSE == 0.01
+    assert CLOSE == 0.01
 
 
 def test_the_python_is_that_of_the_api() -> None:

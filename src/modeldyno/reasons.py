@@ -42,7 +42,7 @@ _EXPLAINED = frozenset({
 """Metrics whose change is worth a second look."""
 _TIMES = 2
 """Processes in which each is watched."""
-_CLOSE, _COSINE = 0.01, 0.999
+CLOSE, COSINE = 0.01, 0.999
 """Outputs that differ by more, relative to their largest value, or are less alike, are doubted."""
 
 
@@ -147,7 +147,7 @@ def _with_outputs(found: Contrast, job: Job, baseline: Path, candidate: Path, ca
     except (ValueError, RequestError) as error:
         return replace(found, doubts=(*found.doubts, _unlike(str(error).rstrip("."))))
     found = replace(found, outputs=agreed)
-    far = [each for each in agreed if each.relative > _CLOSE or each.cosine < _COSINE]
+    far = [each for each in agreed if each.relative > CLOSE or each.cosine < COSINE]
     if not far:
         return found
     worst = max(far, key=lambda each: each.relative)

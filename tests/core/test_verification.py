@@ -221,6 +221,19 @@ class TestAsk:
         assert sorted(set(cares)) == sorted(set(LOOKS))
         assert cares == sorted(cares)
 
+    def test_longer_looks_are_for_those_that_want_samples(self) -> None:
+        """The others have what they need, and wait."""
+        study = replace(searched(), goal=WITHIN)
+        study = log(study, [few(batch(1), 200.0, size=400), few(batch(2), 210.0)])
+        asked = []
+        while (ask := next_ask(study)) is not None:
+            size = 400 if ask.point == batch(1) else 100
+            study = log(study, [few(ask.point, 200.0 + len(asked) % 2, ask.stage, size=size)])
+            asked.append((ask.point["batch_size"], ask.care))
+
+        assert {place for place, care in asked if care == LOOKS[0]} == {1, 2}
+        assert {place for place, care in asked if care > LOOKS[0]} == {2}
+
     def test_samples_of_several_looks_are_a_claim_together(self) -> None:
         """Two looks of 400 effective samples are more than the 662 that a 99th percentile needs."""
         study = replace(searched(), goal=WITHIN)

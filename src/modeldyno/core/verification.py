@@ -5,8 +5,9 @@ a search goes on. So the last word is had by measurements that were not chosen: 
 of a few rivals once, on a fresh process or a freshly started server, the first of a round the last of
 the next.
 
-A look is a part of what the Plan allows, for runs differ by more than a longer one would tell. It is longer
-where a bound is undecided for want of samples: then these are what the decision needs.
+A look is a part of what the Plan allows, for runs differ by more than a longer one would tell. Where a bound
+is undecided for want of samples these are what the decision needs: the third look at such a candidate is
+longer, and the others wait meanwhile.
 """
 
 from __future__ import annotations
@@ -58,12 +59,15 @@ def next_ask(study: Study) -> Ask | None:
     for number in range(ROUNDS):
         known = replace(study, trials=study.trials[:last])
         team = _team(known)
+        wanting = [point for point in team if _short(known, point)]
+        look = LOOKS[number if wanting else 0]
+        if look > LOOKS[0]:
+            team = wanting  # the others have what they need
         missing = {key(point): point for point in _turned(team, number)}
         while missing and last < len(study.trials):
             missing.pop(key(study.trials[last].point), None)
             last += 1
         if missing:
-            look = LOOKS[number if any(_short(known, point) for point in team) else 0]
             return Ask(point=next(iter(missing.values())), stage=Stage.VERIFY, care=care * look)
         if not team:
             return None
