@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, process_time, sleep
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ SLICE = 0.3
 beside what the change costs."""
 _WARMING = 0.003
 """Seconds of calls that are thrown away after a change, and one call at least: caches were another's."""
+_PATIENCE, _GLANCE = 0.2, 0.002
+"""Seconds that threads are given to come to rest, and between two looks at them: those of ONNX Runtime spin
+for 0.05 s after a call, ready for the next one."""
+_RESTING = 0.1
+"""Of a core: less is rest."""
 _LAST = 255
 """Of the numbers of phases; further ones count as this."""
 
@@ -124,6 +129,7 @@ class Held:
 
     def _hand_on(self, warming: Callable[[], object] | None) -> None:
         begin = perf_counter()
+        _rest()
         self.mark("waiting")
         os.write(self.asked, bytes([self.done]))
         self._receive()
@@ -140,3 +146,14 @@ class Held:
         told = os.read(self.granted, 1)
         self.enough = told[0] if told else _LAST  # nobody is there any more who could want more
         self.since = perf_counter()
+
+
+def _rest() -> None:
+    """Wait until the threads of this process rest: those that still spin would take a core from the other."""
+    now, spent = perf_counter(), process_time()
+    end = now + _PATIENCE
+    while now < end:
+        sleep(_GLANCE)
+        before, now, spent_before, spent = now, perf_counter(), spent, process_time()
+        if spent - spent_before < _RESTING * (now - before):
+            return
