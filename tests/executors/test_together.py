@@ -8,11 +8,14 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+import pytest
+
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Failure, FailureKind, Progressed, Result
 from modeldyno.core.turns import ALTERNATING, INTERLEAVED
 from modeldyno.errors import RequestError
+from modeldyno.executors import baton
 from modeldyno.executors import together as module
 from modeldyno.executors.baton import SLICE, Held, Seat
 from modeldyno.executors.campaign import Campaign, campaign
@@ -23,8 +26,6 @@ from modeldyno.testing.results import a_failed_result, a_result
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from modeldyno.core.job import Job
     from modeldyno.core.result import Event
@@ -226,6 +227,25 @@ def test_all_must_have_enough() -> None:
     assert warmed
     seat.close()
     os.close(seat.theirs[0])
+
+
+@pytest.mark.parametrize(("spinning", "waited"), [(0.0, 0.002), (0.05, 0.054), (9.0, 0.2)])
+def test_threads_rest_before_the_other_has_its_turn(
+    monkeypatch: pytest.MonkeyPatch, spinning: float, waited: float
+) -> None:
+    """Those that spin for the next call are waited for, if not for ever."""
+    world = {"now": 0.0, "spent": 0.0}
+
+    def sleep(seconds: float) -> None:
+        world["spent"] += min(seconds, max(0.0, spinning - world["now"]))
+        world["now"] += seconds
+
+    monkeypatch.setattr(baton, "sleep", sleep)
+    monkeypatch.setattr(baton, "perf_counter", lambda: world["now"])
+    monkeypatch.setattr(baton, "process_time", lambda: world["spent"])
+    baton._rest()
+
+    assert world["now"] == pytest.approx(waited, abs=0.0041)
 
 
 def test_progress_names_the_sides(tmp_path: Path) -> None:
