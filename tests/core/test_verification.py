@@ -225,7 +225,7 @@ class TestAsk:
         """The others have what they need, and wait."""
         study = replace(searched(), goal=WITHIN)
         study = log(study, [few(batch(1), 200.0, size=400), few(batch(2), 210.0)])
-        asked = []
+        asked: list[tuple[object, float]] = []
         while (ask := next_ask(study)) is not None:
             size = 400 if ask.point == batch(1) else 100
             study = log(study, [few(ask.point, 200.0 + len(asked) % 2, ask.stage, size=size)])
