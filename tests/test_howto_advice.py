@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from modeldyno.advising import Wish
     from modeldyno.core.job import Job
+    from modeldyno.executors.campaign import Campaign
 
 ROOT = Path(__file__).parents[1]
 DIGITS = str(ROOT / "examples" / "digits" / "digits.onnx")
@@ -96,8 +97,8 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
     """The words become the job and the wish; a live object has no process of its own."""
     plan = Plan(min_time=0.05, max_time=0.5, precision=0.3)
 
-    def advised(job: Job, wish: Wish, *, execute: object, **_more: object) -> Iterator[Advice]:
-        assert callable(execute)
+    def advised(job: Job, wish: Wish, bench: Campaign) -> Iterator[Advice]:
+        assert callable(bench.execute)
         assert (wish.max_time, wish.space, str(wish.query)) == (0.0, False, "throughput")
         assert job.plan == plan
         yield Advice(

@@ -20,6 +20,7 @@ from modeldyno.core.excerpt import ALONE
 from modeldyno.core.goal import Constraint
 from modeldyno.core.knob import KnobValue, configure
 from modeldyno.core.load import Arrivals, Load, parse_rate
+from modeldyno.core.metric import Query
 from modeldyno.core.objective import Goal, Objective, Rank
 from modeldyno.core.plan import Plan
 from modeldyno.core.space import Axis, Space
@@ -190,14 +191,15 @@ def _bounds(words: Words) -> Iterator[Constraint]:
     with words.at("mode"):
         if "mode" in words.tree:
             _chosen("mode", words.tree["mode"], KEYS["mode"]["enum"])
-    for name, (query, sign, unit) in _SHORTHANDS.items():
+    for name, (query, at_most, unit) in _SHORTHANDS.items():
         if name in words.tree:
             with words.at(name):
                 bound = _quantity(words.tree[name], unit)
-                yield Constraint.parse(f"{query} {sign} {bound!r}")
+                yield Constraint(query=Query.parse(query), at_most=at_most, bound=bound)
 
 
-_SHORTHANDS = {"latency_budget": ("latency.p99", "<=", SECONDS), "min_throughput": (THROUGHPUT, ">=", RATE)}
+_SHORTHANDS = {"latency_budget": ("latency.p99", True, SECONDS), "min_throughput": (THROUGHPUT, False, RATE)}
+"""Of what each is the bound, whether it is an upper one, and its unit."""
 
 
 # --- what is run -----------------------------------------------------------------------------------

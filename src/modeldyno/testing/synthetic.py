@@ -179,8 +179,10 @@ def _goals(rows: np.ndarray, source: np.random.Generator) -> tuple[Goal, ...]:
     rate = _clear(rows, -rows[:, 3], 0, -1, source)
     return (
         goal_of(maximize="throughput"),
-        goal_of(maximize="throughput", require=[f"latency.p99 <= {late}"]),
-        goal_of(maximize="throughput", require=[f"latency.p99 <= {late}", f"process_memory.max <= {memory}"]),
+        goal_of(maximize="throughput", require=[f"latency.p99 <= {late}s"]),
+        goal_of(
+            maximize="throughput", require=[f"latency.p99 <= {late}s", f"process_memory.max <= {memory}"]
+        ),
         goal_of(minimize="latency.p99", require=[f"throughput >= {rate}"]),
     )
 
