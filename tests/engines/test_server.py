@@ -140,6 +140,22 @@ def test_another_free_port_is_tried(fake: Make, monkeypatch: pytest.MonkeyPatch)
         assert given == []
 
 
+def test_a_fault_of_its_own_costs_another_start(fake: Make, tmp_path: Path) -> None:
+    """What a server is known to die of now and then is tried again, and only that."""
+    mark = tmp_path / "was here"
+    code = (
+        f"import pathlib\nmark = pathlib.Path({str(mark)!r})\n"
+        "if not mark.exists():\n"
+        "    mark.touch()\n"
+        "    raise RuntimeError('lost the race')\n" + fake().command(Path(), {"http": 1})[2]
+    )
+    with pytest.raises(ServerFailed, match="lost the race"), running(fake(code)):
+        pass
+    mark.unlink()
+    with running(replace(fake(code), passing=re.compile("lost the race"))) as server:
+        assert get(server.ports["http"]) == b"hello"
+
+
 def answers_hello(ports: dict[str, int]) -> bool:
     """Ask whether it is our server."""
     try:

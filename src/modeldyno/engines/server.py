@@ -38,7 +38,7 @@ _GRACE = 10.0
 _PAUSE = 0.05
 """Seconds between two questions whether it is ready."""
 _ATTEMPTS = 4
-"""Times that free ports are looked for, as another may take one before the server does."""
+"""Times that it is started where a failure may pass: another may take a free port before the server does."""
 _LOOK = 0.5
 """Seconds between two looks at the log for what makes waiting hopeless."""
 _TAIL = 1 << 20
@@ -79,6 +79,8 @@ class Launch:
     """Set beside what we have ourselves; ``""`` takes a variable away."""
     hopeless: re.Pattern[str] | None = None
     """A line of the log after which it will never be ready, whatever it tries."""
+    passing: re.Pattern[str] | None = None
+    """A line of the log of one that failed by no fault of what it was given: it is started again."""
     patience: float = 120.0
     """Seconds until it must be ready."""
     grace: float = _GRACE
@@ -171,9 +173,15 @@ def running(launch: Launch) -> Iterator[Server]:
             error = server.failed(how)
         finally:
             server.stop()
-        again = attempt + 1 < _ATTEMPTS and len(fixed) < len(launch.ports)
-        if not (again and _TAKEN.search(f"{error}\n{error.log}")):
+        if attempt + 1 == _ATTEMPTS or not _may_pass(launch, f"{error}\n{error.log}"):
             raise error
+
+
+def _may_pass(launch: Launch, said: str) -> bool:
+    """Say whether another start, with other free ports where it has any, may go well."""
+    if launch.passing and launch.passing.search(said):
+        return True
+    return not all(launch.ports.values()) and bool(_TAKEN.search(said))
 
 
 def http_ready(port: int, path: str) -> bool:
