@@ -12,7 +12,7 @@ same data, other rules that are in use.
 
     python bench/gate.py record [--runs 200] [--pool bench/pools/gate.json]
     python bench/gate.py judge  [--comparisons 1000] [--budget 120]
-    python bench/gate.py live   [--comparisons 100]
+    python bench/gate.py live   [--comparisons 100] [--model minilm]
 """
 
 from __future__ import annotations
@@ -289,21 +289,21 @@ RIVALS = {
 # --- live --------------------------------------------------------------------------------------------
 
 
-def live(comparisons: int, scratch: Path) -> None:
-    """Run the gate itself on MiniLM against itself; exit 1 beyond two alarms of a hundred."""
-    request = models(scratch)["minilm"]
-    copy = scratch / "minilm-again.onnx"
+def live(name: str, comparisons: int, scratch: Path) -> None:
+    """Run the gate itself on a model of one file against its copy; exit 1 beyond two alarms of a hundred."""
+    request = models(scratch)[name]
+    copy = scratch / f"{name}-again.onnx"
     shutil.copy(request.model, copy)
-    for data in scratch.glob("minilm.onnx.*"):  # weights beside the graph keep their name
-        shutil.copy(data, copy.with_name(data.name))
     twin = replace(request, model=str(copy))
     found: Counter[str] = Counter()
+    begun = time.monotonic()
     with campaign() as bench:
         for number in range(comparisons):
             baseline = bench.execute(request.job(), watch=bench.watch)
             checked = gated(baseline, twin.job(), Question(), Rule(), bench, max_time=120.0)
             found[str(checked.verdict)] += 1
-            print(f"{number + 1} of {comparisons}: {dict(found)}", flush=True)
+            spent = (time.monotonic() - begun) / (number + 1)
+            print(f"{number + 1} of {comparisons}: {dict(found)}, {spent:.0f} s each", flush=True)
     sys.exit(found["broken"] > math.ceil(0.02 * comparisons))
 
 
@@ -314,6 +314,7 @@ def main() -> None:
     parser.add_argument("--pool", type=Path, default=POOL)
     parser.add_argument("--runs", type=int, default=200, help="of each model")
     parser.add_argument("--comparisons", type=int, default=None, help="1,000 to judge, 100 live")
+    parser.add_argument("--model", default="minilm", choices=("digits", "minilm"), help="of the live gates")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds that a gate may measure")
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "modeldyno-gate")
     options = parser.parse_args()
@@ -325,7 +326,7 @@ def main() -> None:
         case "judge":
             judge(options.pool, options.comparisons or 1000, options.budget)
         case _:
-            live(options.comparisons or 100, options.scratch)
+            live(options.model, options.comparisons or 100, options.scratch)
 
 
 if __name__ == "__main__":
