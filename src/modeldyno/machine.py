@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +25,8 @@ _CPU = Path("/sys/devices/system/cpu")
 _NVIDIA = Path("/proc/driver/nvidia")
 _UNLIMITED = 1 << 60
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_DRIVERS = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg", "dev/kfd", "dev/dri/renderD*")
+"""What is there where a driver of NVIDIA, of WSL, of AMD or of Intel is."""
 
 
 def environment(packages: Iterable[str]) -> Environment:
@@ -76,6 +79,11 @@ def devices() -> str:
     models = [line.partition(":")[2].strip() for text in names for line in text.splitlines()[:1]]
     counted = {name: models.count(name) for name in dict.fromkeys(models)}
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
+
+
+def may_have_device(root: Path = Path("/")) -> bool:
+    """Say whether there may be anything but processors to run a model on; no framework is asked."""
+    return sys.platform == "darwin" or any(True for pattern in _DRIVERS for _ in root.glob(pattern))
 
 
 def processor() -> str:

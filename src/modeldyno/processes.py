@@ -43,8 +43,9 @@ def family_size(pids: Iterable[int]) -> int:
     """Bytes of memory of several processes, what they share counted once.
 
     Anonymous memory is shared by forks alone: each has its part of it. Pages of files, such as libraries and
-    mapped weights, are shared with strangers, too, and these are not to change what is told: they count
-    at least as resident in the process that has most of them. Resident sizes where the kernel tells no more.
+    mapped weights, are shared with strangers, too, and these are hardly to change what is told: they count
+    at least as resident in the process that has most of them, which is exact where one has them all. Where
+    the kernel tells no more, proportional sizes (before Linux 5.9), or resident ones.
     """
     alone = files = most = 0
     for pid in pids:
@@ -53,6 +54,8 @@ def family_size(pids: Iterable[int]) -> int:
             alone += found["Pss_Anon"]
             files += found["Pss"] - found["Pss_Anon"]
             most = max(most, found["Rss"] - found["Anonymous"])
+        elif "Pss" in found:
+            alone += found["Pss"]
         else:
             alone += resident_size(pid)
     return alone + max(files, most)

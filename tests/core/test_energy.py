@@ -46,14 +46,14 @@ class TestDraw:
     def test_a_counter_gives_the_mean_power_of_its_window(self) -> None:
         """Joules over seconds, whatever the power was sampled to be."""
         samples = [Sample(time=t, energy=30.0 * t, power=999.0) for t in (0.0, 0.4, 2.0)]
-        found = draw(samples, METER)
+        found = draw([samples], METER)
 
         assert found is not None
         assert (found.power, found.seconds, found.counted, found.enough) == (30.0, 2.0, True, True)
 
     def test_a_window_of_few_periods_is_too_short(self) -> None:
         """Less than ten updates of the counter leave its ends uncertain."""
-        found = draw([Sample(time=t, energy=t) for t in (0.0, 0.5)], METER)
+        found = draw([[Sample(time=t, energy=t) for t in (0.0, 0.5)]], METER)
 
         assert found is not None
         assert not found.enough
@@ -61,7 +61,7 @@ class TestDraw:
     def test_without_a_counter_power_is_summed_over_time(self) -> None:
         """A ramp from 0 to 100 W draws 50 W on average; the samples need not be evenly spaced."""
         times = (0.0, 0.1, 0.5, 1.0, 1.1, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0)
-        found = draw([Sample(time=t, power=50 * t) for t in times], METER)
+        found = draw([[Sample(time=t, power=50 * t) for t in times]], METER)
 
         assert found is not None
         assert found.power == pytest.approx(50.0)
@@ -69,10 +69,26 @@ class TestDraw:
 
     def test_a_reset_counter_falls_back_to_power(self) -> None:
         """What the counter lost is still seen in the samples of power."""
-        found = draw([Sample(time=t, energy=9 - t, power=7.0) for t in (0.0, 1.0)], METER)
+        found = draw([[Sample(time=t, energy=9 - t, power=7.0) for t in (0.0, 1.0)]], METER)
 
         assert found is not None
         assert (found.power, found.counted) == (7.0, False)
+
+    @pytest.mark.parametrize("told", ["energy", "power"])
+    def test_what_is_drawn_between_windows_counts_nowhere(self, told: str) -> None:
+        """A side that draws 10 W in its turns draws 10 W, whatever the other draws in its own."""
+        windows = []
+        joules = 0.0
+        for start in (0.0, 4.0, 8.0):
+            values = (joules, joules + 20.0) if told == "energy" else (10.0, 10.0)
+            pairs = zip((start, start + 2.0), values, strict=True)
+            windows.append([Sample(time=time, **{told: value}) for time, value in pairs])
+            joules += 20.0 + 100.0
+        found = draw(windows, METER)
+
+        assert found is not None
+        assert (found.power, found.seconds, found.enough) == (10.0, 6.0, True)
+        assert found.error == pytest.approx(10.0 * 3 * METER.period / 6.0)
 
     @pytest.mark.parametrize(
         "samples",
@@ -86,7 +102,7 @@ class TestDraw:
     )
     def test_what_was_not_told_is_unknown(self, samples: list[Sample]) -> None:
         """No window, no power: nothing, and never 0."""
-        assert draw(samples, METER) is None
+        assert draw([samples], METER) is None
 
 
 class TestPerCall:
@@ -167,7 +183,7 @@ class TestPerCall:
 
     def test_power_of_pooled_processes_has_an_interval_of_its_own(self) -> None:
         """Several processes disagree by more than their counters err."""
-        window = draw([Sample(time=t, energy=30.0 * t) for t in (0.0, 3.0)], METER)
+        window = draw([[Sample(time=t, energy=30.0 * t) for t in (0.0, 3.0)]], METER)
         assert window is not None
         one = measured("power", "a", window)
         assert one.interval == Interval(low=29.0, high=31.0)
@@ -209,7 +225,7 @@ class TestPerCall:
 
 def test_doubts_name_the_device_first() -> None:
     """So that those of several processes are told together."""
-    drawn = draw([Sample(time=t, energy=t) for t in (0.0, 0.5)], METER)
+    drawn = draw([[Sample(time=t, energy=t) for t in (0.0, 0.5)]], METER)
     assert drawn is not None
 
     short, sampled = energy.too_short("cuda:0", drawn, METER), energy.by_samples("cuda:0")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno import machine
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Failure, FailureKind, Progressed, Result
@@ -25,8 +28,6 @@ from modeldyno.testing.comparisons import Track, a_side
 from modeldyno.testing.results import a_failed_result, a_result
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from modeldyno.core.job import Job
     from modeldyno.core.result import Event
 
@@ -65,6 +66,11 @@ def run(*jobs: Job, watch: list[Event] | None = None) -> tuple[list[object], Tog
         assert bench.together is not None
         found = replace(bench, watch=seen.append).play([("side", job) for job in jobs])
         return list(found), bench.together
+
+
+def open_files() -> int:
+    """Count those of this process."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def turns_of(place: Path) -> list[str]:
@@ -156,13 +162,59 @@ def test_models_that_do_not_fit_beside_each_other_are_run_apart(monkeypatch: pyt
     assert together.order == ALTERNATING
 
 
-def test_servers_and_devices_are_not_shared() -> None:
+def test_an_interruption_of_a_round_that_did_not_fit_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run at work is the last, also where the sides are to be run apart from then on."""
+    interrupts: list[int] = []
+
+    def too_large(*_rest: object) -> list[Result]:
+        interrupts.append(2)
+        oom = Failure(where="load", kind=FailureKind.OOM, message="it took too much")
+        return [replace(a_result(), failures=(oom,))]
+
+    monkeypatch.setattr(module, "_interleaved", too_large)
+    bench = Campaign(execute=Track(), together=Together(interrupts=()), interrupted=lambda: len(interrupts))
+    assert bench.play([("a", a_side("a")), ("b", a_side("b"))]) == []
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_one_that_hangs_costs_the_other_nothing(tmp_path: Path, names: str) -> None:
+    """The limit of a side is of the time in which it has the baton."""
+    hanging = SLEEPY.replace("return 1.0", "time.sleep(999 * (CALLS > 40))\n    return 1.0")
+    texts = {"a": SLEEPY, "b": hanging}
+    found, _ = run(*(a_job(tmp_path, name, texts[name], timeout=9.0) for name in names))
+
+    whole, hung = (found[names.index(name)] for name in "ab")
+    assert isinstance(whole, Result)
+    assert isinstance(hung, Result)
+    assert [each.kind for each in hung.failures] == [FailureKind.TIMEOUT]
+    assert not whole.failures
+    assert whole.find("latency") is not None
+
+
+def test_a_child_that_cannot_be_started_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the pipes of its seat nor its own."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
+    before = open_files()
+    with pytest.raises(FileNotFoundError):
+        run(a_side("a"), a_side("b"))
+    assert open_files() == before
+
+
+def test_servers_and_devices_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two servers at once, or two models on a card, would measure each other."""
+    monkeypatch.setattr(machine, "may_have_device", lambda: False)
     job = a_side("a")
     assert can_share(job)
     assert not can_share(replace(job, backend="triton"))
     assert not can_share(replace(job, config={**job.config, "device": "cuda:0"}))
     assert not can_share(replace(job, model=replace(job.model, scheme="object")))
+    automatic = replace(job, config={**job.config, "device": "auto"})
+    assert can_share(automatic)
+    monkeypatch.setattr(machine, "may_have_device", lambda: True)
+    assert not can_share(automatic)
+    assert can_share(replace(job, config={**job.config, "device": "cpu"}))
 
 
 def test_one_after_the_other_ends_at_a_failure() -> None:
@@ -221,12 +273,12 @@ def test_all_must_have_enough() -> None:
     turn()
     assert held.agreed("steady")
     os.close(seat.theirs[1])
+    seat.theirs = seat.theirs[:1]
     thread.join()
     assert told == [(True, 0), (True, 1), (True, 2), (False, 255)]
     assert marks == ["waiting", "timed"] * 3
     assert warmed
     seat.close()
-    os.close(seat.theirs[0])
 
 
 @pytest.mark.parametrize(("spinning", "waited"), [(0.0, 0.002), (0.05, 0.054), (9.0, 0.2)])

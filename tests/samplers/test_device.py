@@ -54,6 +54,22 @@ def doubts(found: object) -> dict[str, str]:
 
 
 class TestTold:
+    def test_a_side_of_a_round_draws_what_it_draws_in_its_turns(self) -> None:
+        """The stages in which the other had the baton are left out."""
+        found, now, joules = [], 0.0, 0.0
+        for name, watts in (("idle", 5.0), *[("timed", 10.0), ("waiting", 50.0)] * 10):
+            samples = []
+            for _ in range(4):
+                samples.append({"time": now, "read": {"package-0": {"energy": joules}}})
+                now, joules = now + 0.1, joules + 0.1 * watts
+            now, joules = now - 0.1, joules - 0.1 * watts
+            found.append({"name": name, "samples": samples})
+        package = {**PACKAGE, "span": None}
+
+        told = numbers(list(device.told({"package-0": package}, found)))
+        assert told["power", "package-0"] == pytest.approx(10.0)
+        assert told["idle_power", "package-0"] == pytest.approx(5.0)
+
     def test_each_stage_gives_what_it_is_about(self) -> None:
         """The floor is of the idle stage, memory of what came after the baseline, the rest of the pass."""
         seen = stages(

@@ -50,36 +50,41 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """What a device drew over a window, on average."""
+    """What a device drew over one or several windows, on average."""
 
     power: float
     """Watts."""
     seconds: float
     error: float
-    """Watts; either end of the window is known to half a period of the meter."""
+    """Watts; either end of a window is known to half a period of the meter."""
     counted: bool
     """By a counter of energy; else sampled power was summed up over time."""
     enough: bool
-    """Whether the window is long enough for what told it."""
+    """Whether the windows are long enough for what told it."""
 
 
-def draw(samples: Sequence[Sample], meter: Meter) -> Draw | None:
-    """Average over the window from the first sample to the last; None where it cannot be known."""
-    counts = [(s.time, s.energy) for s in samples if s.energy is not None]
-    sampled = [(s.time, s.power) for s in samples if s.power is not None]
-    joules = consumed([energy for _, energy in counts], meter.span)
-    counted = joules is not None
-    points = counts if counted else sampled
-    seconds = points[-1][0] - points[0][0] if points else 0.0
+def draw(windows: Sequence[Sequence[Sample]], meter: Meter) -> Draw | None:
+    """Average over windows, each from its first sample to its last; None where it cannot be known.
+
+    What was drawn between two windows counts nowhere.
+    """
+    told = [[(s.time, s.energy) for s in window if s.energy is not None] for window in windows]
+    sampled = [[(s.time, s.power) for s in window if s.power is not None] for window in windows]
+    counts = [window for window in told if len(window) > 1]
+    joules = [consumed([energy for _, energy in window], meter.span) for window in counts]
+    known = [each for each in joules if each is not None]
+    counted = bool(counts) and len(known) == len(counts)
+    points = counts if counted else list(filter(None, sampled))
+    seconds = sum(window[-1][0] - window[0][0] for window in points)
     if seconds <= 0:
         return None
-    power = (integral(sampled) if joules is None else joules) / seconds
+    power = sum(known if counted else map(integral, sampled)) / seconds
     return Draw(
         power=power,
         seconds=seconds,
-        error=power * meter.period / seconds,
+        error=power * meter.period * len(points) / seconds,
         counted=counted,
-        enough=seconds >= UPDATES * meter.period,
+        enough=seconds >= UPDATES * meter.period * len(points),
     )
 
 

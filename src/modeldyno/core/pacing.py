@@ -350,26 +350,30 @@ class _Bench:
         plan = self.plan
         due, restarts = plan.min_runs, 0
         past: list[Assessment] = []
-        while not (stop := self._limit()):
+        enough: Stop | None = None  # and what is drawn then is for others, which measure in turns with it
+        while True:
+            if enough and self.may_end("steady"):
+                return enough
+            if stop := self._limit():
+                return stop
             size = self.count - self.begin
             self.take((due if size < due else plan.max_runs) - size, plan.max_time)
             self.tell("steady")
             size = self.count - self.begin
-            if size < due or self.elapsed - self.begin_time < self.shortest:
+            if enough or size < due or self.elapsed - self.begin_time < self.shortest:
                 continue
             self.last = found = assess(self.steady, plan)
-            if not found.unmet and self.may_end("steady"):
-                return Stop.CONVERGED
+            if not found.unmet:
+                enough = Stop.CONVERGED
+            elif _floored(found, past):
+                enough = Stop.NOISE_FLOOR
             if found.drift and restarts < _RESTARTS and self.agreed is None:
                 self.drift = found.drift
                 self._begin_at(self.begin + found.drift.start)
                 due, restarts, past = plan.min_runs, restarts + 1, []
                 continue
-            if _floored(found, past) and self.may_end("steady"):
-                return Stop.NOISE_FLOOR
             past.append(found)
             due = min(plan.max_runs, math.ceil(size * min(max(1.1 * found.growth, _GROWTH[0]), _GROWTH[1])))
-        return stop
 
     def _limit(self) -> Stop | None:
         """Give the limit that is reached, if any; one steady sample comes before any."""

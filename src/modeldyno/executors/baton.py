@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from time import perf_counter, process_time, sleep
+from time import monotonic, perf_counter, process_time, sleep
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -41,10 +41,14 @@ class Seat:
 
     grants: int
     asks: int
-    theirs: tuple[int, int]
+    theirs: tuple[int, ...]
     """The child's ends, until it has them."""
     enough: int = 0
     """The last phase of which the child has enough."""
+    held: float = 0.0
+    """Seconds for which the child was waited for, before the present time."""
+    since: float | None = None
+    """When it began to be waited for; None while another is."""
 
     @classmethod
     def made(cls) -> Self:
@@ -57,23 +61,38 @@ class Seat:
         """Leave the child's ends to the child."""
         for end in self.theirs:
             os.close(end)
+        self.theirs = ()
+
+    def clock(self) -> float:
+        """Give the seconds for which the child was waited for: they stand still while another works."""
+        since = self.since
+        return self.held + (0.0 if since is None else monotonic() - since)
 
     def wait(self) -> None:
         """Wait until the child is there, or has gone."""
-        os.read(self.asks, 1)
+        self._told()
 
     def grant(self, enough: int) -> bool:
         """Give the baton, and wait until it comes back; say whether the child wants it again."""
         with suppress(BrokenPipeError):
             os.write(self.grants, bytes([enough]))
-        told = os.read(self.asks, 1)
+        told = self._told()
         self.enough = told[0] if told else _LAST
         return bool(told)
 
     def close(self) -> None:
         """Let go of both pipes."""
+        self.taken()  # of a child that could not be started
         os.close(self.grants)
         os.close(self.asks)
+
+    def _told(self) -> bytes:
+        self.since = monotonic()
+        told = os.read(self.asks, 1)
+        if told:  # else it ends, and is waited for until it has
+            held, self.since = self.clock(), None
+            self.held = held
+        return told
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,8 +148,8 @@ class Held:
 
     def _hand_on(self, warming: Callable[[], object] | None) -> None:
         begin = perf_counter()
+        self.mark("waiting")  # what still spins is no part of what is timed
         _rest()
-        self.mark("waiting")
         os.write(self.asked, bytes([self.done]))
         self._receive()
         self.mark("timed")

@@ -63,8 +63,12 @@ class Campaign:
             is its error.
         """
         jobs, watches = [job for _, job in sides], [self.labelled(label) for label, _ in sides]
-        found = None if self.together is None else self.together(jobs, watches)
-        return self._one_after_the_other(jobs, watches) if found is None else found
+        if self.together is None:
+            return self._one_after_the_other(jobs, watches)
+        found = self.together(jobs, watches)
+        if found is None:  # and what was interrupted meanwhile is not begun anew
+            return [] if self.interrupted() else self._one_after_the_other(jobs, watches)
+        return found
 
     def _one_after_the_other(
         self, jobs: Sequence[Job], watches: Sequence[Watch]

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sized
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -93,10 +93,10 @@ class _Limits:
 
 
 def _limits(job: Job, sides: int) -> _Limits:
-    """Bound a child that lives beside others, which take turns: longer, and with its part of the memory."""
+    """Bound a child that lives beside others, which take turns, to its part of the memory."""
     plan = job.plan
     return _Limits(
-        seconds=sides * (plan.timeout or _LOADING_TIME + 2 * plan.max_time * len(job.probes)),
+        seconds=plan.timeout or _LOADING_TIME + 2 * plan.max_time * len(job.probes),
         memory=plan.memory_limit or int(_MEMORY_SHARE * machine.memory_limit() / sides),
     )
 
@@ -110,6 +110,8 @@ class Child:
     log: int
     warm: bool = False
     """Whether it waits for more Jobs after one."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that count towards its limit."""
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     events: list[Event] = field(default_factory=list)
     stage: str = ""
@@ -133,19 +135,26 @@ class Child:
         options = ["--warm"] if warm else []
         ends = () if seat is None else seat.theirs
         options += ["--baton", *map(str, ends)] if ends else []
-        process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", _MODULE, str(write_end), *options],
-            stdin=subprocess.PIPE,
-            stdout=log_write,
-            stderr=log_write,
-            pass_fds=(write_end, *ends),
-            start_new_session=True,
-        )
-        os.close(write_end)
-        os.close(log_write)
-        if seat is not None:
-            seat.taken()
-        return cls(process=process, pipe=read_end, log=log_read, warm=warm)
+        with ExitStack() as failed:
+            for end in (read_end, log_read):
+                failed.callback(os.close, end)
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-X", "faulthandler", "-m", _MODULE, str(write_end), *options],
+                    stdin=subprocess.PIPE,
+                    stdout=log_write,
+                    stderr=log_write,
+                    pass_fds=(write_end, *ends),
+                    start_new_session=True,
+                )
+            finally:
+                os.close(write_end)
+                os.close(log_write)
+            failed.pop_all()
+        if seat is None:
+            return cls(process=process, pipe=read_end, log=log_read, warm=warm)
+        seat.taken()
+        return cls(process=process, pipe=read_end, log=log_read, warm=warm, clock=seat.clock)
 
     def carry_out(
         self, job: Job, watch: Callable[[Event], None], interrupts: Sized, *, sides: int = 1
@@ -183,7 +192,7 @@ class Child:
 
     def follow(self, limits: _Limits, interrupts: Sized) -> None:
         """Take in what the child says until it ends, breaks a limit, or is interrupted twice."""
-        deadline = time.monotonic() + limits.seconds
+        begun = self.clock()
         poll = select.poll()
         poll.register(self.pipe, select.POLLIN)
         poll.register(self.log, select.POLLIN)
@@ -207,7 +216,7 @@ class Child:
                 self.watch(Progressed(stage="finishing; Ctrl-C again stops now"))
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGINT)
-            if now > deadline:
+            if self.clock() - begun > limits.seconds:
                 self.ended = FailureKind.TIMEOUT, f"it was still running after {limits.seconds:g} s"
                 break
             if now - looked >= _PAUSE:

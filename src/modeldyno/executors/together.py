@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from modeldyno import machine
 from modeldyno.core.result import Event, FailureKind, Result
 from modeldyno.core.turns import ALTERNATING, INTERLEAVED
 from modeldyno.errors import ModelDynoError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from modeldyno.core.job import Job
 
 Watch = Callable[[Event], None]
+_ANY = "auto"
+"""The device of a Job that takes what it finds, as a function of the user's may."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,8 +64,10 @@ class Together:
 
 def can_share(job: Job) -> bool:
     """Say whether a Job's process may live beside another: neither a server, nor what shares a device."""
-    here = job.model.scheme != "object" and str(job.config.get("device", "cpu")).startswith("cpu")
-    return here and not serves(job.backend)
+    if job.model.scheme == "object" or serves(job.backend):
+        return False
+    device = str(job.config.get("device", _ANY))
+    return not machine.may_have_device() if device == _ANY else device.startswith("cpu")
 
 
 def _out_of_memory(found: Result | ModelDynoError) -> bool:

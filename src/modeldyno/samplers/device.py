@@ -157,7 +157,7 @@ def power(
 ) -> Iterator[Measurement | Doubt]:
     """What the device drew in the timed pass, and before loading, watts."""
     meter = Meter(period=facts["period"], span=facts["span"])
-    timed, idle = (energy.draw(_samples(name, stage, stages), meter) for stage in (TIMED, IDLE))
+    timed, idle = (energy.draw(_windows(name, stage, stages), meter) for stage in (TIMED, IDLE))
     if timed is None:
         return
     if not timed.enough:
@@ -174,9 +174,17 @@ def _floor(name: str, idle: Draw) -> Iterator[Measurement | Doubt]:
         yield energy.by_samples(name)
 
 
-def _samples(name: str, stage: str, stages: Sequence[dict[str, Any]]) -> list[Sample]:
-    found = [(s["time"], s["read"][name]) for s in _of(stage, stages) if name in s["read"]]
-    return [Sample(time=time, energy=read.get("energy"), power=read.get("power")) for time, read in found]
+def _windows(name: str, stage: str, stages: Sequence[dict[str, Any]]) -> list[list[Sample]]:
+    """Give what was read of a device in each stage of that name: between them another had its turn."""
+    return [
+        [
+            Sample(time=s["time"], energy=read.get("energy"), power=read.get("power"))
+            for s in each["samples"]
+            if (read := s["read"].get(name)) is not None
+        ]
+        for each in stages
+        if each["name"] == stage
+    ]
 
 
 def _grown(name: str, stages: Sequence[dict[str, Any]]) -> bool:
