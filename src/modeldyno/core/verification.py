@@ -7,7 +7,7 @@ the next.
 
 A look is a part of what the Plan allows, for runs differ by more than a longer one would tell. Where a bound
 is undecided for want of samples these are what the decision needs: the third look at such a candidate is
-longer, and the others wait meanwhile.
+longer.
 """
 
 from __future__ import annotations
@@ -59,16 +59,14 @@ def next_ask(study: Study) -> Ask | None:
     for number in range(ROUNDS):
         known = replace(study, trials=study.trials[:last])
         team = _team(known)
-        wanting = [point for point in team if _short(known, point)]
-        look = LOOKS[number if wanting else 0]
-        if look > LOOKS[0]:
-            team = wanting  # the others have what they need
         missing = {key(point): point for point in _turned(team, number)}
         while missing and last < len(study.trials):
             missing.pop(key(study.trials[last].point), None)
             last += 1
         if missing:
-            return Ask(point=next(iter(missing.values())), stage=Stage.VERIFY, care=care * look)
+            point = next(iter(missing.values()))
+            look = LOOKS[number if _short(known, point) else 0]
+            return Ask(point=point, stage=Stage.VERIFY, care=care * look)
         if not team:
             return None
     return None
@@ -85,11 +83,25 @@ def _team(study: Study) -> list[Point]:
     found = ranking(study)
     teams: dict[Key, Point] = {}
     for part in found.each or (found,):
-        rivals = {key(row.promising): row.promising for row in _rivals(part)}
-        wanting = any(_short(study, point) for point in rivals.values())
-        if not _settled(part, study.budget.certain, wanting=wanting):
-            teams |= rivals
+        teams |= _needed(study, part)
     return list(teams.values())
+
+
+def _needed(study: Study, part: Ranking) -> dict[Key, Point]:
+    """Give those of a ranking whose measuring may settle it.
+
+    Where rounds more would hardly make the best certain they are those that want for samples: of what these
+    will show nothing is known.
+    """
+    rivals = {key(row.promising): row.promising for row in _rivals(part)}
+    certain = study.budget.certain
+    if not _verified(part):
+        return rivals
+    if part.certainty >= certain:
+        return {}
+    if not _hopeless(part, certain):
+        return rivals
+    return {place: point for place, point in rivals.items() if _short(study, point)}
 
 
 def _short(study: Study, point: Point) -> bool:
@@ -98,16 +110,11 @@ def _short(study: Study, point: Point) -> bool:
     return bool(trials) and any(short(trials, bound) for bound in study.goal.constraints)
 
 
-def _settled(found: Ranking, certain: float, *, wanting: bool) -> bool:
-    """Say whether the best was verified, against a default that was, and is certain or will never be.
-
-    While a rival is wanting for samples, nothing is said of what will be.
-    """
+def _verified(found: Ranking) -> bool:
+    """Say whether the best was verified, against a default that was."""
     best, default = found.best, found.default
     compared = default is None or bool(default.failure) or default.verified >= TWICE
-    if best is None or best.verified < TWICE or not compared:
-        return False
-    return found.certainty >= certain or (not wanting and _hopeless(found, certain))
+    return best is not None and best.verified >= TWICE and compared
 
 
 def _hopeless(found: Ranking, certain: float) -> bool:
