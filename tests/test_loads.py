@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from modeldyno import loads
+from modeldyno.core.approach import End
 from modeldyno.core.goal import Constraint
 from modeldyno.core.load import Arrivals, Load
 from modeldyno.core.plan import Plan
 from modeldyno.core.search import RATE, Search
 from modeldyno.errors import RequestError
+from modeldyno.measure import INTERRUPTED
 from modeldyno.request import Request
 from modeldyno.testing.server import serving
 
@@ -66,6 +70,23 @@ def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
     *_, (_, answer) = loads.search(asked(server), what)
     assert answer is not None
     assert answer.passed is None
+    assert answer.verified is None
+
+
+def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
+    """The measurement at work is its last; nothing is verified."""
+    what = Search(bounds=(BOUND,), start=1, most=64, measurements=9)
+    steps = []
+    for step in loads.search(asked(server), what):
+        steps.append(step)
+        if len(steps) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+    outcome, answer = steps[-1]
+    assert outcome.exit_code == INTERRUPTED
+    assert len(steps) == 3
+    assert answer is not None
+    assert answer.end is End.INTERRUPTED
+    assert [rung.result for rung in answer.rungs] == [each.result.id for each, _ in steps]
     assert answer.verified is None
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from modeldyno.core.capacity import Capacity, careful, propose, under
+from modeldyno.core.capacity import Capacity, careful, propose, so_far, under
 from modeldyno.core.ladder import Ladder, Rung, worth_climbing
 from modeldyno.core.result import Progressed
 from modeldyno.core.search import CONCURRENCY, RATE, Search
@@ -68,7 +68,7 @@ def search(
 ) -> Iterator[tuple[Outcome, Capacity | None]]:
     """Search the largest load that holds every bound, then measure it again on a freshly started server.
 
-    Gives each Outcome as it is measured, the last ones with the answer.
+    Gives each Outcome as it is measured, the last ones with the answer: when interrupted, that by then.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
@@ -84,11 +84,12 @@ def search(
             watch(Progressed(stage=f"measurement {len(history) + 1}: {what.knob} {step.load:,g}"))
             outcome = _measured(execute, job, under(load, step.load, step.care), what, step.care, watch)
             history = (*history, Rung.of(outcome.result, step.load, what.bounds, care=step.care))
-            answer = propose(what, history)
+            over = outcome.exit_code == INTERRUPTED
+            answer = so_far(what, history) if over else propose(what, history)
             if isinstance(answer, Capacity):
                 found = replace(answer, ours=ours, id=own, created=created, name=outcome.result.name)
             yield outcome, found
-            if outcome.exit_code == INTERRUPTED:
+            if over:
                 return
     if found is None or found.passed is None:
         return

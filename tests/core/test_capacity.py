@@ -11,7 +11,7 @@ import pytest
 from modeldyno.core import served
 from modeldyno.core.approach import End, Step
 from modeldyno.core.boundary import ceiling, confidence, curve, known, limits
-from modeldyno.core.capacity import Capacity, beyond, careful, propose, under
+from modeldyno.core.capacity import Capacity, beyond, careful, propose, so_far, under
 from modeldyno.core.goal import Answer, Constraint, Verdict
 from modeldyno.core.ladder import CLIENT_LIMITED, Rung, plain
 from modeldyno.core.load import Arrivals, Load
@@ -42,6 +42,14 @@ def judged(value: float | None, half: float | None, bound: Constraint = BOUND, *
 
 def rung(load: float, value: float | None, half: float | None = 1e-6, **changes: object) -> Rung:
     return replace(judged(value, half), load=load, **changes)  # type: ignore[arg-type]
+
+
+def test_an_interruption_leaves_what_is_known() -> None:
+    """The interval so far, and that the search did not come to its end; of no measurement, nothing."""
+    capacity = so_far(SEARCH, [rung(1, 0.05), rung(8, 0.2)])
+    assert (capacity.passed, capacity.failed, capacity.end) == (1.0, 8.0, End.INTERRUPTED)
+    assert capacity.broke
+    assert so_far(SEARCH, []).verdict is Verdict.UNDECIDED
 
 
 def drowned(load: float, gave: float) -> Rung:

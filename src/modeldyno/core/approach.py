@@ -51,6 +51,8 @@ class End(StrEnum):
     """The client, not the server, is the limit of more load."""
     DISPUTED = "disputed"
     """A load passed that is greater than one that failed, however long they were measured."""
+    INTERRUPTED = "interrupted"
+    """The user wanted no more."""
 
 
 # --- the bracket -----------------------------------------------------------------------------------

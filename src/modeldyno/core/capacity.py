@@ -20,6 +20,7 @@ from modeldyno.core.search import Search
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from modeldyno.core.boundary import Known
     from modeldyno.core.goal import Constraint
     from modeldyno.core.load import Load
     from modeldyno.core.plan import Plan
@@ -124,13 +125,23 @@ def propose(search: Search, history: Sequence[Rung]) -> Step | Capacity:
     points = known(history, z=search.sureness, rate=not search.whole)
     bracket = Bracket.of(points)
     step = next_step(search, points, bracket, len(history))
-    if isinstance(step, Step):
-        return step
+    return step if isinstance(step, Step) else _answer(search, history, points, bracket, step)
+
+
+def so_far(search: Search, history: Sequence[Rung]) -> Capacity:
+    """Answer by what was measured before the user interrupted."""
+    points = known(history, z=search.sureness, rate=not search.whole)
+    return _answer(search, history, points, Bracket.of(points), End.INTERRUPTED)
+
+
+def _answer(
+    search: Search, history: Sequence[Rung], points: Sequence[Known], bracket: Bracket, end: End
+) -> Capacity:
     broken = next((k.broken for k in points if k.load == bracket.failed), ())
     return Capacity(
         search=search,
         rungs=tuple(history),
-        end=step,
+        end=end,
         passed=bracket.passed,
         failed=bracket.failed,
         broke=tuple(sorted(broken, key=beyond, reverse=True)),
