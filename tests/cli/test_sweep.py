@@ -167,6 +167,19 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(
     assert len(second.jobs) == 3
 
 
+def test_a_study_that_is_over_says_why(modeldyno: Callable[..., Said], bench: Callable[..., Bench]) -> None:
+    """Going on measures nothing where the budget is spent, or where nothing would be learnt."""
+    bench()
+    modeldyno("sweep", *BATCHES, "--max-trials", "3")
+    by_trials = modeldyno("sweep", "--resume", "--max-trials", "3").out.replace("\n", " ")
+    assert "Nothing more was measured: all of 3 trials are made; allow more with --max-trials." in by_trials
+    by_time = modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "1ns").out.replace("\n", " ")
+    assert "of 1.000 ns are spent, a trial takes about" in by_time
+    modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "10m")
+    again = modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "10m").out.replace("\n", " ")
+    assert "no trial that is left would make the answer more certain" in again
+
+
 def test_a_study_is_ranked_anew_without_measuring(
     modeldyno: Callable[..., Said], bench: Callable[..., Bench]
 ) -> None:

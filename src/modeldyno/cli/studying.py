@@ -17,10 +17,12 @@ from modeldyno.cli.keeping import Places
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.cli.writing import check, write
+from modeldyno.core import onward
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.goal import Verdict
 from modeldyno.core.ranking import Ranking, ranking
 from modeldyno.core.rerank import reranked
+from modeldyno.core.units import SECONDS, format_quantity
 from modeldyno.documents import find_study
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
@@ -28,6 +30,7 @@ from modeldyno.sweeps import loop
 from modeldyno.sweeps import words as told
 from modeldyno.sweeps.carrying import carried_out
 from modeldyno.views import study as laid_out
+from modeldyno.views.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,6 +124,7 @@ def _reranked(found: Study, words: Words) -> tuple[Study, int]:
 
 def _measured(study: Study, places: Places, options: dict[str, Any]) -> int:
     """Measure until the end, and tell what came out."""
+    before = len(study.trials)
     with Progress(quiet=options["quiet"]) as progress:
         study, interrupted = carried_out(
             study, store=places.store, watch=progress.watch, force=options["force"]
@@ -128,6 +132,8 @@ def _measured(study: Study, places: Places, options: dict[str, Any]) -> int:
     code = _told(study, places, options)
     if interrupted and places.store and not places.silent:
         click.echo(f"Interrupted; to go on: modeldyno sweep --resume {study.id[:6]}")
+    elif len(study.trials) == before and not places.silent:
+        click.echo(f"Nothing more was measured: {_why_over(study)}.")
     return INTERRUPTED if interrupted else code
 
 
@@ -188,6 +194,19 @@ def _typed(study: Study) -> Iterator[str]:
         weight = f":{objective.weight:g}" if objective.weight != 1 else ""
         yield f"--{'maximize' if objective.maximize else 'minimize'} {objective.query}{weight}"
     yield from (f"--require '{bound}'" for bound in study.goal.constraints)
+
+
+def _why_over(study: Study) -> str:
+    """Say why a study takes no trial more: by its budget, or because none would teach anything."""
+    budget = study.budget
+    boundless = replace(study, budget=replace(budget, max_time=None, max_trials=None))
+    if loop.next_ask(boundless, study.spent) is None:
+        return "no trial that is left would make the answer more certain"
+    if budget.max_trials is not None and len(study.measured) >= budget.max_trials:
+        return f"all of {count(budget.max_trials, 'trial')} are made; allow more with --max-trials"
+    spent, each = (format_quantity(s, SECONDS, 2) for s in (study.spent, onward.usual(study)))
+    whole = "" if budget.max_time is None else f" of {format_quantity(budget.max_time, SECONDS)}"
+    return f"{spent}{whole} are spent, a trial takes about {each}; allow more in all with --max-time"
 
 
 # --- what is said ----------------------------------------------------------------------------------

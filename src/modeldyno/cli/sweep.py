@@ -62,7 +62,11 @@ def budget_options(command: asking.Command) -> asking.Command:
     """Add the options that say how to search, and when to end."""
     return asking.together(
         click.option("--strategy", help="quick (the default), grid, ladder or optuna."),
-        click.option("--max-time", callback=quantity("s"), help="Longest time of the sweep, such as 10m."),
+        click.option(
+            "--max-time",
+            callback=quantity("s"),
+            help="Longest time of the sweep in all, such as 10m.",
+        ),
         click.option("--max-trials", type=int, help="Most measurements, those that verify included."),
         click.option("--until", metavar="'certain >= S'", help="How sure to be of the best; else 95%."),
         click.option("--dry-run", is_flag=True, help="Print the plan, and measure nothing."),
