@@ -164,6 +164,8 @@ class TestFormatEstimate:
             (5.0, 5.0, 5.0, SECONDS, ("5.00 s", "5.00 to 5.00 s")),
             (1234, 1234, 1234, COUNT, ("1,234", "1,234 to 1,234")),
             (None, 4e-4, math.inf, SECONDS, ("", "at least 400 us")),
+            (3.2, 0.004, math.inf, SECONDS, ("3.2 s", "not bounded")),
+            (3.2, 0.0, math.inf, SECONDS, ("3.2 s", "not bounded")),
             (None, -math.inf, 4e-4, SECONDS, ("", "at most 400 us")),
             (None, -math.inf, math.inf, SECONDS, ("", "")),
             (3.0, -math.inf, math.inf, SECONDS, ("3.00 s", "")),

@@ -150,10 +150,12 @@ def _axes(trial: Trial) -> tuple[Axis, ...]:
 def _first_looks(
     trial: Trial, baseline: Result, every: tuple[Candidate, ...]
 ) -> tuple[tuple[Tried, ...], tuple[Candidate, ...]]:
-    """Run each candidate once, as many as a half of the candidates' time allows; give the others, too."""
+    """Run each candidate once, as many as a half of the candidates' time allows; give those it does not."""
     looked: list[Tried] = []
     for number, candidate in enumerate(every):
-        if trial.campaign.interrupted() or (looked and trial.left(_SHARE / 2) <= 0):
+        if trial.campaign.interrupted():
+            break
+        if looked and trial.left(_SHARE / 2) <= 0:
             return tuple(looked), every[number:]
         label = f"candidate {number + 1} of {len(every)}"
         looked.append(trial.first_look(baseline, candidate, str(number), label))

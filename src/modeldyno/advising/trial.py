@@ -144,7 +144,7 @@ class Trial:
         settings = (_NOTHING, *(tried.candidate for tried in few))
         looks = tuple(
             in_turns(
-                [replace(self.of(candidate), probes=TIMED) for candidate in settings],
+                [self._timed(candidate) for candidate in settings],
                 Turns(sides=sides, first=made, most=made),
                 self.question,
                 self.campaign,
@@ -158,6 +158,10 @@ class Trial:
             _with_changes(tried, contrast, found.baseline.processes)
             for tried, contrast in zip(few, found.contrasts, strict=True)
         )
+
+    def _timed(self, candidate: Candidate) -> Job:
+        job = self.of(candidate)
+        return replace(job, probes=TIMED, plan=replace(job.plan, timeout=job.plan.timeout or self.patience))
 
 
 def _compared(tried: Tried, baseline: Path, candidate: Path) -> Tried:

@@ -84,6 +84,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
             else:
                 print_blocks(*advice(found))
             places.told()
+            if interrupted:
+                click.echo("Interrupted: this is what was measured by then.")
     ctx.exit(INTERRUPTED if interrupted else OK)
 
 

@@ -132,7 +132,8 @@ def format_estimate(value: float | None, low: float, high: float, unit: str) -> 
     """Show an estimate and its interval in one unit, with the digits that the interval justifies.
 
     The last digit shown is of the size of the first digit of the half-width. The value is ``""``
-    where there is none; an unbounded interval is ``at least`` or ``at most``, or ``""`` on both sides.
+    where there is none; an unbounded interval is ``at least`` or ``at most``, ``not bounded`` where that is
+    0, or ``""`` on both sides.
     """
     ends = [end for end in (low, high) if math.isfinite(end)]
     known = ends if value is None else [value, *ends]
@@ -150,7 +151,8 @@ def _span(texts: dict[float, str], low: float, high: float, suffix: str) -> str:
     if low in texts and high in texts:
         return f"{texts[low]} to {texts[high]}{suffix}"
     if low in texts:
-        return f"at least {texts[low]}{suffix}"
+        nothing = not texts[low].strip("-0.")
+        return "not bounded" if nothing else f"at least {texts[low]}{suffix}"
     return f"at most {texts[high]}{suffix}" if high in texts else ""
 
 

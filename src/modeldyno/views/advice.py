@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.advice import Advice, Tried
+    from modeldyno.core.comparison import Change
 
 _SETTINGS = 32
 
@@ -42,7 +43,7 @@ def sentence(found: Advice) -> str:
     if found.best is not None and found.best.change is not None:
         settings, price = shown(found.best.candidate.settings), _price(found.best)
         return (
-            f"{name}: with {settings}, {moved(found.best.change)}, over "
+            f"{name}: with {settings}, {moved(found.best.change)}{_slower(found.best)}, over "
             f"{count(found.best.rounds, 'round')} in turns with what it was{now}; {price}."
         )
     if not found.tried:
@@ -57,6 +58,17 @@ def _now(found: Advice) -> str:
     answer = found.baseline.ask(found.query)
     value = answer.value
     return "" if value is None else f" ({format_quantity(value, found.query.unit, 3)} at first sight)"
+
+
+def _slower(tried: Tried) -> str:
+    """Say by how much a call takes longer, where it does: that of a larger batch may."""
+    beside = _latency(tried)
+    longer = beside is not None and beside.difference is not None and beside.difference > beside.smallest
+    return f" and {moved(replace(beside, interval=None))}" if beside and longer else ""
+
+
+def _latency(tried: Tried) -> Change | None:
+    return next((each for each in tried.beside if each.query.metric == "latency"), None)
 
 
 def _price(tried: Tried) -> str:
@@ -89,7 +101,7 @@ def _row(tried: Tried) -> tuple[str, ...]:
     settings = shorten(shown(tried.candidate.settings), _SETTINGS)
     if tried.failure or tried.change is None:
         return settings, "—", "did not run", "", ""
-    beside = next((each for each in tried.beside if each.query.metric == "latency"), None)
+    beside = _latency(tried)
     change, once = tried.change, not tried.rounds  # one look has no interval to speak of
     return (
         settings,
