@@ -202,7 +202,7 @@ def test_without_time_the_first_is_looked_at_and_the_others_named() -> None:
     found = advised(Machine(), Wish(query=RATE, max_time=0.0))[-1]
     assert len(found.tried) == 1
     assert found.tried[0].rounds == 3
-    assert not found.left_out  # which is what there was no time for
+    assert found.left_out
 
 
 def test_a_backend_that_cannot_be_watched_is_looked_at_without() -> None:
@@ -232,7 +232,7 @@ def test_an_interruption_keeps_what_was_measured() -> None:
     found = list(advise(JOB, Wish(query=RATE), bench))[-1]
     assert len(machine.jobs) == 3
     assert len(found.tried) == 2
-    assert found.left_out
+    assert not found.left_out  # which is what there was no time for
     assert found.best is None
 
 
