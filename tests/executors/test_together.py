@@ -231,6 +231,21 @@ def test_one_after_the_other_ends_at_a_failure() -> None:
     assert len(Campaign(execute=Track(), interrupted=lambda: 1).play(sides)) == 1
 
 
+def test_an_interruption_is_heard() -> None:
+    """Whoever watches is told that the run at work is the last, and how to end it."""
+    seen: list[Event] = []
+    interrupts: list[int] = []
+    bench = Campaign(execute=Track(), watch=seen.append, interrupted=lambda: len(interrupts))
+    told = bench.labelled("round 1")
+    told(Progressed(stage="latency"))
+    interrupts.append(2)
+    told(Progressed(stage="latency"))
+    assert [event.stage for event in seen if isinstance(event, Progressed)] == [
+        "round 1: latency",
+        "the last, Ctrl-C again stops now; round 1: latency",
+    ]
+
+
 def test_a_child_without_a_parent_goes_on() -> None:
     """When the pipe of the grants ends, nobody is there who could want a turn."""
     seat = Seat.made()

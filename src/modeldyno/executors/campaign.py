@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from modeldyno.core.job import Job
 
 Watch = Callable[[Event], None]
+_LAST = "the last, Ctrl-C again stops now; "
 
 
 def silent(_event: Event) -> None:
@@ -46,12 +47,13 @@ class Campaign:
     machine, one is run after the other."""
 
     def labelled(self, label: str) -> Watch:
-        """Tell of progress with words before it that say which run it is of."""
+        """Tell of progress with words before it that say which run it is of, and when it is the last."""
 
         def told(event: Event) -> None:
-            self.watch(
-                replace(event, stage=f"{label}: {event.stage}") if isinstance(event, Progressed) else event
-            )
+            if isinstance(event, Progressed):
+                last = _LAST if self.interrupted() else ""
+                event = replace(event, stage=f"{last}{label}: {event.stage}")
+            self.watch(event)
 
         return told
 
