@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _STEPS, _FEWEST, _SIDES = 100, 20, 6
 """Points of a curve, samples below which there is none, and sides that have one."""
+_WIDE = 10
+"""Times of a call that differ by more are drawn by their orders of size."""
 
 
 def page(found: Comparison) -> Iterator[Block]:
@@ -94,15 +96,16 @@ def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
     if len(known) < 2:  # noqa: PLR2004 - one side is no comparison
         return
     shares = [step / _STEPS for step in range(1, _STEPS)]
+    series = tuple(
+        Series(name=name, x=tuple(value.statistic(f"p{100 * share:g}") for share in shares), y=tuple(shares))
+        for name, value in known
+    )
+    least, most = min(each.x[0] for each in series), max(each.x[-1] for each in series)
     yield Plot(
         title="How many calls take no longer than",
-        x=Scale(label="latency", unit=SECONDS),
+        # A few slow calls would push all others into a corner.
+        x=Scale(label="latency", unit=SECONDS, logarithmic=0 < _WIDE * least < most),
         y=Scale(label="share of the calls", unit=FRACTION),
-        series=tuple(
-            Series(
-                name=name, x=tuple(value.statistic(f"p{100 * share:g}") for share in shares), y=tuple(shares)
-            )
-            for name, value in known
-        ),
+        series=series,
         note="from the fastest in 100 to the slowest in 100",
     )
