@@ -251,6 +251,24 @@ def test_doubts_about_the_best_are_told() -> None:
     ]
 
     assert codes == ["interference", "unverified"]
+    told = " ".join(terminal.text(study(doubted, ranking(doubted))).split())
+    assert "Other processes used the same cores during the timed pass" in told
+
+
+def test_a_doubt_says_how_many_measurements_it_is_about() -> None:
+    """Where the best has several."""
+    found = batches()
+    best = ranking(found).best
+    assert best is not None
+    *_, last = (t for t in found.trials if t.point == best.promising and t.stage is Stage.VERIFY)
+    trials = tuple(
+        replace(t, doubts=("drift",), result="abcdef123456") if t is last else t for t in found.trials
+    )
+    doubted = replace(found, trials=trials)
+    told = " ".join(terminal.text(study(doubted, ranking(doubted))).split())
+
+    assert f"in 1 of {best.verified} measurements" in told
+    assert "modeldyno show abcdef tells more" in told
 
 
 @pytest.mark.parametrize("name", ["=1+1", "a\x1b[31mb", "x\ny"])

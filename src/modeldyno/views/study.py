@@ -10,6 +10,7 @@ from modeldyno.core.block import Block, Notice, Severity, clean, shorten
 from modeldyno.core.doubt import CODES
 from modeldyno.core.goal import Verdict
 from modeldyno.core.objective import Rank
+from modeldyno.core.space import key
 from modeldyno.core.units import format_quantity
 from modeldyno.views.study_rows import curve, failures, far, foremost, loads, point
 from modeldyno.views.words import TEXT_LIMIT, count, joined
@@ -47,9 +48,24 @@ def study(found: Study, ranked: Ranking, *, top: int = TOP) -> Iterator[Block]:
         yield from curve(found, ranked.best)
     yield from failures(found)
     if shown is not None:
-        for code in shown.doubts[:_DOUBTS]:
-            yield Notice(severity=Severity.DOUBT, code=code, text=CODES.get(code, "see the trial's result"))
+        yield from _doubts(found, shown)
     yield from _unverified(ranked)
+
+
+def _doubts(found: Study, shown: Standing) -> Iterator[Notice]:
+    """Tell what its measurements leave in doubt, in how many of them, and where the figures stand."""
+    telling = found.candidates[key(shown.point)].telling
+    codes = shown.doubts[:_DOUBTS]
+    for code in codes:
+        doubted = [trial for trial in telling if code in trial.doubts]
+        share = f", in {len(doubted)} of {len(telling)} measurements" if len(telling) > 1 else ""
+        kept = doubted[-1].result[:6] if code == codes[-1] else ""
+        yield Notice(
+            severity=Severity.DOUBT,
+            code=code,
+            text=CODES.get(code, "See the result of the trial.").removesuffix(".") + share,
+            advice=f"modeldyno show {kept} tells more" if kept else "",
+        )
 
 
 # --- the sentence ----------------------------------------------------------------------------------
