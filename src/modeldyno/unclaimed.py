@@ -62,6 +62,8 @@ def _file(path: Path, schemes: Iterable[str]) -> str:
         return "is empty; copy it again"
     if head == _ZIP and not zipfile.is_zipfile(path):
         return "is an archive whose end is missing; copy it again"
+    if head == _ZIP and _arrays(path):
+        return "holds arrays, not a model; give it with --input, beside a model"
     if pickled := _pickled(path, head):
         return (
             f"is a pickled {pickled}, and loading a pickle runs code; write a function that loads it and "
@@ -74,6 +76,16 @@ def _file(path: Path, schemes: Iterable[str]) -> str:
         )
     known = ", ".join(schemes)
     return f"is nothing that a loader recognises by its content; write scheme:{path}, a scheme of {known}"
+
+
+def _arrays(path: Path) -> bool:
+    """Say whether an archive is one of numpy's, an .npz."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except _BROKEN:
+        return False
+    return bool(names) and all(name.endswith(".npy") for name in names)
 
 
 def _pickled(path: Path, head: bytes) -> str:
@@ -93,8 +105,8 @@ def _pickled(path: Path, head: bytes) -> str:
 
 def _unzipped(path: Path) -> IO[bytes]:
     with zipfile.ZipFile(path) as archive:
-        name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
-        return io.BytesIO(archive.read(name))
+        names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        return io.BytesIO(archive.read(names[0]))
 
 
 def _class(file: IO[bytes]) -> str:
