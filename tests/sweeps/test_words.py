@@ -209,6 +209,7 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("backend: onnxruntime\nspace:\n  concurrency: 1..4", "line 3: .*where there is no concurrency"),
         ("require:\n- latency.p99 <= 10ms\n- latncy.p50 <= 1", "line 4: .*did you mean 'latency'"),
         ("latency_budget: 10 MiB", "line 2: 'MiB' in '10 MiB' is not a unit here"),
+        ("latency_budget: 10", "line 2: '10' leaves the unit open; write 10ms or 10s"),
         ("maximize:\n  throughput: much", "line 3: 'much' is no number"),
         ("maximize:\n- latency.p99.ci", "line 3: .*no objective"),
         ("rank: best", "line 2: There is no value of rank: 'best'"),

@@ -192,17 +192,17 @@ def nobody_listens() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def quantity(unit: str) -> Any:
-    """Give a click callback that reads an option with a unit, such as ``30s`` or ``2GiB``."""
+def quantity(unit: str, *, bound: bool = False) -> Any:
+    """Give a click callback that reads an option with a unit, such as ``30s`` or ``2GiB``; as a `bound`, too."""
 
     def read(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-        from modeldyno.core.units import BYTES, parse_quantity  # noqa: PLC0415 - --help needs no units
+        from modeldyno.core.units import BYTES, parse_bound, parse_quantity  # noqa: PLC0415 - --help needs no units
         from modeldyno.errors import RequestError  # noqa: PLC0415
 
         if value is None:
             return None
         try:
-            number = parse_quantity(str(value), unit)
+            number = (parse_bound if bound else parse_quantity)(str(value), unit)
         except RequestError as error:
             raise RequestError(f"{parameter.opts[0]}: {error}") from None
         return int(number) if unit == BYTES else number

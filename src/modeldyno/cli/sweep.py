@@ -46,7 +46,8 @@ def goal_options(command: asking.Command) -> asking.Command:
             "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Maximise the throughput of a server."
         ),
         click.option(
-            "--latency-budget", callback=quantity("s"), help="10ms: as --require 'latency.p99 <= 10ms'."
+            "--latency-budget", callback=quantity("s", bound=True),
+            help="10ms: as --require 'latency.p99 <= 10ms'."
         ),
         click.option(
             "--min-throughput", callback=quantity("1/s"), help="500: as --require 'throughput >= 500/s'."

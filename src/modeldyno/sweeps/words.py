@@ -26,7 +26,7 @@ from modeldyno.core.plan import Plan
 from modeldyno.core.space import Axis, Space
 from modeldyno.core.study import LOADS, Budget, Study
 from modeldyno.core.together import Neighbour
-from modeldyno.core.units import BYTES, FRACTION, RATE, SECONDS, parse_quantity
+from modeldyno.core.units import BYTES, FRACTION, RATE, SECONDS, parse_bound, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.run import serves
 from modeldyno.sweeps import axes
@@ -194,7 +194,7 @@ def _bounds(words: Words) -> Iterator[Constraint]:
     for name, (query, at_most, unit) in _SHORTHANDS.items():
         if name in words.tree:
             with words.at(name):
-                bound = _quantity(words.tree[name], unit)
+                bound = _quantity(words.tree[name], unit, parse_bound)
                 yield Constraint(query=Query.parse(query), at_most=at_most, bound=bound)
 
 
@@ -381,11 +381,11 @@ def _chosen(name: str, given: Any, known: Iterable[str]) -> str:
     return str(given)
 
 
-def _quantity(given: Any, unit: str) -> float:
+def _quantity(given: Any, unit: str, read: Callable[[str, str], float] = parse_quantity) -> float:
     """Read text with a unit; a number is in base units."""
     if isinstance(given, bool | list | dict):
         raise RequestError(f"{given} is no quantity; write a number and a unit.")
-    return float(given) if isinstance(given, int | float) else parse_quantity(str(given), unit)
+    return float(given) if isinstance(given, int | float) else read(str(given), unit)
 
 
 def _whole(given: Any) -> int:
