@@ -120,7 +120,8 @@ def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp
     assert (tmp_path / "r.csv").read_text().startswith("metric,scope,statistic")
     assert modeldyno("report", "first", "-o", "r.docx").code == 2
     assert result.id in modeldyno("rm", result.id[:6]).out
-    assert "no such results" in modeldyno("list").out
+    assert "nothing stored yet" in modeldyno("list").out
+    assert "no such results" in modeldyno("list", "--tag", "first").out
 
 
 def test_show_gives_one_number_to_scripts(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
@@ -275,10 +276,27 @@ def test_the_verdict_survives_a_closed_pipe(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_opened_is_found_before_measuring(
     modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is measured that could not be kept."""
-    monkeypatch.setenv("MODELDYNO_STORE", "nonsense")
+    """Nothing is measured that could not be kept; a path is told as the URL that it should be."""
+    for store, says in (
+        ("/tmp/x.db", "write MODELDYNO_STORE=sqlite:////tmp/x.db"),
+        (f"sqlite:///{__file__}/x.db", "cannot be opened"),
+    ):
+        monkeypatch.setenv("MODELDYNO_STORE", store)
+        said = modeldyno("profile", STEADY)
 
-    assert modeldyno("profile", STEADY).out == ""
+        assert said.out == ""
+        assert says in said.err
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "abc"), ("report", "abc", "-o", "x.md"), ("rm", "abc")])
+def test_looking_for_something_makes_no_store(
+    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """A command that only reads leaves the disk as it is."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/a/b/s.db")
+    modeldyno(*words)
+
+    assert not (tmp_path / "a").exists()
 
 
 def test_what_was_only_seen_has_no_interval(modeldyno: Callable[..., Said]) -> None:

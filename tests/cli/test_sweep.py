@@ -274,7 +274,7 @@ def test_standard_output_may_hold_the_document_alone(
     said = modeldyno("sweep", *BATCHES, "--json", "-", "--no-store")
 
     assert json.loads(said.out)["kind"] == "study"
-    assert "no such results" in modeldyno("list").out
+    assert "nothing stored yet" in modeldyno("list").out
 
 
 def test_studies_are_listed_shown_and_removed(
@@ -308,7 +308,7 @@ def test_the_plan_is_printed_and_nothing_is_measured(
     assert "The knob inter_threads has no effect without parallel=true" in said.out
     assert "Nothing was measured" in said.out
     assert used.jobs == []
-    assert "no such results" in modeldyno("list").out
+    assert "nothing stored yet" in modeldyno("list").out
 
 
 def test_the_plan_of_a_server_tells_loads(

@@ -77,8 +77,8 @@ class Places:
         if found.report:
             reporter_for(Path(found.report))
         if found.store:
-            with plugins.store():
-                pass
+            with plugins.store() as store:
+                store.expire(datetime.now(UTC))
         return found
 
     @property

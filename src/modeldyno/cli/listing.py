@@ -11,6 +11,10 @@ from modeldyno.views.lists import conclusions
 from modeldyno.views.study_numbers import studies
 
 
+_NOTHING = "There is nothing stored yet; modeldyno profile MODEL keeps what it measures."
+_NO_SUCH = "The store has no such results; modeldyno list shows all that it has."
+
+
 @click.command(name="list")
 @click.option("--name", help="Only models of this name.")
 @click.option("--tag", help="Only results with this tag.")
@@ -22,7 +26,7 @@ def command(name: str | None, tag: str | None, limit: int) -> None:
         sweeps = () if tag else store.studies(name=name, limit=limit)
         concluded = () if tag else store.conclusions(name=name, limit=limit)
     if not (entries or sweeps or concluded):
-        click.echo("The store has no such results; modeldyno profile MODEL makes one.")
+        click.echo(_NO_SUCH if name or tag else _NOTHING)
         return
     tables = (listing(entries), studies(sweeps), conclusions(concluded))
     print_tables(*(table for table in tables if table.rows))
