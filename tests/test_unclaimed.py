@@ -60,9 +60,7 @@ def test_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: str, 
         ("notes.txt", "is nothing that a loader recognises by its content"),
     ],
 )
-def test_an_archive_without_a_pickle_is_told_by_what_it_holds(
-    tmp_path: Path, member: str, says: str
-) -> None:
+def test_an_archive_without_a_pickle_is_told_by_what_it_holds(tmp_path: Path, member: str, says: str) -> None:
     """Arrays are inputs, and any other archive is nothing that is known."""
     path = tmp_path / "test.npz"
     with zipfile.ZipFile(path, "w") as made:

@@ -60,10 +60,8 @@ def _file(path: Path, schemes: Iterable[str]) -> str:
         return f"cannot be read: {error.strerror}"
     if not head:
         return "is empty; copy it again"
-    if head == _ZIP and not zipfile.is_zipfile(path):
-        return "is an archive whose end is missing; copy it again"
-    if head == _ZIP and _arrays(path):
-        return "holds arrays, not a model; give it with --input, beside a model"
+    if head == _ZIP and (archive := _archive(path)):
+        return archive
     if pickled := _pickled(path, head):
         return (
             f"is a pickled {pickled}, and loading a pickle runs code; write a function that loads it and "
@@ -78,14 +76,15 @@ def _file(path: Path, schemes: Iterable[str]) -> str:
     return f"is nothing that a loader recognises by its content; write scheme:{path}, a scheme of {known}"
 
 
-def _arrays(path: Path) -> bool:
-    """Say whether an archive is one of numpy's, an .npz."""
+def _archive(path: Path) -> str:
+    """Tell an archive that is cut off, and numpy's; empty of any other."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except _BROKEN:
-        return False
-    return bool(names) and all(name.endswith(".npy") for name in names)
+        return "is an archive whose end is missing; copy it again"
+    arrays = bool(names) and all(name.endswith(".npy") for name in names)
+    return "holds arrays, not a model; give it with --input, beside a model" if arrays else ""
 
 
 def _pickled(path: Path, head: bytes) -> str:

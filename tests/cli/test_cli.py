@@ -75,7 +75,20 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
         (("profile", STEADY, "--require", "latncy.p99 <= 5ms"), 2, "did you mean 'latency'?"),
         (("profile", STEADY, "--require", "latency.p99 <= 5MiB"), 2, "'MiB' in '5MiB' is not a unit here"),
         (("profile", STEADY, "--percentile", "p100"), 2, "p100"),
-        (("profile", STEADY, "--processes", "0"), 2, "at least 1 is needed"),
+        (("profile", STEADY, "--processes", "0"), 2, "'--processes': 0 is not in the range"),
+        (("profile", STEADY, "--max-time", "-5s"), 2, "--max-time -5s: it must be more than 0."),
+        (("profile", STEADY, "--precision", "200%"), 2, "--precision 200%: it must be more than 0, and less"),
+        (
+            ("profile", STEADY, "--min-runs", "9", "--max-runs", "5"),
+            2,
+            "--min-runs 9 is more than --max-runs 5",
+        ),
+        (("profile", STEADY, "--memory-limit", "10"), 2, "it was read as bytes; write 10GiB."),
+        (("profile", STEADY, "--memory-limit", "1MiB"), 2, "a child process takes 64 MiB at least"),
+        (("doctor", "--max-regression", "0%"), 2, "cannot be told apart from noise; write 5%"),
+        (("doctor", "--budget", "0s"), 2, "--budget 0s: it must be more than 0."),
+        (("advise", STEADY, "--max-time", "0s"), 2, "--max-time 0s: it must be more than 0."),
+        (("compare", "a", "b", "--min-rounds", "5", "--max-rounds", "3"), 2, "--min-rounds 5 is more than"),
         (("profile", STEADY, "--pin", "a"), 2, "is no list of cores"),
         (("profile", STEADY, "--json", "no/such/r.json"), 2, "the directory no/such does not exist"),
         (("profile", STEADY, "--input", "no.npz"), 2, "neither a file nor a shape"),
@@ -288,7 +301,9 @@ def test_a_store_that_cannot_be_opened_is_found_before_measuring(
         assert says in said.err
 
 
-@pytest.mark.parametrize("words", [("list",), ("show", "abc"), ("report", "abc", "-o", "x.md"), ("rm", "abc")])
+@pytest.mark.parametrize(
+    "words", [("list",), ("show", "abc"), ("report", "abc", "-o", "x.md"), ("rm", "abc")]
+)
 def test_looking_for_something_makes_no_store(
     modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -389,6 +389,11 @@ def test_a_directory_is_named_for_the_model(
         ((MODEL, "--space", "a=1", "--space", "a=2"), "--space gives a twice"),
         ((MODEL, "--set", "a"), "--set 'a' is not knob=value"),
         ((MODEL, "--until", "perhaps"), "--until 'perhaps' says no certainty"),
+        (
+            (MODEL, "--until", "certain >= 200%"),
+            "--until 'certain >= 200%': it must be a share between 0 and",
+        ),
+        ((MODEL, "--max-trials", "0"), "'--max-trials': 0 is not in the range"),
         ((MODEL, "--max-time", "soon"), "--max-time: 'soon' is not a quantity"),
         ((MODEL, "--latency-budget", "10"), "--latency-budget: '10' leaves the unit open; write 10ms or 10s"),
         ((MODEL, "-o", "x.docx"), "No reporter writes"),

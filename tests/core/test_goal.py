@@ -50,7 +50,9 @@ class TestParse:
         assert parsed.bound == pytest.approx(bound)
         assert (parsed.at_most, parsed.strict) == (at_most, strict)
 
-    @pytest.mark.parametrize("text", ["latency.p99", "latency.p99 = 5", "<= 5ms", "latency.p99 <=", "latency.p99 <= ", ""])
+    @pytest.mark.parametrize(
+        "text", ["latency.p99", "latency.p99 = 5", "<= 5ms", "latency.p99 <=", "latency.p99 <= ", ""]
+    )
     def test_what_is_no_constraint_is_refused(self, text: str) -> None:
         """Text outside the grammar is refused, with an example."""
         with pytest.raises(RequestError, match="is not a constraint; write query <= quantity"):
@@ -205,7 +207,9 @@ class TestAnswer:
 
     def test_a_unit_of_something_else_is_refused(self) -> None:
         """The whole bound is named, and the units that a time has."""
-        with pytest.raises(RequestError, match="'latency.p99 <= 5%': '%' in '5%' is not a unit here; use one"):
+        with pytest.raises(
+            RequestError, match=r"'latency\.p99 <= 5%': '%' in '5%' is not a unit here; use one"
+        ):
             Constraint.parse("latency.p99 <= 5%")
 
     def test_a_number_has_no_statistic(self) -> None:

@@ -177,7 +177,7 @@ class TestUrl:
         """A store that is not there is empty, and stays away until something is written."""
         path = tmp_path / "a" / "store.db"
         with sql.open(url_of(path)) as reader, sql.open(url_of(path)) as writer:
-            assert not (reader.find() or reader.studies() or reader.conclusions())
+            assert [*reader.find(), *reader.studies(), *reader.conclusions()] == []
             with pytest.raises(RequestError, match="no result whose id begins with 'abc'"):
                 reader.get("abc")
             assert not path.parent.exists()

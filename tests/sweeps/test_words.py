@@ -221,6 +221,7 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("plan:\n  processes: 3", "line 3: There is no 'plan' part 'processes'"),
         ("plan:\n  pin: a", "line 3: --pin 'a' is no list of cores"),
         ("budget:\n  certain: 200%", "line 3: certain is 200%"),
+        ("budget:\n  certain: certain >= 200%", "line 3: certain is 200%"),
         ("budget:\n  max_trials: 0", "line 3: max_trials is 0, but must be 1 or more"),
         ("strategy: quik", "line 2: .*did you mean 'quick'"),
         ("backend: onnxruntim", "line 2: .*did you mean 'onnxruntime'"),

@@ -192,11 +192,23 @@ def nobody_listens() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def quantity(unit: str, *, bound: bool = False) -> Any:
-    """Give a click callback that reads an option with a unit, such as ``30s`` or ``2GiB``; as a `bound`, too."""
+def quantity(unit: str, *, bound: bool = False, zero: bool = False, below: float = float("inf")) -> Any:
+    """Give a click callback that reads an option with a unit, such as ``30s`` or ``2GiB``.
+
+    Args:
+        unit: the base unit of the number.
+        bound: whether something is held to it, so that a time needs its unit.
+        zero: whether it may be nothing.
+        below: what it must be less than.
+    """
 
     def read(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-        from modeldyno.core.units import BYTES, parse_bound, parse_quantity  # noqa: PLC0415 - --help needs no units
+        from modeldyno.core.units import (  # noqa: PLC0415 - --help needs no units
+            BYTES,
+            format_quantity,
+            parse_bound,
+            parse_quantity,
+        )
         from modeldyno.errors import RequestError  # noqa: PLC0415
 
         if value is None:
@@ -205,6 +217,10 @@ def quantity(unit: str, *, bound: bool = False) -> Any:
             number = (parse_bound if bound else parse_quantity)(str(value), unit)
         except RequestError as error:
             raise RequestError(f"{parameter.opts[0]}: {error}") from None
+        if not (0 < number < below or (zero and number == 0)):
+            least = "0 or more" if zero else "more than 0"
+            most = f", and less than {format_quantity(below, unit, None)}" if below < float("inf") else ""
+            raise RequestError(f"{parameter.opts[0]} {value}: it must be {least}{most}.")
         return int(number) if unit == BYTES else number
 
     return read

@@ -10,7 +10,6 @@ from modeldyno.views import listing
 from modeldyno.views.lists import conclusions
 from modeldyno.views.study_numbers import studies
 
-
 _NOTHING = "There is nothing stored yet; modeldyno profile MODEL keeps what it measures."
 _NO_SUCH = "The store has no such results; modeldyno list shows all that it has."
 

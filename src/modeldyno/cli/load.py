@@ -52,7 +52,9 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 @click.option("--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Due times from a file.")
 @click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 30s.")
 @click.option("--requests", type=int, help="Requests to measure, after the warm-up.")
-@click.option("--ramp", default="0s", callback=quantity("s"), help="Grow to the full load over so long.")
+@click.option(
+    "--ramp", default="0s", callback=quantity("s", zero=True), help="Grow to the full load over so long."
+)
 @click.option(
     "--request-timeout", default="60s", show_default=True, callback=quantity("s"),
     help="When a request is given up.",

@@ -304,14 +304,13 @@ def budget(words: Words, before: Budget) -> Budget:
         with words.at("budget", name):
             found[name] = _BUDGETED[name](value)
             if not found[name] > 0 or (name == "certain" and found[name] >= 1):
-                raise RequestError(f"{name} is {value}, but must be {_WITHIN[name]}.")
+                share = str(value).rpartition("=")[2].strip()
+                raise RequestError(f"{name} is {share}, but must be {_WITHIN[name]}.")
     return replace(before, **found)
 
 
-_WITHIN = {
-    "max_time": "longer than nothing", "max_trials": "1 or more",
-    "certain": "a share between 0 and 100%, such as 95%",
-}  # fmt: skip
+CERTAIN = "a share between 0 and 100%, such as 95%"
+_WITHIN = {"max_time": "longer than nothing", "max_trials": "1 or more", "certain": CERTAIN}
 
 
 def certainty(text: str) -> float:
