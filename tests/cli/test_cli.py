@@ -4,18 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import wire
+from modeldyno import plugins, wire
 from modeldyno.cli import COMMANDS
 from modeldyno.core.result import Progressed
 from modeldyno.testing.results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import Protocol
 
     class Said(Protocol):
@@ -214,6 +214,35 @@ def test_several_processes_are_pooled(modeldyno: Callable[..., Said], tmp_path: 
     assert latency is not None
     assert len(latency.value.runs) == 2  # type: ignore[union-attr]
     assert "few-processes" in {doubt.code for doubt in result.doubts}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
+def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
+    """What cannot be printed is one sentence, and no mistake of ours."""
+    wire.write(tmp_path / "r.json", wire.encode(a_result()))
+    for words in (["show", "r.json"], ["show", "r.json", "--json"], ["--version"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "modeldyno", *words],
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
+            )  # fmt: skip
+
+        assert done.returncode == 2
+        assert done.stderr == "modeldyno: Cannot write to standard output: No space left on device.\n"
+
+
+def test_a_tag_of_several_removes_none_of_them(modeldyno: Callable[..., Said]) -> None:
+    """Their number is told, and that a baseline was removed."""
+    with plugins.store() as store:
+        for number, tags in enumerate((["a", "@main"], ["a"])):
+            store.put(a_result(id=f"{number}" * 12), headline="")
+            store.tag(f"{number}" * 12, add=tags)
+
+    refused = modeldyno("rm", "a")
+    assert refused.code == 2
+    assert "2 results have the tag 'a'; name those to remove by their ids" in refused.err
+    assert modeldyno("rm", "0000").out == "removed 000000000000, the baseline @main\n"
+    assert modeldyno("rm", "a").out == "removed 111111111111\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ _EXPLICIT = ("--trust",)
 """Options that no file and no environment may set: what runs code is said each time."""
 _INTERRUPTED = 130
 _UNEXPECTED = 4
+_UNWRITTEN = 2
+"""As of a file that cannot be written."""
 
 
 class _Commands(click.Group):
@@ -173,6 +176,9 @@ def _told(error: Exception) -> int:
         case BrokenPipeError():
             nobody_listens()
             return 0
+        case OSError(errno=errno.ENOSPC):
+            where = " to standard output" if _unprintable() else ""
+            text, code = f"Cannot write{where}: {error.strerror}.", _UNWRITTEN
         case _:
             text = (
                 f"{type(error).__name__}: {error} - this is a mistake of ModelDyno's; "
@@ -183,6 +189,17 @@ def _told(error: Exception) -> int:
 
     click.echo(f"modeldyno: {clean(' '.join(text.split()))}", err=True)
     return code
+
+
+def _unprintable() -> bool:
+    """Say whether nothing can be printed, such as into a file on a full disk; then nothing more is."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        nobody_listens()
+        return True
+    return False
 
 
 def nobody_listens() -> None:

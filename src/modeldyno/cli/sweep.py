@@ -130,7 +130,7 @@ def load_options(command: asking.Command) -> asking.Command:
 @asking.KNOBS
 @click.option(
     "--space", "spaces", multiple=True, metavar="KNOB=VALUES",
-    help="Vary it: batch_size=1,2,4 threads=1..4 concurrency=1..64*2 'a=1,2 if b=true'.",
+    help="Vary it; once for each: batch_size=1,2,4, threads=1..4, concurrency=1..64*2, 'a=1,2 if b=true'.",
 )  # fmt: skip
 @asking.INPUTS
 @goal_options
