@@ -91,6 +91,13 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
         (("compare", "a", "b", "--min-rounds", "5", "--max-rounds", "3"), 2, "--min-rounds 5 is more than"),
         (("profile", STEADY, "--pin", "a"), 2, "is no list of cores"),
         (("profile", STEADY, "--json", "no/such/r.json"), 2, "the directory no/such does not exist"),
+        (("profile", STEADY, "-o", "no/such/r.md"), 2, "the directory no/such does not exist"),
+        (
+            ("check", "r.json", "--baseline", "r.json", "--junit", "no/r.xml"),
+            2,
+            "the directory no does not exist",
+        ),
+        (("run", "--json", "no/such/r.json", __file__), 2, "the directory no/such does not exist"),
         (("profile", STEADY, "--input", "no.npz"), 2, "neither a file nor a shape"),
         (("profile", STEADY, "--backend", "pyton"), 2, "did you mean 'python'?"),
         (("profile", STEADY, "--inline", "--trust"), 2, "only loaded in a child process"),

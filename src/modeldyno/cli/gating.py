@@ -160,9 +160,8 @@ def check_places(options: Mapping[str, Any]) -> None:
         except OSError as error:
             raise RequestError(f"Cannot make the directory {options['output_dir']}: {error}.") from None
     for flag in ("junit", "sarif", "markdown"):
-        path = options[flag]
-        if path and not Path(path).resolve().parent.is_dir():
-            raise RequestError(f"Cannot write {path}: the directory {Path(path).parent} does not exist.")
+        if options[flag]:
+            wire.check_directory(Path(options[flag]))
 
 
 def write(found: Checked, options: Mapping[str, Any]) -> None:

@@ -85,8 +85,8 @@ class Places:
             tags=tuple(options["tags"]),
         )
         for path in filter(None, (found.json, found.report)):
-            if path != "-" and not Path(path).resolve().parent.is_dir():
-                raise RequestError(f"Cannot write {path}: the directory {Path(path).parent} does not exist.")
+            if path != "-":
+                wire.check_directory(Path(path))
         if found.report:
             reporter_for(Path(found.report))
         if found.store:

@@ -46,9 +46,14 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 @asking.INPUTS
 @click.option(
     "--concurrency", "-c", metavar="N|N,N,...|N:M",
-    help="Closed loop: so many requests at once; several (1,2,4 or 1:64) make a ladder.",
+    help="Closed loop: so many requests at once; several (1,2,4 or 1:64) make a ladder. "
+    "With --rate: at most so many at once.",
 )  # fmt: skip
-@click.option("--rate", metavar="R[:KIND]", help="Open loop: 100, 100:poisson, 100:burst=8 (requests/s).")
+@click.option(
+    "--rate",
+    metavar="R[:KIND]",
+    help="Open loop: 100, 100:poisson, 100:burst=8 (requests/s). With -c: at most so many at once.",
+)
 @click.option("--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Due times from a file.")
 @click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 30s.")
 @click.option("--requests", type=int, help="Requests to measure, after the warm-up.")

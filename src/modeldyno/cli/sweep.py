@@ -113,8 +113,12 @@ def stored_options(command: asking.Command) -> asking.Command:
 def load_options(command: asking.Command) -> asking.Command:
     """Add the options of a load, but for what is varied."""
     return asking.together(
-        click.option("--concurrency", "-c", type=int, help="Requests at once, where that is not varied."),
-        click.option("--rate", metavar="R[:KIND]", help="Open loop, rate not varied: 100, 100:poisson."),
+        click.option(
+            "--concurrency", "-c", type=int, help="Requests at once, not varied; with --rate: at most."
+        ),
+        click.option(
+            "--rate", metavar="R[:KIND]", help="Open loop, rate not varied: 100, 100:poisson; -c bounds it."
+        ),
         click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 5s."),
         click.option("--requests", type=int, help="Requests to measure, after the warm-up."),
         click.option("--ramp", callback=quantity("s", zero=True), help="Grow to the full load over so long."),
