@@ -120,7 +120,9 @@ def plan_of(options: Mapping[str, Any]) -> Plan:
     try:
         return Plan(**{name: options[name] for name in _PLAN if options.get(name) is not None})
     except ValueError as error:
-        raise RequestError(f"{error}.") from None
+        field, told, why = str(error).partition(" is ")
+        option = f"--{field.replace('_', '-')}: it is " if told and field in _PLAN else f"{field}{told}"
+        raise RequestError(f"{option}{why}.") from None
 
 
 def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:

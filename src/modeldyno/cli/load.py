@@ -56,7 +56,7 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 )
 @click.option("--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Due times from a file.")
 @click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 30s.")
-@click.option("--requests", type=int, help="Requests to measure, after the warm-up.")
+@click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up.")
 @click.option(
     "--ramp", default="0s", callback=quantity("s", zero=True), help="Grow to the full load over so long."
 )
@@ -64,13 +64,21 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
     "--request-timeout", default="60s", show_default=True, callback=quantity("s"),
     help="When a request is given up.",
 )  # fmt: skip
-@click.option("--retries", default=0, show_default=True, help="Send again what the server did not answer.")
-@click.option("--drivers", default=1, show_default=True, help="Processes that send.")
+@click.option(
+    "--retries",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Send again what the server did not answer.",
+)
+@click.option("--drivers", default=1, show_default=True, type=click.IntRange(1), help="Processes that send.")
 @click.option(
     "--find-load", is_flag=True, help="Search the largest load that holds every bound of --require."
 )
 @click.option("--most", type=float, help="Largest load that the search tries; 1024 by default.")
-@click.option("--measurements", type=int, help="Most loads that the search measures; 10 by default.")
+@click.option(
+    "--measurements", type=click.IntRange(1), help="Most loads that the search measures; 10 by default."
+)
 @click.option("--demand", help="Say how many replicas so many requests take within the bounds: 1000/s.")
 @click.option("--price", help="Of a replica, such as 1.20/h or '876 EUR/month': say what it costs.")
 @click.option("--header", "headers", multiple=True, help="'Name: value'; $VARIABLE stands for its value.")

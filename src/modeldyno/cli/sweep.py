@@ -114,17 +114,20 @@ def load_options(command: asking.Command) -> asking.Command:
     """Add the options of a load, but for what is varied."""
     return asking.together(
         click.option(
-            "--concurrency", "-c", type=int, help="Requests at once, not varied; with --rate: at most."
+            "--concurrency",
+            "-c",
+            type=click.IntRange(1),
+            help="Requests at once, not varied; with --rate: at most.",
         ),
         click.option(
             "--rate", metavar="R[:KIND]", help="Open loop, rate not varied: 100, 100:poisson; -c bounds it."
         ),
         click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 5s."),
-        click.option("--requests", type=int, help="Requests to measure, after the warm-up."),
+        click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up."),
         click.option("--ramp", callback=quantity("s", zero=True), help="Grow to the full load over so long."),
         click.option("--request-timeout", callback=quantity("s"), help="When a request is given up; 60s."),
-        click.option("--retries", type=int, help="Send again what the server did not answer."),
-        click.option("--drivers", type=int, help="Processes that send."),
+        click.option("--retries", type=click.IntRange(0), help="Send again what the server did not answer."),
+        click.option("--drivers", type=click.IntRange(1), help="Processes that send."),
     )(command)
 
 
