@@ -121,7 +121,7 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
     ("words", "said"),
     [
         (("--metric", "weight_bytes"), "is not what advise can improve"),
-        (("--tolerance", "-1%"), "--tolerance takes a part"),
+        (("--tolerance", "-1%"), "--tolerance -1%: it must be 0 or more"),
         (("--backend", "triton"), "modeldyno show RESULT --findings"),
     ],
 )

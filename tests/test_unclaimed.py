@@ -53,6 +53,22 @@ def test_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: str, 
     assert says in why_not(path, ("onnx", "torch"))
 
 
+@pytest.mark.parametrize(
+    ("member", "says"),
+    [
+        ("x.npy", "holds arrays, not a model; give it with --input"),
+        ("notes.txt", "is nothing that a loader recognises by its content"),
+    ],
+)
+def test_an_archive_without_a_pickle_is_told_by_what_it_holds(tmp_path: Path, member: str, says: str) -> None:
+    """Arrays are inputs, and any other archive is nothing that is known."""
+    path = tmp_path / "test.npz"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr(member, b"0")
+
+    assert why_not(path, ("onnx",)).startswith(says)
+
+
 def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
     """A configuration that cannot be read is there all the same."""
     assert why_not(tmp_path, ()).startswith("holds no config.json")

@@ -40,13 +40,23 @@ class UnknownName(RequestError):
     """A name that is in no table, with the nearest names that are."""
 
     @classmethod
-    def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
-        """Say that `name` is no `kind`, and suggest the nearest of `known`."""
+    def among(
+        cls, kind: str, name: str, known: Iterable[str], *, meant: str | None = None, listed: str = ""
+    ) -> UnknownName:
+        """Say that `name` is no `kind`, and suggest what is `meant` by it, or the nearest of `known`.
+
+        Where nothing is near, all are named; or, of too many, where they are `listed`.
+        """
         from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
         names = sorted(known)
-        near = get_close_matches(name, names, n=1, cutoff=0.6) or [n for n in names if _begins(n, name)]
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}."
+        near = (
+            [meant]
+            if meant
+            else get_close_matches(name, names, n=1, cutoff=0.6) or [n for n in names if _begins(n, name)]
+        )
+        others = listed or f"known: {', '.join(names) or 'none'}."
+        hint = f"did you mean '{near[0]}'?" if near else others
         return cls(f"There is no {kind} '{name}'; {hint}")
 
 

@@ -42,14 +42,10 @@ def read(path: Path, tool: str | None = None) -> tuple[Result, ...]:
     """
     content = wire.content(path)
     file = opened(path, content)
-    name = tool or _claiming(file)
+    name = _claiming(file, tool)
     importer = plugins.importer(name)
     digest = hashlib.sha256(content).hexdigest()
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
-    if not importer.claims(file):
-        raise UnreadableDocument(
-            f"{path} is no file that {name} writes; leave --from away to have it recognised."
-        )
     try:
         found = tuple(
             result(
@@ -96,13 +92,26 @@ def _documents(text: str) -> tuple[object, ...]:
         return ()
 
 
-def _claiming(file: Foreign) -> str:
-    """Give the importer that knows the file."""
-    names = plugins.names("importer")
-    for name in names:
-        if plugins.importer(name).claims(file):
-            return name
-    raise RequestError(
-        f"{file.path} is of no load generator that is known ({', '.join(names)}), or is damaged; name the "
-        "one that wrote it with --from."
-    )
+def _claiming(file: Foreign, tool: str | None) -> str:
+    """Give the importer that knows the file, and is the one that was named, if one was."""
+    if tool and plugins.importer(tool).claims(file):
+        return tool
+    known = [name for name in plugins.names("importer") if plugins.importer(name).claims(file)]
+    if known and not tool:
+        return known[0]
+    if known:
+        raise UnreadableDocument(
+            f"{file.path} is no file that {tool} writes, but one of {known[0]}; write --from {known[0]}."
+        )
+    raise UnreadableDocument(f"{file.path} {_unknown(file)}.")
+
+
+def _unknown(file: Foreign) -> str:
+    """Say of a file that no importer knows what it is instead."""
+    if not file.text.strip():
+        return "is empty; copy it again"
+    document = file.documents[0] if file.documents else None
+    if isinstance(document, dict) and ("kind" in document or "job" in document) and "schema" in document:
+        return "is a document of ModelDyno's already: modeldyno show, compare and report take it as it is"
+    names = ", ".join(plugins.names("importer"))
+    return f"is no file of a load generator that is known ({names}), or is damaged; check what wrote it"

@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
-from modeldyno.errors import MissingExtra, ModelDynoError, UnknownName
+from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -160,11 +160,16 @@ def store(url: str | None = None) -> ports.Store:
     """Open the store that `url`, or else MODELDYNO_STORE, names; by default a file of SQLite.
 
     Raises:
+        RequestError: it is no URL.
         UnknownName: no plugin opens such URLs.
         StoreError: it cannot be opened.
     """
     address = url or os.environ.get(STORE_VARIABLE)
     scheme = address.partition(":")[0].partition("+")[0] if address else "sqlite"
+    if address and "://" not in address and scheme not in names("store"):
+        raise RequestError(
+            f"The store '{address}' is no URL; for a file, write {STORE_VARIABLE}=sqlite:///{address}"
+        )
     plugin = resolve("store", scheme)
     return cast("ports.Store", plugin.open(address or plugin.default_url()))
 

@@ -60,8 +60,8 @@ def _file(path: Path, schemes: Iterable[str]) -> str:
         return f"cannot be read: {error.strerror}"
     if not head:
         return "is empty; copy it again"
-    if head == _ZIP and not zipfile.is_zipfile(path):
-        return "is an archive whose end is missing; copy it again"
+    if head == _ZIP and (archive := _archive(path)):
+        return archive
     if pickled := _pickled(path, head):
         return (
             f"is a pickled {pickled}, and loading a pickle runs code; write a function that loads it and "
@@ -74,6 +74,17 @@ def _file(path: Path, schemes: Iterable[str]) -> str:
         )
     known = ", ".join(schemes)
     return f"is nothing that a loader recognises by its content; write scheme:{path}, a scheme of {known}"
+
+
+def _archive(path: Path) -> str:
+    """Tell an archive that is cut off, and numpy's; empty of any other."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except _BROKEN:
+        return "is an archive whose end is missing; copy it again"
+    arrays = bool(names) and all(name.endswith(".npy") for name in names)
+    return "holds arrays, not a model; give it with --input, beside a model" if arrays else ""
 
 
 def _pickled(path: Path, head: bytes) -> str:
@@ -93,8 +104,8 @@ def _pickled(path: Path, head: bytes) -> str:
 
 def _unzipped(path: Path) -> IO[bytes]:
     with zipfile.ZipFile(path) as archive:
-        name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
-        return io.BytesIO(archive.read(name))
+        names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        return io.BytesIO(archive.read(names[0]))
 
 
 def _class(file: IO[bytes]) -> str:

@@ -308,12 +308,23 @@ def content(path: Path) -> bytes:
         raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
 
 
+def check_directory(path: Path) -> None:
+    """Find early that a file could not be written.
+
+    Raises:
+        RequestError: its directory does not exist.
+    """
+    if not path.resolve().parent.is_dir():
+        raise RequestError(f"Cannot write {path}: the directory {path.parent} does not exist.")
+
+
 def write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all: what was there before stays until the new one is on disk.
 
     Raises:
         RequestError: the file cannot be written.
     """
+    check_directory(path)
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(data)  # a device or a pipe, such as /dev/null, is written to, not replaced

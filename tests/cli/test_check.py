@@ -145,7 +145,7 @@ def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said]
     listed = modeldyno("list", "--tag", "@main")
     assert "network" in listed.out
     said = modeldyno(
-        "profile", "--model-path", MODEL, *QUICK, "--baseline", "@main", "--budget", "0s",
+        "profile", "--model-path", MODEL, *QUICK, "--baseline", "@main", "--budget", "1ms",
         "--max-regression", "99%", "--output-dir", "out", "--threshold", "latency:100s", "latency.min:1ns",
     )  # fmt: skip
     assert said.code == 1, said.err
@@ -180,7 +180,7 @@ def test_the_doctor_judges_this_machine(
     """It says how often a gate would be wrong here, and keeps its runs for the gate."""
     monkeypatch.setattr("modeldyno.doctor.FEWEST_PROCESSES", 8)
     monkeypatch.setattr("modeldyno.cli.doctor._REHEARSALS", 100)
-    said = modeldyno("doctor", "--budget", "0s")
+    said = modeldyno("doctor", "--budget", "1ms")
     assert said.code == 0, said.err
     text = " ".join(said.out.split())
     assert text.startswith("specimen.network against itself, 8 processes: ")

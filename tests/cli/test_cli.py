@@ -4,18 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import wire
+from modeldyno import plugins, wire
 from modeldyno.cli import COMMANDS
 from modeldyno.core.result import Progressed
 from modeldyno.testing.results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import Protocol
 
     class Said(Protocol):
@@ -75,9 +75,31 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
         (("profile", STEADY, "--require", "latncy.p99 <= 5ms"), 2, "did you mean 'latency'?"),
         (("profile", STEADY, "--require", "latency.p99 <= 5MiB"), 2, "'MiB' in '5MiB' is not a unit here"),
         (("profile", STEADY, "--percentile", "p100"), 2, "p100"),
-        (("profile", STEADY, "--processes", "0"), 2, "at least 1 is needed"),
+        (("profile", STEADY, "--processes", "0"), 2, "'--processes': 0 is not in the range"),
+        (("profile", STEADY, "--max-time", "-5s"), 2, "--max-time -5s: it must be more than 0."),
+        (("profile", STEADY, "--precision", "200%"), 2, "--precision 200%: it must be more than 0, and less"),
+        (
+            ("profile", STEADY, "--min-runs", "9", "--max-runs", "5"),
+            2,
+            "--min-runs 9 is more than --max-runs 5",
+        ),
+        (("profile", STEADY, "--memory-limit", "10"), 2, "it was read as bytes; write 10GiB."),
+        (("profile", STEADY, "--memory-limit", "1MiB"), 2, "a child process takes 64 MiB at least"),
+        (("doctor", "--max-regression", "0%"), 2, "cannot be told apart from noise; write 5%"),
+        (("doctor", "--budget", "0s"), 2, "--budget 0s: it must be more than 0."),
+        (("advise", STEADY, "--max-time", "0s"), 2, "--max-time 0s: it must be more than 0."),
+        (("compare", "a", "b", "--min-rounds", "5", "--max-rounds", "3"), 2, "--min-rounds 5 is more than"),
         (("profile", STEADY, "--pin", "a"), 2, "is no list of cores"),
+        (("profile", STEADY, "--pin", "0,0"), 2, "--pin: it is (0, 0), but must name distinct processors"),
+        (("load", STEADY, "--requests", "0"), 2, "'--requests': 0 is not in the range x>=1"),
         (("profile", STEADY, "--json", "no/such/r.json"), 2, "the directory no/such does not exist"),
+        (("profile", STEADY, "-o", "no/such/r.md"), 2, "the directory no/such does not exist"),
+        (
+            ("check", "r.json", "--baseline", "r.json", "--junit", "no/r.xml"),
+            2,
+            "the directory no does not exist",
+        ),
+        (("run", "--json", "no/such/r.json", __file__), 2, "the directory no/such does not exist"),
         (("profile", STEADY, "--input", "no.npz"), 2, "neither a file nor a shape"),
         (("profile", STEADY, "--backend", "pyton"), 2, "did you mean 'python'?"),
         (("profile", STEADY, "--inline", "--trust"), 2, "only loaded in a child process"),
@@ -120,7 +142,8 @@ def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp
     assert (tmp_path / "r.csv").read_text().startswith("metric,scope,statistic")
     assert modeldyno("report", "first", "-o", "r.docx").code == 2
     assert result.id in modeldyno("rm", result.id[:6]).out
-    assert "no such results" in modeldyno("list").out
+    assert "nothing stored yet" in modeldyno("list").out
+    assert "no such results" in modeldyno("list", "--tag", "first").out
 
 
 def test_show_gives_one_number_to_scripts(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
@@ -202,6 +225,35 @@ def test_several_processes_are_pooled(modeldyno: Callable[..., Said], tmp_path: 
     assert "few-processes" in {doubt.code for doubt in result.doubts}
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
+def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
+    """What cannot be printed is one sentence, and no mistake of ours."""
+    wire.write(tmp_path / "r.json", wire.encode(a_result()))
+    for words in (["show", "r.json"], ["show", "r.json", "--json"], ["--version"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "modeldyno", *words],
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
+            )  # fmt: skip
+
+        assert done.returncode == 2
+        assert done.stderr == "modeldyno: Cannot write to standard output: No space left on device.\n"
+
+
+def test_a_tag_of_several_removes_none_of_them(modeldyno: Callable[..., Said]) -> None:
+    """Their number is told, and that a baseline was removed."""
+    with plugins.store() as store:
+        for number, tags in enumerate((["a", "@main"], ["a"])):
+            store.put(a_result(id=f"{number}" * 12), headline="")
+            store.tag(f"{number}" * 12, add=tags)
+
+    refused = modeldyno("rm", "a")
+    assert refused.code == 2
+    assert "2 results have the tag 'a'; name those to remove by their ids" in refused.err
+    assert modeldyno("rm", "0000").out == "removed 000000000000, the baseline @main\n"
+    assert modeldyno("rm", "a").out == "removed 111111111111\n"
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
 def test_a_run_stays_on_its_cores(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
     """--pin leaves the child one core."""
@@ -275,10 +327,29 @@ def test_the_verdict_survives_a_closed_pipe(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_opened_is_found_before_measuring(
     modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is measured that could not be kept."""
-    monkeypatch.setenv("MODELDYNO_STORE", "nonsense")
+    """Nothing is measured that could not be kept; a path is told as the URL that it should be."""
+    for store, says in (
+        ("/tmp/x.db", "write MODELDYNO_STORE=sqlite:////tmp/x.db"),
+        (f"sqlite:///{__file__}/x.db", "cannot be opened"),
+    ):
+        monkeypatch.setenv("MODELDYNO_STORE", store)
+        said = modeldyno("profile", STEADY)
 
-    assert modeldyno("profile", STEADY).out == ""
+        assert said.out == ""
+        assert says in said.err
+
+
+@pytest.mark.parametrize(
+    "words", [("list",), ("show", "abc"), ("report", "abc", "-o", "x.md"), ("rm", "abc")]
+)
+def test_looking_for_something_makes_no_store(
+    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """A command that only reads leaves the disk as it is."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/a/b/s.db")
+    modeldyno(*words)
+
+    assert not (tmp_path / "a").exists()
 
 
 def test_what_was_only_seen_has_no_interval(modeldyno: Callable[..., Said]) -> None:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno import wire
+from modeldyno.testing.results import a_result
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
@@ -84,10 +87,19 @@ def test_bounds_judge_an_import(modeldyno: Callable[..., Said]) -> None:
     ("words", "sentence"),
     [
         (("no.json",), "Cannot read no.json: No such file or directory."),
-        (("own.json",), "is of no load generator that is known (aiperf, guidellm, perf_analyzer, vllm)"),
-        (("own.json", "--from", "vllm"), "own.json is no file that vllm writes"),
+        (
+            ("other.json",),
+            "a load generator that is known (aiperf, guidellm, perf_analyzer, vllm)",
+        ),
+        (("other.json", "--from", "vllm"), "other.json is no file of a load generator that is known"),
+        (
+            ("bare.json", "--from", "vllm"),
+            "vllm writes, but one of perf_analyzer; write --from",
+        ),
+        (("empty.json",), "empty.json is empty; copy it again."),
+        (("own.json",), "own.json is a document of ModelDyno's already: modeldyno show, compare and report"),
         (("own.json", "--from", "vlm"), "There is no importer 'vlm'; did you mean 'vllm'?"),
-        (("cut.json", "--from", "guidellm"), "cut.json is no file that guidellm writes"),
+        (("cut.json", "--from", "guidellm"), "or is damaged; check what wrote it"),
         (("bare.json",), "bare.json is a file of perf_analyzer, but tells of no load."),
     ],
 )
@@ -95,7 +107,9 @@ def test_what_cannot_be_imported_is_told_in_a_sentence(
     words: tuple[str, ...], sentence: str, modeldyno: Callable[..., Said], tmp_path: Path
 ) -> None:
     """Exit code 2, and what to do."""
-    (tmp_path / "own.json").write_text('{"schema": 1}')
+    (tmp_path / "other.json").write_text('{"schema": 1}')
+    (tmp_path / "own.json").write_bytes(wire.encode(a_result()))
+    (tmp_path / "empty.json").touch()
     (tmp_path / "cut.json").write_text((GOLDEN / "guidellm_concurrent.json").read_text()[:5000])
     (tmp_path / "bare.json").write_text('{"experiments": []}')
     said = modeldyno("import", *words)

@@ -119,7 +119,7 @@ def test_sizes_need_no_quotation_marks(
         ((STEADY, "--compare", "no.onnx"), "There is no file or directory 'no.onnx'"),
         ((STEADY, "--set", "batch_size=4", "--vary", "batch=1,2"), "both say how large the batch is"),
         ((STEADY, "--optimizer", "sgd"), "The optimizer sgd has no effect without --mode train"),
-        ((STEADY, "--memory", "-1GiB"), "such as 24GiB, not -1 GiB"),
+        ((STEADY, "--memory", "-1GiB"), "--memory -1GiB: it must be more than 0"),
         ((DIGITS, "--set", "threads=1"), "threads=1 has no effect: nothing is run"),
         ((STEADY, "--json", "no/such/r.json"), "the directory no/such does not exist"),
         ((STEADY, "-o", "x.docx"), "No reporter writes 'x.docx'"),

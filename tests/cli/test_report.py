@@ -111,7 +111,11 @@ def test_results_of_trials_come_from_the_store(modeldyno: Callable[..., Said]) -
 
 
 def test_a_file_of_no_format_is_refused(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:
-    """An unknown suffix names those that are known."""
+    """An unknown suffix names those that are known; a directory that is not there is named."""
+    lost = modeldyno("report", documents["study"], "-o", "no/such/out.html")
+    assert lost.code == 2
+    assert "Cannot write no/such/out.html: the directory no/such does not exist." in lost.err
+
     said = modeldyno("report", documents["study"], "-o", "out.docx")
 
     assert said.code == 2

@@ -287,7 +287,7 @@ def test_standard_output_may_hold_the_document_alone(
     said = modeldyno("sweep", *BATCHES, "--json", "-", "--no-store")
 
     assert json.loads(said.out)["kind"] == "study"
-    assert "no such results" in modeldyno("list").out
+    assert "nothing stored yet" in modeldyno("list").out
 
 
 def test_studies_are_listed_shown_and_removed(
@@ -321,7 +321,7 @@ def test_the_plan_is_printed_and_nothing_is_measured(
     assert "The knob inter_threads has no effect without parallel=true" in said.out
     assert "Nothing was measured" in said.out
     assert used.jobs == []
-    assert "no such results" in modeldyno("list").out
+    assert "nothing stored yet" in modeldyno("list").out
 
 
 def test_the_plan_of_a_server_tells_loads(
@@ -402,7 +402,13 @@ def test_a_directory_is_named_for_the_model(
         ((MODEL, "--space", "a=1", "--space", "a=2"), "--space gives a twice"),
         ((MODEL, "--set", "a"), "--set 'a' is not knob=value"),
         ((MODEL, "--until", "perhaps"), "--until 'perhaps' says no certainty"),
+        (
+            (MODEL, "--until", "certain >= 200%"),
+            "--until 'certain >= 200%': it must be a share between 0 and",
+        ),
+        ((MODEL, "--max-trials", "0"), "'--max-trials': 0 is not in the range"),
         ((MODEL, "--max-time", "soon"), "--max-time: 'soon' is not a quantity"),
+        ((MODEL, "--latency-budget", "10"), "--latency-budget: '10' leaves the unit open; write 10ms or 10s"),
         ((MODEL, "-o", "x.docx"), "No reporter writes"),
         ((MODEL, "--tag", "a"), "A study has no tags"),
         ((MODEL, "--export-configs", "d", "--no-store"), "leave --no-store away"),

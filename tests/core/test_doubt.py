@@ -35,6 +35,14 @@ def test_every_other_reason_to_stop_is_a_doubt(stop: str, code: str) -> None:
     assert "p50 is known to 4 %" in raised[0].seen
 
 
+def test_what_was_interrupted_is_not_said_to_have_stopped() -> None:
+    """The sentence is one that a person would say."""
+    found = Distribution.of(STEADY, stop="interrupted")
+    (raised,) = doubt.of_distribution("latency", found, [])
+
+    assert raised.seen.startswith("latency was interrupted after ")
+
+
 def test_a_requested_percentile_below_its_floor_is_a_doubt() -> None:
     """The doubt says how many samples are missing."""
     raised = list(doubt.of_distribution("latency", Distribution.of(STEADY), ["p99"]))

@@ -36,6 +36,7 @@ class TestParse:
             ("throughput >= 1,000/s", False, 1000.0, False),
             ("throughput>1000", False, 1000.0, True),
             ("latency.cv <= 5%", True, 0.05, False),
+            ("latency.p99 <= 0", True, 0.0, False),
             ("latency.n >= 2k", False, 2000.0, False),
             ("latency.p50@a.b<=5ms", True, 0.005, False),
             ("latency.p50@prompt=128,generate=32 >= 5ms", False, 0.005, False),
@@ -49,7 +50,9 @@ class TestParse:
         assert parsed.bound == pytest.approx(bound)
         assert (parsed.at_most, parsed.strict) == (at_most, strict)
 
-    @pytest.mark.parametrize("text", ["latency.p99", "latency.p99 = 5", "<= 5ms", "latency.p99 <=", ""])
+    @pytest.mark.parametrize(
+        "text", ["latency.p99", "latency.p99 = 5", "<= 5ms", "latency.p99 <=", "latency.p99 <= ", ""]
+    )
     def test_what_is_no_constraint_is_refused(self, text: str) -> None:
         """Text outside the grammar is refused, with an example."""
         with pytest.raises(RequestError, match="is not a constraint; write query <= quantity"):
@@ -201,6 +204,13 @@ class TestAnswer:
         """Others count in milliseconds, and we in seconds: nobody is to guess."""
         with pytest.raises(RequestError, match=f"leaves the unit open; write {bound}ms or {bound}s"):
             Constraint.parse(f"latency.p99 <= {bound}")
+
+    def test_a_unit_of_something_else_is_refused(self) -> None:
+        """The whole bound is named, and the units that a time has."""
+        with pytest.raises(
+            RequestError, match=r"'latency\.p99 <= 5%': '%' in '5%' is not a unit here; use one"
+        ):
+            Constraint.parse("latency.p99 <= 5%")
 
     def test_a_number_has_no_statistic(self) -> None:
         """Asking a plain number for its percentile is refused."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.metric import METRICS, STATISTICS, Query, canonical_statistic, fraction_of
+from modeldyno.core.metric import EVERYDAY, METRICS, STATISTICS, Query, canonical_statistic, fraction_of
 from modeldyno.core.units import COUNT, FRACTION, RATE, SECONDS
 from modeldyno.errors import RequestError, UnknownName
 
@@ -67,6 +67,9 @@ class TestQuery:
         ("text", "hint"),
         [
             ("latenzy.p99", "There is no metric 'latenzy'; did you mean 'latency'?"),
+            ("speed", "There is no metric 'speed'; did you mean 'throughput'?"),
+            ("ttft.p99", "There is no metric 'ttft'; did you mean 'time_to_first_token'?"),
+            ("foo", "There is no metric 'foo'; docs/reference/metrics.md has all "),
             ("latency.medain", "There is no statistic 'medain'; did you mean 'median'?"),
             ("latency.p999", "There is no statistic 'p999'; did you mean 'p99.9'?"),
             ("latency.percentile99", "There is no statistic 'percentile99'"),
@@ -113,6 +116,12 @@ class TestStatistics:
         """A name that is no statistic is refused."""
         with pytest.raises(UnknownName):
             canonical_statistic(name)
+
+
+def test_what_people_say_is_a_metric_here() -> None:
+    """An everyday word is no metric itself, and leads to one."""
+    assert not EVERYDAY.keys() & METRICS.keys()
+    assert METRICS.keys() >= set(EVERYDAY.values())
 
 
 def test_each_metric_is_named_as_queries_allow() -> None:

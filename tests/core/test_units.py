@@ -21,6 +21,7 @@ from modeldyno.core.units import (
     format_axis,
     format_estimate,
     format_quantity,
+    parse_bound,
     parse_quantity,
     sizes,
     unbroken,
@@ -75,6 +76,24 @@ class TestParseQuantity:
         """A unit that measures something else is refused, with those that do not."""
         with pytest.raises(RequestError, match="is not a unit here; use one of: "):
             parse_quantity(text, unit)
+
+
+class TestParseBound:
+    @pytest.mark.parametrize(
+        ("text", "unit", "value"),
+        [("10ms", SECONDS, 0.01), ("0", SECONDS, 0), ("0.0", SECONDS, 0), ("10", RATE, 10), ("2", BYTES, 2)],
+    )
+    def test_what_is_plain_is_read_as_a_quantity(self, text: str, unit: str, value: float) -> None:
+        """Zero is the same in every unit, and only times are told in two."""
+        assert parse_bound(text, unit) == value
+
+    @pytest.mark.parametrize("text", ["10", " 5. ", "1e-3"])
+    def test_a_time_needs_its_unit(self, text: str) -> None:
+        """A time without one is refused, with what to write."""
+        number = re.escape(text.strip())
+
+        with pytest.raises(RequestError, match=f"'{number}' leaves the unit open; write {number}ms or"):
+            parse_bound(text, SECONDS)
 
 
 class TestFormatQuantity:

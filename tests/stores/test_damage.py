@@ -151,8 +151,11 @@ class TestDamage:
         """A path through a file, or to a directory, cannot be opened."""
         (tmp_path / "file").touch()
         for path in (tmp_path / "file" / "store.db", tmp_path):
-            with pytest.raises(StoreError, match="cannot be opened") as caught:
-                sql.open(url_of(path))
+            with (
+                pytest.raises(StoreError, match="cannot be opened") as caught,
+                sql.open(url_of(path)) as store,
+            ):
+                store.put(a_result(), headline="")
 
             assert one_line(caught.value)
 
@@ -257,8 +260,12 @@ class TestPlace:
     def test_cannot_be_made(self, place: Path) -> None:
         """A new store in a place that is read-only is refused in one line."""
         place.chmod(0o555)
-        with unprivileged(), pytest.raises(StoreError, match="cannot be opened") as caught:
-            sql.open(url_of(place / "new" / "store.db"))
+        with (
+            unprivileged(),
+            pytest.raises(StoreError, match="cannot be opened") as caught,
+            sql.open(url_of(place / "new" / "store.db")) as store,
+        ):
+            store.put(a_result(), headline="")
 
         assert one_line(caught.value)
 

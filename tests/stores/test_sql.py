@@ -173,6 +173,19 @@ class TestUrl:
 
         assert (tmp_path / "a" / "b%20?" / "c d.db").is_file()
 
+    def test_reading_makes_nothing(self, tmp_path: Path) -> None:
+        """A store that is not there is empty, and stays away until something is written."""
+        path = tmp_path / "a" / "store.db"
+        with sql.open(url_of(path)) as reader, sql.open(url_of(path)) as writer:
+            assert [*reader.find(), *reader.studies(), *reader.conclusions()] == []
+            with pytest.raises(RequestError, match="no result whose id begins with 'abc'"):
+                reader.get("abc")
+            assert not path.parent.exists()
+
+            writer.put(a_result(), headline="")
+
+            assert ids(reader.find()) == ids(writer.find()) == [a_result().id]
+
     @pytest.mark.parametrize(
         "url",
         ["", "store.db", "mysql://host/db", "sqlite://", "sqlite:///:memory:", "sqlite:///x?timeout=soon"],
@@ -209,6 +222,7 @@ class TestDatabase:
 
     def test_discipline(self, store: SqlStore, tmp_path: Path) -> None:
         """The file has a write-ahead log, and every connection of the store syncs it in full."""
+        store.put(a_result(), headline="")
         with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         with store._database.writing() as inside:
@@ -225,6 +239,7 @@ class TestDatabase:
 
     def test_migrations_make_the_tables(self, store: SqlStore) -> None:
         """A migrated database has the tables that the program describes, and no difference."""
+        store.put(a_result(), headline="")
         with store._database.reading() as connection:
             context = MigrationContext.configure(connection, opts={"version_table": tables.VERSION_TABLE})
 
@@ -247,7 +262,8 @@ class TestDatabase:
     def test_alembic_only_when_needed(self, tmp_path: Path) -> None:
         """Opening a store that is up to date does not import Alembic."""
         url = url_of(tmp_path / "store.db")
-        sql.open(url).close()
+        with sql.open(url) as store:
+            store.put(a_result(), headline="")
         code = (
             "import sys; from modeldyno.stores import sql; sql.open(sys.argv[1]).close(); "
             "sys.exit('alembic' in sys.modules)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ _EXPLICIT = ("--trust",)
 """Options that no file and no environment may set: what runs code is said each time."""
 _INTERRUPTED = 130
 _UNEXPECTED = 4
+_UNWRITTEN = 2
+"""As of a file that cannot be written."""
 
 
 class _Commands(click.Group):
@@ -173,6 +176,9 @@ def _told(error: Exception) -> int:
         case BrokenPipeError():
             nobody_listens()
             return 0
+        case OSError(errno=errno.ENOSPC):
+            where = " to standard output" if _unprintable() else ""
+            text, code = f"Cannot write{where}: {error.strerror}.", _UNWRITTEN
         case _:
             text = (
                 f"{type(error).__name__}: {error} - this is a mistake of ModelDyno's; "
@@ -185,6 +191,17 @@ def _told(error: Exception) -> int:
     return code
 
 
+def _unprintable() -> bool:
+    """Say whether nothing can be printed, such as into a file on a full disk; then nothing more is."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        nobody_listens()
+        return True
+    return False
+
+
 def nobody_listens() -> None:
     """Write to nowhere once the reader of our output has gone, as in ``modeldyno list | head``."""
     import os  # noqa: PLC0415 - rarely needed
@@ -192,19 +209,35 @@ def nobody_listens() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def quantity(unit: str) -> Any:
-    """Give a click callback that reads an option with a unit, such as ``30s`` or ``2GiB``."""
+def quantity(unit: str, *, bound: bool = False, zero: bool = False, below: float = float("inf")) -> Any:
+    """Give a click callback that reads an option with a unit, such as ``30s`` or ``2GiB``.
+
+    Args:
+        unit: the base unit of the number.
+        bound: whether something is held to it, so that a time needs its unit.
+        zero: whether it may be nothing.
+        below: what it must be less than.
+    """
 
     def read(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-        from modeldyno.core.units import BYTES, parse_quantity  # noqa: PLC0415 - --help needs no units
+        from modeldyno.core.units import (  # noqa: PLC0415 - --help needs no units
+            BYTES,
+            format_quantity,
+            parse_bound,
+            parse_quantity,
+        )
         from modeldyno.errors import RequestError  # noqa: PLC0415
 
         if value is None:
             return None
         try:
-            number = parse_quantity(str(value), unit)
+            number = (parse_bound if bound else parse_quantity)(str(value), unit)
         except RequestError as error:
             raise RequestError(f"{parameter.opts[0]}: {error}") from None
+        if not (0 < number < below or (zero and number == 0)):
+            least = "0 or more" if zero else "more than 0"
+            most = f", and less than {format_quantity(below, unit, None)}" if below < float("inf") else ""
+            raise RequestError(f"{parameter.opts[0]} {value}: it must be {least}{most}.")
         return int(number) if unit == BYTES else number
 
     return read

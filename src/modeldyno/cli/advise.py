@@ -13,7 +13,6 @@ from modeldyno.cli.keeping import Places, limit_options
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.core.metric import Query
-from modeldyno.errors import RequestError
 from modeldyno.executors.campaign import campaign
 from modeldyno.measure import INTERRUPTED, OK
 from modeldyno.views.advice import advice, sentence
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     help="Longest measuring per probe and process.",
 )  # fmt: skip
 @click.option(
-    "--tolerance", default=f"{TOLERANCE:.0%}", show_default=True, callback=quantity("1"),
+    "--tolerance", default=f"{TOLERANCE:.0%}", show_default=True, callback=quantity("1", zero=True),
     help="Largest difference of outputs that is accepted, relative to the largest output.",
 )  # fmt: skip
 @click.option("--findings-only", is_flag=True, help="Try what was found only, and not each usual setting.")
@@ -63,8 +62,6 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         tolerance=options["tolerance"],
         space=not options["findings_only"],
     )
-    if wish.tolerance < 0:
-        raise RequestError("--tolerance takes a part of a whole, such as 1%.")
     asked = request.Request(
         model=options["model"],
         backend=options["backend"],

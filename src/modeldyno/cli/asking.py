@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from modeldyno import request
 from modeldyno.cli import quantity
@@ -40,6 +41,8 @@ TRUST = click.option(
 )  # fmt: skip
 
 
+_SOME, _ANY = click.IntRange(1), click.IntRange(0)
+
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
 
@@ -69,7 +72,7 @@ def plan_options(command: Command) -> Command:
     return together(
         _option("--max-time", "20s", "Longest measuring per probe and process.", callback=quantity("s")),
         care_options(min_time="1s", precision="2%"),
-        _option("--processes", 1, "Fresh processes: 1 for a look, 5 for a claim."),
+        _option("--processes", 1, "Fresh processes: 1 for a look, 5 for a claim.", type=_SOME),
         place_options,
     )(command)
 
@@ -77,21 +80,21 @@ def plan_options(command: Command) -> Command:
 def care_options(*, min_time: str, precision: str) -> Option:
     """Give the options of a Plan but for its time and its processes, with these defaults."""
     return together(
-        _option("--min-time", min_time, "Shortest steady measuring.", callback=quantity("s")),
-        _option("--min-runs", _PLAN["min_runs"], "Fewest steady samples."),
-        _option("--max-runs", _PLAN["max_runs"], "Most steady samples."),
-        _option("--min-warmup", _PLAN["min_warmup"], "Fewest samples left out as warm-up."),
+        _option("--min-time", min_time, "Shortest steady measuring.", callback=quantity("s", zero=True)),
+        _option("--min-runs", _PLAN["min_runs"], "Fewest steady samples.", type=_SOME),
+        _option("--max-runs", _PLAN["max_runs"], "Most steady samples.", type=_SOME),
+        _option("--min-warmup", _PLAN["min_warmup"], "Fewest samples left out as warm-up.", type=_ANY),
         _option(
             "--target", _PLAN["target"], "Statistic whose interval is to be narrow.", callback=_statistic
         ),
-        _option("--precision", precision, "Half-width of that interval.", callback=quantity("1")),
+        _option("--precision", precision, "Half-width of that interval.", callback=quantity("1", below=1.0)),
     )
 
 
 def place_options(command: Command) -> Command:
     """Add the options of what is random, and of the cores to stay on."""
     return together(
-        _option("--seed", 0, "Seed of random inputs and weights."),
+        _option("--seed", 0, "Seed of random inputs and weights.", type=_ANY),
         _option("--pin", None, "Cores to stay on, such as 0,1 or 0-3.", callback=_cores),
     )(command)
 
@@ -113,10 +116,26 @@ def plan_of(options: Mapping[str, Any]) -> Plan:
     Raises:
         RequestError: it cannot be carried out.
     """
+    check_order(options, "min_runs", "max_runs")
     try:
         return Plan(**{name: options[name] for name in _PLAN if options.get(name) is not None})
     except ValueError as error:
-        raise RequestError(f"{error}.") from None
+        field, told, why = str(error).partition(" is ")
+        option = f"--{field.replace('_', '-')}: it is " if told and field in _PLAN else f"{field}{told}"
+        raise RequestError(f"{option}{why}.") from None
+
+
+def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:
+    """Refuse a fewest that is above the most, where somebody asked for it: a default gives way.
+
+    Raises:
+        RequestError: it is.
+    """
+    ctx = click.get_current_context(silent=True)
+    asked = ctx is not None and ctx.get_parameter_source(fewest) is not ParameterSource.DEFAULT
+    if asked and options[fewest] > options[most]:
+        low, high = (f"--{name.replace('_', '-')} {options[name]}" for name in (fewest, most))
+        raise RequestError(f"{low} is more than {high}; lower the one, or raise the other.")
 
 
 def probes(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -132,6 +132,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         force=options["force"],
         why=not options["no_why"],
     )
+    asking.check_order(options, "min_rounds", "max_rounds")
     compared = sides(_requests(ctx, options), run=options["run"])
     places = _places(options)
     turns = Turns(

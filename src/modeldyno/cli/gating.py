@@ -135,14 +135,15 @@ def regressions(texts: tuple[str, ...]) -> Mapping[str, float]:
     """Read ``5%``, or ``latency=5%`` for one metric.
 
     Raises:
-        RequestError: it is no fraction from 0 to 1, or of no metric.
+        RequestError: it is no fraction between 0 and 1, or of no metric.
     """
     given: dict[str, float] = {}
     for text in texts:
         name, separator, size = text.rpartition("=")
         value = parse_quantity(size, FRACTION)
-        if not 0 <= value < 1:
-            raise RequestError(f"--max-regression '{text}' is no part of a whole; write 5%, or latency=5%.")
+        if not 0 < value < 1:
+            why = "is no part of a whole" if value else "cannot be told apart from noise"
+            raise RequestError(f"--max-regression '{text}' {why}; write 5%, or latency=5%.")
         given[str(Query.parse(name)) if separator else ALL] = value
     return given if ALL in given else {**SMALLEST, **given}
 
@@ -159,9 +160,8 @@ def check_places(options: Mapping[str, Any]) -> None:
         except OSError as error:
             raise RequestError(f"Cannot make the directory {options['output_dir']}: {error}.") from None
     for flag in ("junit", "sarif", "markdown"):
-        path = options[flag]
-        if path and not Path(path).resolve().parent.is_dir():
-            raise RequestError(f"Cannot write {path}: the directory {Path(path).parent} does not exist.")
+        if options[flag]:
+            wire.check_directory(Path(options[flag]))
 
 
 def write(found: Checked, options: Mapping[str, Any]) -> None:

@@ -40,10 +40,23 @@ def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+_LEAST_MEMORY = 64 * 2**20
+"""Bytes, fewer than which no child process begins with."""
+
+
+def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    number: int | None = quantity("B")(ctx, parameter, value)
+    if number is not None and number < _LEAST_MEMORY:
+        bare = str(value).strip().isdecimal()
+        hint = f"it was read as bytes; write {value}GiB" if bare else "a child process takes 64 MiB at least"
+        raise RequestError(f"{parameter.opts[0]} {value} is too little: {hint}.")
+    return number
+
+
 def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that bound a child process."""
     command = click.option(
-        "--memory-limit", callback=quantity("B"), help="Most memory of a child process, such as 2GiB."
+        "--memory-limit", callback=_memory, help="Most memory of a child process, such as 2GiB."
     )(command)
     return click.option(
         "--timeout", callback=quantity("s"), help="Longest life of a child process, such as 10m."
@@ -72,13 +85,13 @@ class Places:
             tags=tuple(options["tags"]),
         )
         for path in filter(None, (found.json, found.report)):
-            if path != "-" and not Path(path).resolve().parent.is_dir():
-                raise RequestError(f"Cannot write {path}: the directory {Path(path).parent} does not exist.")
+            if path != "-":
+                wire.check_directory(Path(path))
         if found.report:
             reporter_for(Path(found.report))
         if found.store:
-            with plugins.store():
-                pass
+            with plugins.store() as store:
+                store.expire(datetime.now(UTC))
         return found
 
     @property

@@ -10,6 +10,9 @@ from modeldyno.views import listing
 from modeldyno.views.lists import conclusions
 from modeldyno.views.study_numbers import studies
 
+_NOTHING = "There is nothing stored yet; modeldyno profile MODEL keeps what it measures."
+_NO_SUCH = "The store has no such results; modeldyno list shows all that it has."
+
 
 @click.command(name="list")
 @click.option("--name", help="Only models of this name.")
@@ -22,7 +25,7 @@ def command(name: str | None, tag: str | None, limit: int) -> None:
         sweeps = () if tag else store.studies(name=name, limit=limit)
         concluded = () if tag else store.conclusions(name=name, limit=limit)
     if not (entries or sweeps or concluded):
-        click.echo("The store has no such results; modeldyno profile MODEL makes one.")
+        click.echo(_NO_SUCH if name or tag else _NOTHING)
         return
     tables = (listing(entries), studies(sweeps), conclusions(concluded))
     print_tables(*(table for table in tables if table.rows))

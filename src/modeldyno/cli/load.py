@@ -46,24 +46,39 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 @asking.INPUTS
 @click.option(
     "--concurrency", "-c", metavar="N|N,N,...|N:M",
-    help="Closed loop: so many requests at once; several (1,2,4 or 1:64) make a ladder.",
+    help="Closed loop: so many requests at once; several (1,2,4 or 1:64) make a ladder. "
+    "With --rate: at most so many at once.",
 )  # fmt: skip
-@click.option("--rate", metavar="R[:KIND]", help="Open loop: 100, 100:poisson, 100:burst=8 (requests/s).")
+@click.option(
+    "--rate",
+    metavar="R[:KIND]",
+    help="Open loop: 100, 100:poisson, 100:burst=8 (requests/s). With -c: at most so many at once.",
+)
 @click.option("--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Due times from a file.")
 @click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 30s.")
-@click.option("--requests", type=int, help="Requests to measure, after the warm-up.")
-@click.option("--ramp", default="0s", callback=quantity("s"), help="Grow to the full load over so long.")
+@click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up.")
+@click.option(
+    "--ramp", default="0s", callback=quantity("s", zero=True), help="Grow to the full load over so long."
+)
 @click.option(
     "--request-timeout", default="60s", show_default=True, callback=quantity("s"),
     help="When a request is given up.",
 )  # fmt: skip
-@click.option("--retries", default=0, show_default=True, help="Send again what the server did not answer.")
-@click.option("--drivers", default=1, show_default=True, help="Processes that send.")
+@click.option(
+    "--retries",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Send again what the server did not answer.",
+)
+@click.option("--drivers", default=1, show_default=True, type=click.IntRange(1), help="Processes that send.")
 @click.option(
     "--find-load", is_flag=True, help="Search the largest load that holds every bound of --require."
 )
 @click.option("--most", type=float, help="Largest load that the search tries; 1024 by default.")
-@click.option("--measurements", type=int, help="Most loads that the search measures; 10 by default.")
+@click.option(
+    "--measurements", type=click.IntRange(1), help="Most loads that the search measures; 10 by default."
+)
 @click.option("--demand", help="Say how many replicas so many requests take within the bounds: 1000/s.")
 @click.option("--price", help="Of a replica, such as 1.20/h or '876 EUR/month': say what it costs.")
 @click.option("--header", "headers", multiple=True, help="'Name: value'; $VARIABLE stands for its value.")

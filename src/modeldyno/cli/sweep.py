@@ -46,10 +46,12 @@ def goal_options(command: asking.Command) -> asking.Command:
             "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Maximise the throughput of a server."
         ),
         click.option(
-            "--latency-budget", callback=quantity("s"), help="10ms: as --require 'latency.p99 <= 10ms'."
+            "--latency-budget", callback=quantity("s", bound=True),
+            help="10ms: as --require 'latency.p99 <= 10ms'."
         ),
         click.option(
-            "--min-throughput", callback=quantity("1/s"), help="500: as --require 'throughput >= 500/s'."
+            "--min-throughput", callback=quantity("1/s", zero=True),
+            help="500: as --require 'throughput >= 500/s'."
         ),
         click.option(
             "--rank", type=click.Choice(KEYS["rank"]["enum"]),
@@ -58,17 +60,30 @@ def goal_options(command: asking.Command) -> asking.Command:
     )(command)  # fmt: skip
 
 
+def _certain(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    from modeldyno.sweeps.words import CERTAIN, certainty  # noqa: PLC0415 - --help needs none of it
+
+    if value is not None and not 0 < certainty(value) < 1:
+        raise RequestError(f"--until '{value}': it must be {CERTAIN}.")
+    return value
+
+
 def budget_options(command: asking.Command) -> asking.Command:
     """Add the options that say how to search, and when to end."""
     return asking.together(
         click.option("--strategy", help="quick (the default), grid, ladder or optuna."),
         click.option(
-            "--max-time",
-            callback=quantity("s"),
-            help="Longest time of the sweep in all, such as 10m.",
+            "--max-time", callback=quantity("s"), help="Longest time of the sweep in all, such as 10m."
         ),
-        click.option("--max-trials", type=int, help="Most measurements, those that verify included."),
-        click.option("--until", metavar="'certain >= S'", help="How sure to be of the best; else 95%."),
+        click.option(
+            "--max-trials", type=click.IntRange(1), help="Most measurements, those that verify included."
+        ),
+        click.option(
+            "--until",
+            metavar="'certain >= S'",
+            callback=_certain,
+            help="How sure to be of the best; else 95%.",
+        ),
         click.option("--dry-run", is_flag=True, help="Print the plan, and measure nothing."),
     )(command)
 
@@ -100,14 +115,21 @@ def stored_options(command: asking.Command) -> asking.Command:
 def load_options(command: asking.Command) -> asking.Command:
     """Add the options of a load, but for what is varied."""
     return asking.together(
-        click.option("--concurrency", "-c", type=int, help="Requests at once, where that is not varied."),
-        click.option("--rate", metavar="R[:KIND]", help="Open loop, rate not varied: 100, 100:poisson."),
+        click.option(
+            "--concurrency",
+            "-c",
+            type=click.IntRange(1),
+            help="Requests at once, not varied; with --rate: at most.",
+        ),
+        click.option(
+            "--rate", metavar="R[:KIND]", help="Open loop, rate not varied: 100, 100:poisson; -c bounds it."
+        ),
         click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 5s."),
-        click.option("--requests", type=int, help="Requests to measure, after the warm-up."),
-        click.option("--ramp", callback=quantity("s"), help="Grow to the full load over so long."),
+        click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up."),
+        click.option("--ramp", callback=quantity("s", zero=True), help="Grow to the full load over so long."),
         click.option("--request-timeout", callback=quantity("s"), help="When a request is given up; 60s."),
-        click.option("--retries", type=int, help="Send again what the server did not answer."),
-        click.option("--drivers", type=int, help="Processes that send."),
+        click.option("--retries", type=click.IntRange(0), help="Send again what the server did not answer."),
+        click.option("--drivers", type=click.IntRange(1), help="Processes that send."),
     )(command)
 
 
@@ -117,7 +139,7 @@ def load_options(command: asking.Command) -> asking.Command:
 @asking.KNOBS
 @click.option(
     "--space", "spaces", multiple=True, metavar="KNOB=VALUES",
-    help="Vary it: batch_size=1,2,4 threads=1..4 concurrency=1..64*2 'a=1,2 if b=true'.",
+    help="Vary it; once for each: batch_size=1,2,4, threads=1..4, concurrency=1..64*2, 'a=1,2 if b=true'.",
 )  # fmt: skip
 @asking.INPUTS
 @goal_options

@@ -147,7 +147,8 @@ def of_missing(metric: str, found: Distribution, percentiles: Sequence[str]) -> 
 
 def _ended(metric: str, found: Distribution) -> str:
     unmet = f": {'; '.join(found.unmet)}" if found.unmet else ""
-    return f"{metric} stopped by {found.stop} after {len(found):,} samples{unmet}"
+    how = "was interrupted" if found.stop == "interrupted" else f"stopped by {found.stop}"
+    return f"{metric} {how} after {len(found):,} samples{unmet}"
 
 
 def of_noise(foreign: float, steal: float) -> Iterator[Doubt]:

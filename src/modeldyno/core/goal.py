@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metric import METRICS, Query, fraction_of
 from modeldyno.core.statistics import certified_floor
-from modeldyno.core.units import SECONDS, format_estimate, format_quantity, parse_quantity
+from modeldyno.core.units import format_estimate, format_quantity, parse_bound
 from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CONSTRAINT = re.compile(
-    r"\s*(?P<query>[^<>=\s@]+(?:@[^<>\s]*[^<>=\s])?)\s*(?P<sign><=|>=|[<>](?!=))\s*(?P<bound>.+?)\s*"
+    r"\s*(?P<query>[^<>=\s@]+(?:@[^<>\s]*[^<>=\s])?)\s*(?P<sign><=|>=|[<>](?!=))\s*(?P<bound>\S.*?)\s*"
 )
 """A scope may hold equals signs, such as ``prompt=128``."""
 
@@ -129,8 +129,7 @@ class Constraint:
         """Read ``query <= quantity`` (or ``<``, ``>=``, ``>``).
 
         Raises:
-            RequestError: the text does not follow the grammar, the unit measures something else, or a time
-                has none: the milliseconds of another tool would else be our seconds.
+            RequestError: the text does not follow the grammar, or the quantity is none of the metric's.
         """
         match = _CONSTRAINT.fullmatch(text)
         if match is None:
@@ -141,15 +140,12 @@ class Constraint:
         if query.part == "ci":
             raise RequestError(f"'{text}': an interval cannot be bounded; drop the .ci.")
         check_kind(query)
-        bound, sign = match["bound"].strip(), match["sign"]
-        if query.unit == SECONDS and not bound[-1].isalpha():
-            raise RequestError(f"'{text}' leaves the unit open; write {bound}ms or {bound}s.")
-        return cls(
-            query=query,
-            at_most=sign.startswith("<"),
-            bound=parse_quantity(bound, query.unit),
-            strict="=" not in sign,
-        )
+        try:
+            bound = parse_bound(match["bound"], query.unit)
+        except RequestError as error:
+            raise RequestError(f"'{text}': {error}") from None
+        sign = match["sign"]
+        return cls(query=query, at_most=sign.startswith("<"), bound=bound, strict="=" not in sign)
 
     def __str__(self) -> str:
         sign = ("<" if self.at_most else ">") + ("" if self.strict else "=")

@@ -266,6 +266,18 @@ METRICS: dict[str, Metric] = dict(
     )
 )
 
+EVERYDAY = {
+    "speed": "throughput", "fps": "throughput", "rps": "request_rate", "qps": "request_rate",
+    "tps": "token_rate", "ttft": "time_to_first_token", "tpot": "time_per_output_token",
+    "itl": "inter_token_latency", "time": "latency", "duration": "latency", "runtime": "latency",
+    "memory": "process_memory", "ram": "process_memory", "rss": "process_memory",
+    "peak_memory": "memory_peak", "gpu_memory": "device_memory", "vram": "device_memory",
+    "cpu": "cpu_utilization", "gpu": "gpu_utilization", "params": "parameters", "size": "weight_bytes",
+    "flop": "flops", "gflops": "flops", "mac": "macs", "errors": "error_rate",
+}  # fmt: skip
+"""What people call a metric, and its name here."""
+_LISTED = f"docs/reference/metrics.md has all {len(METRICS)}, such as latency, throughput and process_memory."
+
 STATISTICS = ("mean", "p50", "std", "min", "max", "cv", "n", "n_eff")
 _OWN_UNITS = {"n": COUNT, "n_eff": COUNT, "cv": FRACTION}
 _PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
@@ -301,7 +313,8 @@ class Query:
                 "such as latency.p99 or latency.p50.ci."
             )
         if match["metric"] not in METRICS:
-            raise UnknownName.among("metric", match["metric"], METRICS)
+            name = match["metric"]
+            raise UnknownName.among("metric", name, METRICS, meant=EVERYDAY.get(name), listed=_LISTED)
         statistic = match["statistic"]
         return cls(
             metric=match["metric"],

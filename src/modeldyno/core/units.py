@@ -107,6 +107,20 @@ def parse_quantity(text: str, unit: str) -> float:
     return float(match["number"].replace(",", "")) * scale
 
 
+def parse_bound(text: str, unit: str) -> float:
+    """Read what a number is held to, as `parse_quantity` does; but a time, unless it is 0, needs its unit.
+
+    The milliseconds of another tool would else be our seconds.
+
+    Raises:
+        RequestError: the text is no number, its unit measures something else, or a time has none.
+    """
+    bound, number = parse_quantity(text, unit), text.strip()
+    if unit == SECONDS and bound and not number[-1].isalpha():
+        raise RequestError(f"'{number}' leaves the unit open; write {number}ms or {number}s.")
+    return bound
+
+
 def format_quantity(value: float | None, unit: str, digits: int | None = 4) -> str:
     """Show a number of base `unit` in the unit that suits its size, to `digits` significant digits.
 

@@ -56,8 +56,48 @@ class Database:
         self._engine.dispose()
 
 
-def connect(text: str) -> tuple[Database, Path | None]:
+class Unmade:
+    """The database of a file that is not there: it reads as empty, and whoever writes first makes it."""
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self._path, self._timeout = path, timeout
+        self._empty = Database(sqlite.empty(), str(path))
+        self._made: Database | None = None
+        self.place = self._empty.place
+        """What to call it in a message."""
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Give a transaction that reads what is there by now."""
+        with explained(self.place):
+            there = self._path.exists()
+        with (self._file() if there else self._empty).reading() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Give a transaction that writes into the file; StoreError if it cannot be made."""
+        with self._file().writing() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close all connections."""
+        for each in filter(None, (self._empty, self._made)):
+            each.close()
+
+    def _file(self) -> Database:
+        if self._made is None:
+            with explained(self.place):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                engine = sqlite.engine(self._path, self._timeout)
+            self._made = _current(Database(engine, self.place))
+        return self._made
+
+
+def connect(text: str) -> tuple[Database | Unmade, Path | None]:
     """Open the database of a URL and bring it to its newest revision; give the path of a file too.
+
+    A file that is not there is made by the first that writes.
 
     Raises:
         RequestError: the URL is not understood.
@@ -68,16 +108,20 @@ def connect(text: str) -> tuple[Database, Path | None]:
     path = Path(url.database or "").expanduser().absolute() if url.drivername == "sqlite" else None
     place = str(path) if path else _shown(url)
     with explained(place):
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        if path and not path.exists():
+            return Unmade(path, timeout), path
         engine = sqlite.engine(path, timeout) if path else postgresql.engine(url, timeout)
-    database = Database(engine, place)
+    return _current(Database(engine, place)), path
+
+
+def _current(database: Database) -> Database:
+    """Bring a database to its newest revision, or close it."""
     try:
         _make_current(database)
     except BaseException:
         database.close()
         raise
-    return database, path
+    return database
 
 
 def _parse(text: str) -> tuple[URL, float]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result import Result
     from modeldyno.core.study import Study
     from modeldyno.ports import ConclusionEntry, StudyEntry
-    from modeldyno.stores.database import Database
+    from modeldyno.stores.database import Database, Unmade
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100
@@ -45,7 +45,9 @@ _ADVICE = "The other results stay readable; remove this one with modeldyno rm."
 
 
 def open(url: str) -> SqlStore:  # noqa: A001 - a plugin's function, called as store.open(url)
-    """Open the store at ``sqlite:///path[?timeout=seconds]`` or ``postgresql://...``; make it if it is new.
+    """Open the store at ``sqlite:///path[?timeout=seconds]`` or ``postgresql://...``.
+
+    A file that is not there is made by what writes first.
 
     Raises:
         RequestError: the URL is not understood.
@@ -76,7 +78,7 @@ def _data_directory() -> Path:
 class SqlStore:
     """Keeps Results and Studies; a context manager, or to be closed."""
 
-    def __init__(self, opened: Database, artifacts: Path) -> None:
+    def __init__(self, opened: Database | Unmade, artifacts: Path) -> None:
         self._database = opened
         self.artifacts = artifacts
         """The directory for files that belong to Results; the only one that is ever cleared."""

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sqlalchemy import URL, create_engine, event
+from sqlalchemy.pool import StaticPool
 
 from modeldyno.stores.faults import primary_code
+from modeldyno.stores.tables import METADATA
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -34,6 +36,13 @@ def engine(path: Path, timeout: float) -> Engine:
     made = create_engine(URL.create("sqlite", database=str(path)), creator=lambda: _connect(path, timeout))
     event.listen(made, "begin", _begin)
     event.listen(made, "checkin", _look_anew)
+    return made
+
+
+def empty() -> Engine:
+    """Make an engine of a database in memory with nothing in its tables."""
+    made = create_engine("sqlite://", poolclass=StaticPool)
+    METADATA.create_all(made)
     return made
 
 

@@ -26,7 +26,7 @@ from modeldyno.core.plan import Plan
 from modeldyno.core.space import Axis, Space
 from modeldyno.core.study import LOADS, Budget, Study
 from modeldyno.core.together import Neighbour
-from modeldyno.core.units import BYTES, FRACTION, RATE, SECONDS, parse_quantity
+from modeldyno.core.units import BYTES, FRACTION, RATE, SECONDS, parse_bound, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.run import serves
 from modeldyno.sweeps import axes
@@ -194,7 +194,7 @@ def _bounds(words: Words) -> Iterator[Constraint]:
     for name, (query, at_most, unit) in _SHORTHANDS.items():
         if name in words.tree:
             with words.at(name):
-                bound = _quantity(words.tree[name], unit)
+                bound = _quantity(words.tree[name], unit, parse_bound)
                 yield Constraint(query=Query.parse(query), at_most=at_most, bound=bound)
 
 
@@ -304,14 +304,13 @@ def budget(words: Words, before: Budget) -> Budget:
         with words.at("budget", name):
             found[name] = _BUDGETED[name](value)
             if not found[name] > 0 or (name == "certain" and found[name] >= 1):
-                raise RequestError(f"{name} is {value}, but must be {_WITHIN[name]}.")
+                share = str(value).rpartition("=")[2].strip()
+                raise RequestError(f"{name} is {share}, but must be {_WITHIN[name]}.")
     return replace(before, **found)
 
 
-_WITHIN = {
-    "max_time": "longer than nothing", "max_trials": "1 or more",
-    "certain": "a share between 0 and 100%, such as 95%",
-}  # fmt: skip
+CERTAIN = "a share between 0 and 100%, such as 95%"
+_WITHIN = {"max_time": "longer than nothing", "max_trials": "1 or more", "certain": CERTAIN}
 
 
 def certainty(text: str) -> float:
@@ -381,11 +380,11 @@ def _chosen(name: str, given: Any, known: Iterable[str]) -> str:
     return str(given)
 
 
-def _quantity(given: Any, unit: str) -> float:
+def _quantity(given: Any, unit: str, read: Callable[[str, str], float] = parse_quantity) -> float:
     """Read text with a unit; a number is in base units."""
     if isinstance(given, bool | list | dict):
         raise RequestError(f"{given} is no quantity; write a number and a unit.")
-    return float(given) if isinstance(given, int | float) else parse_quantity(str(given), unit)
+    return float(given) if isinstance(given, int | float) else read(str(given), unit)
 
 
 def _whole(given: Any) -> int:
