@@ -49,7 +49,7 @@ def test_a_pin_leaves_the_quota_of_the_machine(monkeypatch: pytest.MonkeyPatch) 
     """Fewer cores are allowed, and the quota is what it is without."""
     monkeypatch.setattr(machine, "allowed_cores", lambda: (0,))
     monkeypatch.setattr(machine, "_CGROUP", Path("/absent"))
-    monkeypatch.setattr(machine.psutil, "cpu_count", lambda logical: 4)  # noqa: ARG005 - as it is called
+    monkeypatch.setattr("psutil.cpu_count", lambda logical: 4)  # noqa: ARG005 - as it is called
 
     pinned, bare = machine.hardware(pinned=True), machine.hardware()
 

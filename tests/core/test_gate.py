@@ -126,7 +126,7 @@ def test_rounds_are_bought_while_it_is_undecided_and_not_beyond() -> None:
 
 @pytest.mark.parametrize("most", [5, 20, 40, 60])
 def test_the_error_of_the_looks_is_that_of_the_whole(most: int) -> None:
-    """What all looks together may err is what one look of as many rounds may, and the early ones err least."""
+    """What all looks together may err is what a single one might, and the first one errs least."""
     rule = Rule(most=most)
     errors = [1 - rule.level(look) for look in rule.looks]
     assert sum(errors) == pytest.approx(1 - rule.passing)

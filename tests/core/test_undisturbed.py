@@ -34,7 +34,7 @@ def test_the_interval_covers_the_truth() -> None:
 
 
 def test_a_margin_is_left_out_no_more_often_than_the_level_says() -> None:
-    """Where the truth is the margin, it is above the interval in at most 5 % of the cases, of few rounds too."""
+    """Where the truth is the margin, it is above the interval in at most 5 % of the cases."""
     source = np.random.default_rng(3)
     left_out = 0
     for _ in range(400):

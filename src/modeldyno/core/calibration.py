@@ -49,7 +49,7 @@ class Calibration:
     through: float | None
     """The same of those that were let through; None where none was."""
     margin: int
-    """Of a slowdown as large as is allowed, of as many comparisons: those that were let through all the same."""
+    """Of as many candidates whose slowdown is as large as what matters: those that were let through."""
     smallest: float | None
     """Slowdown that is found in `POWER` of the cases; None where not even a doubling is."""
 
@@ -90,7 +90,7 @@ def rehearsed(
 
 
 def _sides(values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Split processes, two of a round after those of the one before, into baseline and candidate: to and fro."""
+    """Split processes, the two of a round next to each other, into baseline and candidate: to and fro."""
     before, after = [], []
     for number in range(len(values) // 2):
         pair = values[2 * number], values[2 * number + 1]

@@ -54,7 +54,7 @@ def undisturbed(
         ordered = np.sort(np.abs(chance))
         return float(ordered[min(_EXCHANGES, math.ceil(level * (_EXCHANGES + 1))) - 1])
 
-    # As they are, which tests exactly whether there is a difference; aligned by the margin, which tests exactly
-    # whether it is that; and aligned by what was found, which was fitted.
+    # As they are, which tests exactly whether there is a difference; aligned by the margin, which tests
+    # exactly whether it is that; and aligned by what was found, which was fitted.
     aligned = reach(there - difference) * math.sqrt(here.size / (here.size - 1))
     return difference, max(aligned, reach(there), reach(there - margin) if margin else 0.0)

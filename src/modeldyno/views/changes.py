@@ -137,8 +137,8 @@ def changed(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iter
 
 
 BESIDE_FIGURES = (
-    "the figures are of all runs of each side; the change compares them round by round, or by their quiet runs, "
-    "and is the one to believe"
+    "the figures are of all runs of each side; the change compares them round by round, or by their quiet "
+    "runs, and is the one to believe"
 )
 """Why a change is not what the two figures differ by."""
 
