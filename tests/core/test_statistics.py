@@ -268,10 +268,10 @@ def test_a_jump_from_zero_is_found() -> None:
 
 
 def test_nothing_falls_by_more_than_all_of_it() -> None:
-    """A long warm-up, five times as slow at first, is still a fall of less than the whole."""
-    drift = find_drift(lognormal(1000) * (1 + 4 * np.maximum(0, 1 - np.arange(1000) / 450)))
+    """From nine times to once is a fall of eight ninths, though it is more than the median."""
+    drift = find_drift(lognormal(1000) * np.linspace(9.0, 1.0, 1000))
     assert drift is not None
-    assert -1 < drift.size < -0.5
+    assert -1 < drift.size < -0.8
 
 
 def test_a_small_change_is_no_drift() -> None:

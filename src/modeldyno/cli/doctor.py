@@ -84,7 +84,7 @@ def _blocks(result: Result, found: Calibration) -> Iterator[Block]:
     through = (
         "no candidate as good as its baseline is let through within the budget"
         if found.through is None
-        else f"a candidate as good as its baseline that is let through took {found.through:.0f} rounds (median)"
+        else f"a candidate as good as its baseline was let through after {found.through:.0f} rounds (median)"
     )
     yield Notice(
         severity=Severity.NOTE,
