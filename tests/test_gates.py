@@ -21,6 +21,7 @@ from modeldyno.executors.campaign import Campaign
 from modeldyno.gates import baseline_of, checked, gated, rival_of
 from modeldyno.run import INTERRUPTED
 from modeldyno.testing.results import a_failed_result, a_job, a_small_result
+from modeldyno.views.gate import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +100,10 @@ def test_the_same_job_is_not_its_own_baseline() -> None:
     found = gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=machine))
     assert found.verdict is Verdict.HELD
     assert set(machine.ran) == {"new"}
-    assert "cannot be run again (its job is that of the candidate)" in found.notes[0]
+    assert (
+        "not run again, as it was measured by the same command, which now runs the candidate"
+        in found.notes[0]
+    )
     assert "not-in-turns" in {doubt.code for doubt in found.doubts}
 
 
@@ -184,6 +188,29 @@ def test_time_and_interruptions_end_the_rounds() -> None:
 
     with pytest.raises(RequestError, match="Nothing was measured"):
         gated(stored(), NEW, Question(), Rule(), Campaign(execute=interrupted))
+
+
+@pytest.mark.parametrize(("after", "rounds"), [(3, 1), (4, 2), (6, 3), (7, 3), (8, 4), (11, 5)])
+def test_a_round_that_was_cut_short_is_no_round(after: int, rounds: int) -> None:
+    """The whole rounds before it count, in pairs, whichever side was run of it; and the sentence says so."""
+    machine = Machine(old=1.0, new=1.3)
+    bench = Campaign(execute=machine, interrupted=lambda: int(len(machine.ran) >= after))
+
+    found = gated(stored(median=2.0), NEW, Question(), Rule(), bench)
+
+    assert found.result.processes == found.baseline.processes == rounds  # type: ignore[union-attr]
+    assert "run again in turns" in found.notes[0]
+    assert found.verdict is Verdict.UNDECIDED
+    assert sentence(found).startswith(f"Interrupted after {rounds} round")
+
+
+@pytest.mark.parametrize(("metric", "told"), [("foo", "foo"), ("cpu_utilization", "better neither way")])
+def test_what_cannot_be_judged_is_refused_before_anything_is_run(metric: str, told: str) -> None:
+    """A metric that does not exist, and one that is better neither way."""
+    machine = Machine(old=1.0, new=1.0)
+    with pytest.raises(RequestError, match=told):
+        gated(stored(), NEW, Question(metrics=(metric,)), Rule(), Campaign(execute=machine))
+    assert machine.ran == []
 
 
 def test_unlike_hardware_is_refused_unless_forced() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import machine
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 2024\nGCC 12.2\n"
@@ -44,3 +43,15 @@ def test_without_cards_nothing_is_said_of_them(tmp_path: Path, monkeypatch: pyte
     assert "devices" not in found.hardware
     assert "nvidia_driver" not in found.software
     assert found.hardware["cores"]
+
+
+def test_a_pin_leaves_the_quota_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer cores are allowed, and the quota is what it is without."""
+    monkeypatch.setattr(machine, "allowed_cores", lambda: (0,))
+    monkeypatch.setattr(machine, "_CGROUP", Path("/absent"))
+    monkeypatch.setattr("psutil.cpu_count", lambda logical: 4)  # noqa: ARG005 - as it is called
+
+    pinned, bare = machine.hardware(pinned=True), machine.hardware()
+
+    assert (pinned["cores_allowed"], pinned["cpu_quota"]) == (1, 4.0)
+    assert (bare["cores_allowed"], bare["cpu_quota"]) == (1, 1.0)

@@ -1,7 +1,7 @@
 """The doctor: what a gate can see on this machine, how often it would be wrong, and what to change.
 
-A model is run against itself, in fresh processes one after the other, for as long as a gate may take. On
-these runs the gate is rehearsed: every alarm that it raises is false.
+A model is run against itself, in fresh processes, two by two as the sides of a gate's round, for as long as
+a gate may take. On these runs the gate is rehearsed: every alarm that it raises is false.
 """
 
 from __future__ import annotations

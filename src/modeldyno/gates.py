@@ -15,6 +15,7 @@ from modeldyno.core.gate import Rule, Ruling, check_directions, evident, rule_on
 from modeldyno.core.goal import Verdict
 from modeldyno.core.headlines import headlines
 from modeldyno.core.job import Job
+from modeldyno.core.metric import Query
 from modeldyno.core.result import Result, merge
 from modeldyno.core.turns import Turns
 from modeldyno.documents import find
@@ -27,7 +28,6 @@ from modeldyno.views.words import count
 
 if TYPE_CHECKING:
     from modeldyno.core.comparison import Change
-    from modeldyno.core.metric import Query
 
 BRANCH = "@"
 """What the name of a baseline begins with that is kept by branch: a tag of the store."""
@@ -159,6 +159,9 @@ class _Bench:
             if len(self.runs[1]) == done:
                 return False
             if not alone and len(self.runs[0]) == done:
+                if self.campaign.interrupted():  # the candidate came first, and its baseline no more
+                    self.runs[1].pop()
+                    return False
                 self._alone("its model could not be run again")
         return not self.failed
 
@@ -235,6 +238,7 @@ def gated(
     Raises:
         RequestError: the hardware is not the same, or something asked for cannot be judged.
     """
+    check_directions(tuple(map(Query.parse, question.metrics)))
     bench = _Bench(
         baseline=baseline,
         job=replace(job, plan=replace(job.plan, processes=1)),
@@ -251,12 +255,14 @@ def gated(
     ruling = rule_on(bench.compare, rule)
     rounds = len(bench.runs[1])
     if ruling.verdict is Verdict.UNDECIDED and rounds > ruling.rounds:  # time was up between two looks
-        ruling = rule_on(bench.compare, replace(rule, first=rounds, most=rounds))
+        ruling = rule_on(bench.compare, replace(rule, first=min(rule.first, rounds), most=rounds))
     if not rounds:
         raise RequestError("Nothing was measured before the interruption.")
     turns = bench.rival is not None
     before, after = bench.side(0, 0, rounds), bench.side(1, 0, rounds)
     found = contrast(before, after, question, in_turns=turns, paired=turns)
+    if campaign.interrupted():
+        after = replace(after, doubts=tuple(dict.fromkeys((*after.doubts, INTERRUPTED))))
     if not turns and ruling.verdict is Verdict.BROKEN and not any(map(evident, ruling.worse)):
         ruling = replace(ruling, verdict=Verdict.UNDECIDED, why=_ALONE)
     return Checked(
@@ -275,8 +281,8 @@ def _how(bench: _Bench, rounds: int, ruling: Ruling) -> str:
     tail = f"; {ruling.why}" if ruling.why else ""
     if bench.rival is not None:
         return f"against {_called(bench.baseline)}, run again in turns: {count(rounds, 'round')}{tail}"
-    why = bench.why_alone or "its job is that of the candidate"
+    why = bench.why_alone or "it was measured by the same command, which now runs the candidate"
     return (
-        f"against {_called(bench.baseline)} as it was measured, as it cannot be run again ({why}): "
+        f"against {_called(bench.baseline)} as it was measured; it was not run again, as {why}: "
         f"{count(rounds, 'process', 'processes')} of the candidate{tail}"
     )

@@ -29,19 +29,20 @@ _DRIVERS = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg", "dev/kfd", 
 """What is there where a driver of NVIDIA, of WSL, of AMD or of Intel is."""
 
 
-def environment(packages: Iterable[str]) -> Environment:
+def environment(packages: Iterable[str], *, pinned: bool = False) -> Environment:
     """Describe the machine, the versions of `packages`, and the conditions of this moment."""
-    return Environment(hardware=hardware(), software=software(packages), conditions=conditions())
+    return Environment(hardware=hardware(pinned=pinned), software=software(packages), conditions=conditions())
 
 
-def hardware() -> dict[str, Fact]:
-    """What two results must share in order to be compared."""
+def hardware(*, pinned: bool = False) -> dict[str, Fact]:
+    """What two results must share in order to be compared; a pin leaves the quota what it was."""
+    cores = psutil.cpu_count(logical=True) or 1
     return {
         "processor": processor(),
         "architecture": platform.machine(),
-        "cores": psutil.cpu_count(logical=True) or 1,
+        "cores": cores,
         "cores_allowed": len(allowed_cores()),
-        "cpu_quota": cpu_quota(),
+        "cpu_quota": cpu_quota(cores if pinned else len(allowed_cores())),
         "memory": memory_limit(),
         **({"devices": found} if (found := devices()) else {}),
     }
@@ -101,9 +102,9 @@ def allowed_cores() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def cpu_quota() -> float:
-    """Cores that the container's quota allows; all of the allowed ones where there is none."""
-    cores = float(len(allowed_cores()))
+def cpu_quota(most: int | None = None) -> float:
+    """Cores that the container's quota allows, of so many at most: of the allowed ones, unless told."""
+    cores = float(len(allowed_cores()) if most is None else most)
     quota, _, period = (_text(_CGROUP / "cpu.max") or "").partition(" ")
     if not period:
         quota = _text(_CGROUP / "cpu/cpu.cfs_quota_us") or ""

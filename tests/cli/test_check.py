@@ -151,7 +151,9 @@ def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said]
     assert said.code == 1, said.err
     assert "latency.min <= 1 ns" in said.out
     assert "latency:100s is taken as latency.p95 <= 100s" in " ".join(said.out.split())
-    assert "as it was measured, as it cannot be run again" in " ".join(said.out.split())
+    assert "as it was measured; it was not run again, as it was measured by the same command" in " ".join(
+        said.out.split()
+    )
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "report.html", "report.md"}
 
 

@@ -69,6 +69,7 @@ def test_what_was_not_confirmed_is_open() -> None:
     """A metric that was worse at first fails nothing by itself."""
     found = Checked(result=RESULT, ruling=replace(ruling(Verdict.UNDECIDED, WORSE), confirmation=()))
     assert found.checks[0].verdict is Verdict.UNDECIDED
+    assert found.checks[0].text.endswith("(+15.0% to +25.0%): looks worse, not confirmed")
 
 
 def test_a_change_is_told_with_its_figures() -> None:

@@ -218,3 +218,24 @@ def test_a_second_look_adds_what_the_first_has_not() -> None:
     assert found.outline == look.outline
     assert codes(*found.doubts) == ["drift", "parts-differ"]
     assert enriched(found, run(1.0)).activity == look.activity
+
+
+def test_a_question_of_no_metric_is_refused() -> None:
+    """As soon as it is asked."""
+    with pytest.raises(RequestError, match="foo"):
+        Question(metrics=("latency", "foo"))
+
+
+def test_one_machine_with_other_pins_is_named_by_them() -> None:
+    """The sentence tells of --pin, and not of unlike hardware; other hardware is told as before."""
+    here, there = ({**MACHINE, "cores_allowed": cores, "cpu_quota": 2.0} for cores in (1, 2))
+    before = replace(BEFORE, environment=Environment(hardware=here))
+    pinned = replace(before, job=replace(before.job, plan=replace(before.job.plan, pin=(0, 1))))
+    free = replace(AFTER, environment=Environment(hardware=there))
+
+    with pytest.raises(
+        RequestError, match=r"pinned to cores 0, 1 \(--pin\) and .* not pinned; .* same --pin"
+    ):
+        contrast(pinned, free, Question())
+    with pytest.raises(RequestError, match="unlike hardware"):
+        contrast(before, free, Question())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from modeldyno.core.comparison import Change, Outcome
+from modeldyno.core.difference import between
 from modeldyno.core.gate import Rule, check_directions, held, passes, rule_on, rule_on_stored, worse_in_both
 from modeldyno.core.goal import Verdict
 from modeldyno.core.measurement import Interval
@@ -120,6 +122,32 @@ def test_rounds_are_bought_while_it_is_undecided_and_not_beyond() -> None:
     found = rule_on(told(OPEN, OPEN, OPEN, OPEN, asked=asked), RULE)
     assert asked == [(0, 5), (0, 8), (0, 13), (0, 20)]
     assert (found.verdict, found.rounds, found.open) == (Verdict.UNDECIDED, 20, (OPEN,))
+
+
+@pytest.mark.parametrize("most", [5, 20, 40, 60])
+def test_the_error_of_the_looks_is_that_of_the_whole(most: int) -> None:
+    """What all looks together may err is what a single one might, and the first one errs least."""
+    rule = Rule(most=most)
+    errors = [1 - rule.level(look) for look in rule.looks]
+    assert sum(errors) == pytest.approx(1 - rule.passing)
+    assert errors[0] == min(errors)
+
+
+@pytest.mark.parametrize(("spread", "most"), [(0.03, 40), (0.06, 20)])
+def test_a_slowdown_of_what_matters_is_let_through_in_one_of_twenty_cases(spread: float, most: int) -> None:
+    """At the margin, all looks together let through no more than the five percent of a single one."""
+    source = np.random.default_rng(1)
+
+    def let_through() -> bool:
+        before, after = np.exp(spread * source.standard_normal((2, 2 * most)) / 2**0.5)
+
+        def compare(begin: int, end: int, level: float) -> tuple[Change, ...]:
+            sides = before[begin:end].tolist(), (1.03 * after[begin:end]).tolist()
+            return (between(SPEED, *sides, smallest=0.03, level=level, paired=True),)
+
+        return rule_on(compare, Rule(most=most)).verdict is Verdict.HELD
+
+    assert sum(let_through() for _ in range(300)) / 300 <= 0.05
 
 
 def test_without_rounds_nothing_is_decided() -> None:

@@ -238,7 +238,7 @@ def test_a_trend_is_found_with_its_size() -> None:
     drift = find_drift(lognormal(1000) * np.linspace(1.0, 1.2, 1000))
     assert drift is not None
     assert drift.kind == "trend"
-    assert drift.size == pytest.approx(0.2 / 1.1, abs=0.04)
+    assert drift.size == pytest.approx(0.2 / 1.2, abs=0.04)
     assert drift.start == pytest.approx(500, abs=5)
 
 
@@ -247,7 +247,7 @@ def test_a_fall_that_levels_off_is_found_from_its_start() -> None:
     drift = find_drift(lognormal(1000) * (1.5 + np.maximum(0, 1 - np.arange(1000) / 250)))
     assert drift is not None
     assert drift.kind == "trend"
-    assert drift.size < -0.5
+    assert drift.size < -0.3
     assert 100 <= drift.start <= 250
 
 
@@ -256,15 +256,22 @@ def test_a_level_shift_is_found_with_its_place() -> None:
     drift = find_drift(lognormal(2000) * np.where(np.arange(2000) < 700, 1.0, 0.8))
     assert drift is not None
     assert drift.kind == "level shift"
-    assert drift.size == pytest.approx(-0.2 / 0.85, abs=0.05)
+    assert drift.size == pytest.approx(-0.2, abs=0.05)
     assert drift.start == pytest.approx(700, abs=30)
 
 
 def test_a_jump_from_zero_is_found() -> None:
-    """A jump away from a median of zero is as large as can be, and no division by zero."""
+    """A jump away from zero is as large as can be, and no division by zero."""
     drift = find_drift(np.where(np.arange(100) < 51, 0.0, 1.0))
     assert drift is not None
-    assert drift.size == math.inf
+    assert drift.size == pytest.approx(1.0)
+
+
+def test_nothing_falls_by_more_than_all_of_it() -> None:
+    """From nine times to once is a fall of eight ninths, though it is more than the median."""
+    drift = find_drift(lognormal(1000) * np.linspace(9.0, 1.0, 1000))
+    assert drift is not None
+    assert -1 < drift.size < -0.8
 
 
 def test_a_small_change_is_no_drift() -> None:

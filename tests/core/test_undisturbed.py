@@ -33,6 +33,17 @@ def test_the_interval_covers_the_truth() -> None:
     assert covered >= 180
 
 
+def test_a_margin_is_left_out_no_more_often_than_the_level_says() -> None:
+    """Where the truth is the margin, it is above the interval in at most 5 % of the cases."""
+    source = np.random.default_rng(3)
+    left_out = 0
+    for _ in range(400):
+        before, after = 0.04 * source.standard_normal((2, FEWEST))
+        difference, reach = undisturbed(before.tolist(), (0.03 + after).tolist(), 0.9, 0.03)
+        left_out += difference + reach < 0.03
+    assert left_out <= 20
+
+
 def test_a_slowdown_is_seen_that_the_mean_of_all_hides() -> None:
     """With neighbours at work, 10 % is found by the quiet runs, for a time and for a rate."""
     before, after = sides(0.1, 2)

@@ -94,6 +94,17 @@ def test_elements_are_nested_well(kind: str) -> None:
     assert (outline.crossed, outline.open) == ([], [])
 
 
+@pytest.mark.parametrize("joint", [". ", "; "])
+def test_a_long_verdict_is_set_off_behind_its_first_clause(joint: str) -> None:
+    """Whichever sign ends it."""
+    other = {". ": "; ", "; ": ". "}[joint]
+    page = html.lay_out(
+        [Notice(severity=Severity.VERDICT, text=f"first{joint}second{other}{'more ' * 40}")], title="t"
+    )
+
+    assert f'first{joint}<span class="more">second{other}' in page
+
+
 def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:
     """The policy of a page names the digests of its own style and scripts, and no other source."""
     page = html.render(full())

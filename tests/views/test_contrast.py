@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.block import Block
+    from modeldyno.core.result import Result
 
 NAMES = ("old", "new")
 P50 = Query.parse("latency.p50")
@@ -62,9 +63,10 @@ OPEN = change("latency.p50", Outcome.UNDECIDED, 0.03, 0.05, why="further process
 COUNT = change("parameters", Outcome.WORSE, 0.5, 0.0)
 
 
-def compared(*changes: Change, **more: Any) -> Comparison:
+def compared(*changes: Change, baseline: Result | None = None, **more: Any) -> Comparison:
     """Make a comparison of two with these changes."""
-    return several(Contrast(candidate=a_result(name="new", id="b" * 12), changes=changes, **more))
+    found = several(Contrast(candidate=a_result(name="new", id="b" * 12), changes=changes, **more))
+    return found if baseline is None else replace(found, baseline=baseline)
 
 
 def several(*contrasts: Contrast, **more: Any) -> Comparison:
@@ -471,3 +473,29 @@ def test_its_numbers_are_a_table_for_other_programs() -> None:
     assert rows[0][5:] == ("1", "1.123", "0.123", "0.103", "0.143", "0.03")
     assert rows[1][8:10] == ("-0.5", "")
     assert rows[2][8:10] == ("", "")
+
+
+def test_an_interruption_is_said_first() -> None:
+    """Of what was run for it, with the rounds that were made; of what was stored it is said nowhere."""
+    cut = replace(a_result(name="old"), doubts=(Doubt(code="interrupted", seen="s", advice="a"),))
+    pair, stored = compared(OPEN, baseline=cut), compared(OPEN, baseline=cut)
+    pair = replace(pair, order="alternating")
+
+    first, other = contrasted(pair)[0], contrasted(replace(stored, order="stored"))[0]
+    assert isinstance(first, Notice)
+    assert isinstance(other, Notice)
+    assert first.text == headline(pair)
+    assert first.text.startswith("Interrupted after 1 round; it is undecided how new does beside old")
+    assert other.text.startswith("It is undecided")
+    beside = replace(several(*compared(WORSE).contrasts * 2, baseline=cut), order="alternating")
+    assert headline(beside).startswith("Interrupted after 1 round; beside old")
+
+
+def test_a_change_that_its_figures_contradict_is_explained() -> None:
+    """The figures are of all runs; a line below the table says what the change is of."""
+    apart = replace(WORSE, candidate=1.5)
+
+    assert any(
+        "latency.p50: the figures are of all" in t for t in said(contrasted(compared(apart)), Severity.NOTE)
+    )
+    assert not any("of all runs" in t for t in said(contrasted(compared(WORSE)), Severity.NOTE))

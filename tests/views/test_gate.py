@@ -24,7 +24,7 @@ WORSE = Change(
     interval=Interval(low=0.15, high=0.25), outcome=Outcome.WORSE,
 )  # fmt: skip
 BETTER = replace(
-    WORSE, query=Query.parse("process_memory.max"), difference=-0.2,
+    WORSE, query=Query.parse("process_memory.max"), candidate=0.008, difference=-0.2,
     interval=Interval(low=-0.25, high=-0.15), outcome=Outcome.BETTER,
 )  # fmt: skip
 SAME = replace(WORSE, difference=0.0, interval=Interval(low=-0.01, high=0.01), outcome=Outcome.SAME)
@@ -151,3 +151,21 @@ def test_annotations_cannot_be_forged_by_a_name() -> None:
     assert "+20.0%25" in text
     assert ci.github(HELD) == "::notice title=digits::held: latency.p50\n"
     assert ci.github(UNDECIDED).startswith("::warning title=digits%3A latency.p50::")
+
+
+def test_what_is_not_confirmed_only_looks_worse() -> None:
+    """Under a question mark nothing is called worse, in whatever format."""
+    open_ = found(Verdict.UNDECIDED, WORSE)
+
+    texts = [gate.sentence(open_), ci.junit(open_), ci.sarif(open_), ci.github(open_)]
+
+    assert all("looks worse, not confirmed" in text for text in texts)
+    assert "looks worse" not in gate.sentence(BROKEN)
+
+
+def test_figures_that_differ_by_something_else_than_the_change_are_explained() -> None:
+    """The figures are of all runs; a change of what differs less has a note, and another one none."""
+    notes = [block.text for block in gate.blocks(found(Verdict.HELD, SAME)) if isinstance(block, Notice)]
+
+    assert any("latency.p50: the figures are of all runs" in text for text in notes)
+    assert "of all runs" not in str(gate.blocks(BROKEN))

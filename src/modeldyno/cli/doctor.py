@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.block import Block
+    from modeldyno.core.calibration import Calibration
     from modeldyno.core.result import Result
 
 _REHEARSALS = 1000
@@ -72,18 +73,23 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         verdict = f"{result.name} against itself, {count(result.processes, 'process', 'processes')}: "
         head = Notice(severity=Severity.VERDICT, text=verdict + told(found, rounds) + ".")
         with listened():
-            print_blocks(head, *([] if options["quiet"] else _blocks(result, found.rounds, found.undecided)))
+            print_blocks(head, *([] if options["quiet"] else _blocks(result, found)))
             places.told()
     if problem is not None:
         raise problem
     ctx.exit(0)
 
 
-def _blocks(result: Result, rounds: float, undecided: int) -> Iterator[Block]:
+def _blocks(result: Result, found: Calibration) -> Iterator[Block]:
+    through = (
+        "no candidate as good as its baseline is let through within the budget"
+        if found.through is None
+        else f"a candidate as good as its baseline was let through after {found.through:.0f} rounds (median)"
+    )
     yield Notice(
         severity=Severity.NOTE,
-        text=f"a candidate as good as its baseline is let through after {rounds:.0f} rounds (median); "
-        f"{undecided / _REHEARSALS:.1%} of such gates stay undecided within the budget",
+        text=f"{through}; {found.undecided / found.comparisons:.1%} of such gates stay undecided; "
+        f"{found.margin / found.comparisons:.1%} let a slowdown through that is as large as allowed",
     )
     changes = list(advice(result))
     for each in changes:

@@ -46,6 +46,10 @@ class Calibration:
     undecided: int
     rounds: float
     """Median number that was bought, those of confirmations included."""
+    through: float | None
+    """The same of those that were let through; None where none was."""
+    margin: int
+    """Of as many candidates whose slowdown is as large as what matters: those that were let through."""
     smallest: float | None
     """Slowdown that is found in `POWER` of the cases; None where not even a doubling is."""
 
@@ -86,7 +90,7 @@ def rehearsed(
 
 
 def _sides(values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Split what ran one after the other into baseline and candidate: to and fro."""
+    """Split processes, the two of a round next to each other, into baseline and candidate: to and fro."""
     before, after = [], []
     for number in range(len(values) // 2):
         pair = values[2 * number], values[2 * number + 1]
@@ -117,18 +121,28 @@ def calibrate(
     rule = replace(rule, most=rounds)
     drawn = list(resamples(numbers, rounds, comparisons, seed))
     rulings = [rule_on(rehearsed(each, smallest=smallest), rule) for each in drawn]
+    held = [ruling for ruling in rulings if ruling.verdict is Verdict.HELD]
     few = drawn[: max(1, comparisons // 5)]
     return Calibration(
         comparisons=comparisons,
         alarms=sum(ruling.verdict is Verdict.BROKEN for ruling in rulings),
         undecided=sum(ruling.verdict is Verdict.UNDECIDED for ruling in rulings),
         rounds=_median(rulings),
+        through=_median(held) if held else None,
+        margin=sum(_let_through(each, rule, smallest) for each in drawn),
         smallest=detectable(few, rule, smallest=smallest),
     )
 
 
 def _median(rulings: Sequence[Ruling]) -> float:
     return float(load_numpy().median([ruling.rounds for ruling in rulings]))
+
+
+def _let_through(numbers: Numbers, rule: Rule, smallest: Mapping[str, float]) -> bool:
+    """Say whether a slowdown as large as is allowed is let through."""
+    least = min((smallest_named(query, smallest) for query in numbers if query.unit == SECONDS), default=0.0)
+    found = rule_on(rehearsed(numbers, slowdown=least, smallest=smallest), rule)
+    return found.verdict is Verdict.HELD
 
 
 def power(drawn: Sequence[Numbers], rule: Rule, slowdown: float, smallest: Mapping[str, float]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from modeldyno.core.comparison import Change
+from modeldyno.core.comparison import Change, Outcome
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.gate import Ruling, held
 from modeldyno.core.goal import Judgement, Verdict
@@ -91,23 +91,26 @@ class Checked:
         broken = self.ruling.verdict is Verdict.BROKEN and change in self.ruling.worse
         fine = self.ruling.verdict is Verdict.HELD or held(change)
         verdict = Verdict.BROKEN if broken else Verdict.HELD if fine else Verdict.UNDECIDED
-        return Check(kind=CHANGE, name=str(change.query), verdict=verdict, text=moved(change), change=change)
+        text = moved(change, confirmed=verdict is not Verdict.UNDECIDED)
+        return Check(kind=CHANGE, name=str(change.query), verdict=verdict, text=text, change=change)
 
 
-def moved(change: Change) -> str:
+def moved(change: Change, *, confirmed: bool = True) -> str:
     """Say how far a metric has moved: ``12.3 ms -> 13.5 ms, +9.6% (+8.1% to +11.2%): worse``."""
+    worse = change.outcome is Outcome.WORSE and not confirmed
+    outcome = "looks worse, not confirmed" if worse else str(change.outcome)
     unit = change.query.unit
     values = " -> ".join(
         "not known" if value is None else format_quantity(value, unit)
         for value in (change.baseline, change.candidate)
     )
     if change.difference is None:
-        return f"{values}: {change.outcome} ({change.why})"
+        return f"{values}: {outcome} ({change.why})"
     span = ""
     if change.interval is not None and change.interval.low != change.interval.high:
         span = f" ({signed(change.interval.low)} to {signed(change.interval.high)})"
     why = f" ({change.why})" if change.interval is None else ""
-    return f"{values}, {signed(change.difference)}{span}: {change.outcome}{why}"
+    return f"{values}, {signed(change.difference)}{span}: {outcome}{why}"
 
 
 def signed(ratio: float) -> str:

@@ -51,6 +51,13 @@ class Change:
     why: str = ""
     """What keeps it undecided, or what the verdict rests on."""
 
+    @property
+    def beside_figures(self) -> bool:
+        """Whether the figures of the two sides, of all their runs, differ by what the interval leaves out."""
+        if not self.baseline or self.candidate is None or self.interval is None:
+            return False
+        return not self.interval.low <= self.candidate / self.baseline - 1 <= self.interval.high
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:

@@ -44,6 +44,11 @@ class Question:
     why: bool = True
     """Whether models that are run are looked at once more, for what explains a change."""
 
+    def __post_init__(self) -> None:
+        """Refuse what is no metric before anything is measured."""
+        for text in self.metrics:
+            Query.parse(text)
+
 
 def contrast(
     baseline: Result,
@@ -69,6 +74,11 @@ def contrast(
     """
     hardware = unlike(baseline.environment.hardware, candidate.environment.hardware)
     if hardware and not question.force:
+        if _pinned_apart(baseline, candidate, hardware):
+            raise RequestError(
+                f"{_two(baseline, candidate)} were not given the same cores: {_pin(baseline)} and "
+                f"{_pin(candidate)}; measure both with the same --pin, or add --force to see it all the same."
+            )
         raise RequestError(
             f"{_two(baseline, candidate)} were measured on unlike hardware ({_said(hardware)}), which "
             "cannot be compared; measure both on one machine, or add --force to see it all the same."
@@ -241,6 +251,20 @@ def _doubts(
 def _work(result: Result) -> list[tuple[object, str | None]]:
     """Say how much was fed, whatever the inputs are called."""
     return sorted(((spec.shape, spec.dtype) for spec in result.inputs), key=str)
+
+
+def _pinned_apart(baseline: Result, candidate: Result, hardware: Iterable[Difference]) -> bool:
+    """Whether it is one machine, of which the two were given other cores."""
+    apart = baseline.job.plan.pin != candidate.job.plan.pin
+    return apart and {each.name for each in hardware} <= {"cores_allowed", "cpu_quota"}
+
+
+def _pin(result: Result) -> str:
+    pin = result.job.plan.pin
+    if not pin:
+        return f"{result.name} was not pinned"
+    cores = f"core{'s' if len(pin) > 1 else ''} {', '.join(map(str, pin))}"
+    return f"{result.name} was pinned to {cores} (--pin)"
 
 
 def _two(baseline: Result, candidate: Result) -> str:

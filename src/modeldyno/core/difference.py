@@ -57,7 +57,7 @@ def changes(
         smallest: the relative effect that matters, by query, by metric, or under ``ALL`` for the rest.
         queries: what to judge; the headlines that both have, unless told.
         level: confidence of all intervals together.
-        paired: whether process i of both ran in the same round, one right after the other.
+        paired: whether process i of both ran in the same round, slice by slice or one right after the other.
     """
     asked = headlines(baseline, candidate) if queries is None else tuple(map(_query, queries))
     found = [(query, _measured(baseline, query), _measured(candidate, query)) for query in asked]
@@ -175,7 +175,7 @@ def _of_numbers(  # noqa: PLR0913 - what `change` is given, and the error within
     reach = student.point((1 - level) / 2, degrees) * error if error else 0.0
     if paired and reach > math.log1p(smallest) and len(here) == len(there) >= undisturbed.FEWEST:
         sign = {SECONDS: 1, RATE: -1}.get(query.unit, 0)
-        least, near = _left_in_peace(logs, sign, level) if sign else (ratio, math.inf)
+        least, near = _left_in_peace(logs, sign, level, smallest) if sign else (ratio, math.inf)
         if near < reach:
             ratio, reach, how = least, near, f"the fastest of {how}, as others slowed this machine down"
     difference, interval = (
@@ -187,10 +187,12 @@ def _of_numbers(  # noqa: PLR0913 - what `change` is given, and the error within
     return _Found(outcome=outcome, why=why, difference=difference, interval=interval)
 
 
-def _left_in_peace(logs: tuple[list[float], list[float]], sign: int, level: float) -> tuple[float, float]:
+def _left_in_peace(
+    logs: tuple[list[float], list[float]], sign: int, level: float, smallest: float
+) -> tuple[float, float]:
     """Compare the fastest processes; `sign` is -1 where more is faster."""
     before, after = ([sign * each for each in side] for side in logs)
-    difference, reach = undisturbed.undisturbed(before, after, level)
+    difference, reach = undisturbed.undisturbed(before, after, level, math.log1p(smallest))
     return sign * difference, reach
 
 

@@ -24,7 +24,7 @@ class Drift:
     kind: _Kind
     """Whether the level moves steadily or jumps."""
     size: float
-    """Change from the beginning to the end as a fraction of the median; negative when falling."""
+    """Change from the beginning to the end as a fraction of the larger of both; negative when falling."""
     p_value: float
     """Chance of seeing as much in a steady series with the same autocorrelation."""
     start: int
@@ -41,7 +41,7 @@ def find_drift(samples: Samples, chance: float = _EVIDENT, relevant: float = _RE
     Args:
         samples: in the order taken.
         chance: greatest p-value that counts as evident.
-        relevant: smallest change that counts, as a fraction of the median.
+        relevant: smallest change that counts, as a fraction of the larger end.
     """
     if samples.size < _DRIFT_FEWEST:
         return None
@@ -50,8 +50,9 @@ def find_drift(samples: Samples, chance: float = _EVIDENT, relevant: float = _RE
         return None
     ranks = _ranks(blocks)
     kind, shape, p_value = min(_trend(ranks), _shift(ranks), key=lambda fit: fit[2])
-    change = float(shape @ blocks) / float(shape @ shape) * float(shape[-1] - shape[0])
-    size = change / abs(median) if median else math.copysign(math.inf, change)
+    fitted = float(blocks.mean()) + float(shape @ blocks) / float(shape @ shape) * shape[[0, -1]]
+    first, last = map(float, fitted.clip(blocks.min(), blocks.max()))
+    size = (last - first) / max(abs(first), abs(last))
     if p_value > chance or abs(size) < relevant:
         return None
     moved = abs(shape - shape[0]) >= abs(shape[-1] - shape[0]) / 2

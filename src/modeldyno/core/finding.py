@@ -80,8 +80,12 @@ class Case:
     def cores(self) -> int:
         """Cores that may be used; 0 where nobody tells."""
         facts = self.result.environment.hardware
-        quota = facts.get("cpu_quota", facts.get("cores_allowed", 0))
-        return int(quota) if isinstance(quota, int | float) else 0
+        told = [
+            fact
+            for name in ("cpu_quota", "cores_allowed")
+            if isinstance(fact := facts.get(name), int | float)
+        ]
+        return int(min(told, default=0))
 
     @cached_property
     def on_cpu(self) -> bool:

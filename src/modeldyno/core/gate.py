@@ -2,10 +2,16 @@
 
 The gate looks after a few rounds, and then after more while it is undecided. At each look it asks whether
 anything is worse, which takes a test and an effect that matters (see `difference`). It then takes a second
-run of as many fresh rounds: the gate fails when that shows an effect that matters by itself, too, and both
-runs together pass the test at the stricter level. What made the first look wrong, such as a neighbour that
-came and went, does not come twice at the same side. The gate holds when everything is shown to be not worse
-by what matters (non-inferiority). What is neither stays undecided.
+run of fresh rounds, as many as it has looked at or as are left, and never fewer than before the first look:
+the gate fails when that shows an effect that matters by itself, too, and both runs together pass the test at
+the stricter level. What made the first look wrong, such as a neighbour that came and went, does not come
+twice at the same side. The gate holds when everything is shown to be not worse by what matters
+(non-inferiority). What is neither stays undecided.
+
+Ending at the first look that shows it to hold would let too much through: the error that is allowed is spent
+over the looks, little at the early ones. After n of N rounds (n / N)^2 of it is spent (Kim and DeMets,
+Biometrika 1987), and each look has what the time since the one before adds, so that all together stay within
+it however the looks depend on each other.
 """
 
 from __future__ import annotations
@@ -42,8 +48,10 @@ class Rule:
     """Of the rounds, from one look to the next."""
     alarm: float = 0.995
     """Confidence of the intervals by which something is worse in both runs together."""
+    suspicion: float = 0.9
+    """Confidence of the intervals by which something is suspected at a look (one-sided, 95 %)."""
     passing: float = 0.9
-    """Confidence of the intervals by which everything holds (one-sided, 95 %), or something is suspected."""
+    """Confidence by which everything holds, of the intervals of all looks together (one-sided, 95 %)."""
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -52,6 +60,11 @@ class Rule:
         while found[-1] < self.most:
             found.append(min(self.most, max(found[-1] + 1, round(self.growth * found[-1]))))
         return tuple(found)
+
+    def level(self, look: int) -> float:
+        """Give the confidence of the intervals by which everything holds at one of the looks."""
+        before = max((each for each in self.looks if each < look), default=0)
+        return 1 - (1 - self.passing) * (look**2 - before**2) / self.looks[-1] ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +100,14 @@ def rule_on(compare: Compare, rule: Rule) -> Ruling:
     for look in rule.looks:
         if look <= bought:
             continue
-        found = compare(0, look, rule.passing)
+        found = compare(0, look, rule.suspicion)
         if found is None:
             break
         seen, bought = found, look
         suspects = {change.query for change in found if change.outcome is Outcome.WORSE}
         end = min(2 * look, max(rule.most, look + rule.first))
         if suspects:
-            second, together = compare(look, end, rule.passing), compare(0, end, rule.alarm)
+            second, together = compare(look, end, rule.suspicion), compare(0, end, rule.alarm)
             if second is None or together is None:
                 why = "something is worse, and no second run could confirm it"
                 return Ruling(
@@ -109,7 +122,9 @@ def rule_on(compare: Compare, rule: Rule) -> Ruling:
                     confirmation=again,
                     why="a second run confirms it",
                 )
-        elif passes(found):
+            continue
+        seen = compare(0, look, rule.level(look)) or ()
+        if passes(seen):
             return Ruling(verdict=Verdict.HELD, changes=seen, rounds=bought, confirmation=again)
     why = "more rounds are needed than could be had" if seen else "too few rounds could be had"
     return Ruling(verdict=Verdict.UNDECIDED, changes=seen, rounds=bought, confirmation=again, why=why)

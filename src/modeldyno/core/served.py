@@ -32,8 +32,8 @@ _GRID = 64
 _GROWTH, _SLOW_GROWTH, _FEW = 0.05, 0.01, 10
 """Shares of what was due that are not done at the end: evidently too much; too much if latency rises with it;
 and a number of requests that says nothing."""
-_RISE = 0.5
-"""Rise of the latency over the window, as a fraction of its median, that shows a growing queue."""
+_RISE = 0.4
+"""Rise of the latency over the window, as a fraction of its end, that shows a growing queue."""
 _BUSY = 0.9
 """Cores: a driver that is busier than this may hold its requests up."""
 _IDLE = 0.1

@@ -27,13 +27,16 @@ _FEWEST_RUNS = 3
 _EXCHANGES = 1999
 
 
-def undisturbed(before: Sequence[float], after: Sequence[float], level: float) -> tuple[float, float]:
+def undisturbed(
+    before: Sequence[float], after: Sequence[float], level: float, margin: float = 0.0
+) -> tuple[float, float]:
     """Give the difference of the least of both sides, and the half-width of its interval.
 
     Args:
         before: logarithms of the numbers of one side, of which less is better, round by round.
         after: of the other side.
         level: confidence of the interval, two-sided.
+        margin: difference that the interval is to leave out no more often than its level says.
     """
     np = load_numpy()
     here, there = np.array(before), np.array(after)
@@ -51,6 +54,7 @@ def undisturbed(before: Sequence[float], after: Sequence[float], level: float) -
         ordered = np.sort(np.abs(chance))
         return float(ordered[min(_EXCHANGES, math.ceil(level * (_EXCHANGES + 1))) - 1])
 
-    # As they are, which tests exactly whether there is a difference; and aligned by it, which was fitted.
+    # As they are, which tests exactly whether there is a difference; aligned by the margin, which tests
+    # exactly whether it is that; and aligned by what was found, which was fitted.
     aligned = reach(there - difference) * math.sqrt(here.size / (here.size - 1))
-    return difference, max(aligned, reach(there))
+    return difference, max(aligned, reach(there), reach(there - margin) if margin else 0.0)

@@ -67,9 +67,9 @@ _LOWEST = 3
 
 
 def _notice(block: Notice) -> str:
-    text = _text(block.text)
     if block.severity is Severity.VERDICT:
         return f'<p class="verdict">{_headed(block.text)}</p>\n'
+    text = _text(block.text)
     sign = f'<span class="sign" role="img" aria-label="{block.severity}">{_SIGNS[block.severity]}</span>'
     code = f"<strong>{html.escape(block.code)}</strong>: " if block.code else ""
     tag = "code" if block.advice.startswith(_COMMAND) else "span"
@@ -80,11 +80,10 @@ def _notice(block: Notice) -> str:
 
 def _headed(text: str) -> str:
     """Set off what a long verdict goes on with: who reads the first clause alone has read the answer."""
-    between = next((sign for sign in ("; ", ". ") if sign in text), None)
-    if between is None or len(text) <= _LONG:
+    first = re.search("[;.] ", text)
+    if first is None or len(text) <= _LONG:
         return _text(text)
-    head, _, more = text.partition(between)
-    return f'{_text(head + between)}<span class="more">{_text(more)}</span>'
+    return f'{_text(text[: first.end()])}<span class="more">{_text(text[first.end() :])}</span>'
 
 
 _LONG = 140

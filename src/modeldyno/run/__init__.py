@@ -260,7 +260,7 @@ def _looked(
         imported(loader.tools, job)
     with stage("import", spent):
         imported(needed, job)
-    place = machine.environment(needed)
+    place = machine.environment(needed, pinned=bool(job.plan.pin))
     yield from noting([Located(environment=place)])
     mark(samplers, "idle")  # takes a second where a device tells what it draws
     mark(samplers, "baseline")

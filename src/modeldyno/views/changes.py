@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.comparison import Outcome
 from modeldyno.core.units import format_quantity
-from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT
+from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +36,12 @@ def sentence(each: Contrast, names: tuple[str, str]) -> str:
             also = f"; better: {told[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
             open_ = _listed(map(_between, groups[Outcome.UNDECIDED]))
             return f"It is undecided how {now} does beside {before}: {open_}{also}."
+
+
+def cut_short(found: Comparison, text: str) -> str:
+    """Say first of all whether the rounds were interrupted; what was stored was measured by others."""
+    cut = "" if found.order == "stored" else interrupted(found.baseline, found.baseline.processes)
+    return cut + (text[0].lower() + text[1:] if cut and text.startswith(("It is ", "Beside ")) else text)
 
 
 def overview(found: Comparison, names: Sequence[str]) -> str:
@@ -116,6 +122,8 @@ def changed(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iter
         titles = (("metric", Align.LEFT), *((n, Align.RIGHT) for n in names), ("change", Align.LEFT))
         columns = (*(Column(title=t, align=a) for t, a in titles), Column(title="verdict"))
         yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, shown)))
+        if apart := [str(change.query) for change in shown if change.beside_figures]:
+            yield Notice(severity=Severity.NOTE, text=f"{' and '.join(apart)}: {BESIDE_FIGURES}")
     if rest := [change for change in each.changes if change not in shown]:
         same = [str(change.query) for change in rest if change.outcome is Outcome.SAME]
         also = [f"{change.query} {relative(change)}" for change in rest if _differs(change)]
@@ -126,6 +134,13 @@ def changed(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iter
             f"not told apart: {', '.join(open_)}" if open_ else "",
         )
         yield Notice(severity=Severity.NOTE, text=shorten("; ".join(filter(None, told)), TEXT_LIMIT))
+
+
+BESIDE_FIGURES = (
+    "the figures are of all runs of each side; the change compares them round by round, or by their quiet "
+    "runs, and is the one to believe"
+)
+"""Why a change is not what the two figures differ by."""
 
 
 def _differs(change: Change) -> bool:

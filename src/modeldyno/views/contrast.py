@@ -10,7 +10,7 @@ from modeldyno.core.doubt import CODES
 from modeldyno.core.metric import METRICS
 from modeldyno.core.units import FRACTION, format_quantity
 from modeldyno.views.causes import explained
-from modeldyno.views.changes import changed, opened, overview, sentence, side_by_side
+from modeldyno.views.changes import changed, cut_short, opened, overview, sentence, side_by_side
 from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, called, count, moment
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def contrasted(found: Comparison, *, everything: bool = False) -> tuple[Block, .
     several = len(found.contrasts) > 1
     blocks: list[Block] = []
     if several:
-        blocks += [_verdict(overview(found, names)), side_by_side(found, names)]
+        blocks += [_verdict(cut_short(found, overview(found, names))), side_by_side(found, names)]
     for each, name in zip(found.contrasts, names[1:], strict=True):
         blocks += _contrast(found, each, (names[0], name), everything=everything, several=several)
     return (*blocks, _laid_out(found, names))
@@ -45,15 +45,16 @@ def headline(found: Comparison) -> str:
     """Say what came out, in a sentence."""
     names = called((found.baseline, *(each.candidate for each in found.contrasts)))
     if len(found.contrasts) > 1:
-        return overview(found, names)
-    return sentence(found.contrasts[0], (names[0], names[1]))
+        return cut_short(found, overview(found, names))
+    return cut_short(found, sentence(found.contrasts[0], (names[0], names[1])))
 
 
 def _contrast(
     found: Comparison, each: Contrast, names: tuple[str, str], *, everything: bool, several: bool
 ) -> Iterator[Block]:
     """Lay out one candidate beside the baseline."""
-    yield _verdict(sentence(each, names))
+    text = sentence(each, names)
+    yield _verdict(text if several else cut_short(found, text))
     yield from _failures((found.baseline, each.candidate), names)
     yield from opened(each)
     yield from changed(each, names, everything=everything or several)

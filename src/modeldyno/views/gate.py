@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from modeldyno.core.block import Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.checked import CHANGE
 from modeldyno.core.goal import Verdict
+from modeldyno.views.changes import BESIDE_FIGURES
 from modeldyno.views.footer import listed
-from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, count
+from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, count, interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +38,13 @@ def blocks(found: Checked) -> tuple[Block, ...]:
 
 
 def sentence(found: Checked) -> str:
-    """Say in one sentence whether it holds."""
+    """Say in one sentence whether it holds, and first of all whether it was interrupted."""
+    cut = interrupted(found.result, found.ruling.rounds if found.ruling else 0)
+    text = _holds(found)
+    return cut + text.replace("It is", "it is", 1) if cut and text.startswith("It is ") else cut + text
+
+
+def _holds(found: Checked) -> str:
     name = called(found.result)
     broken, undecided = found.of(Verdict.BROKEN), found.of(Verdict.UNDECIDED)
     match found.verdict:
@@ -72,6 +79,8 @@ def _notice(check: Check) -> Notice:
 def _notes(found: Checked) -> Iterator[Notice]:
     for note in found.notes:
         yield Notice(severity=Severity.NOTE, text=note)
+    if apart := [check.name for check in found.checks if check.change and check.change.beside_figures]:
+        yield Notice(severity=Severity.NOTE, text=f"{' and '.join(apart)}: {BESIDE_FIGURES}")
     for doubt in dict.fromkeys(found.doubts):
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(clean(doubt.seen), _LINE))
     codes = tuple(dict.fromkeys(doubt.code for doubt in found.result.doubts))

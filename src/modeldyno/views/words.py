@@ -62,6 +62,12 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def interrupted(result: Result, rounds: int) -> str:
+    """Begin the sentence on what was measured in rounds: with their number, if it was interrupted."""
+    cut = any(doubt.code == "interrupted" for doubt in result.doubts)
+    return f"Interrupted after {count(rounds, 'round')}; " if cut and rounds else ""
+
+
 def unit_of_work(result: Result) -> str:
     """Name what one sample of the latency is of."""
     return "call" if result.job.load is None else "request"
