@@ -13,6 +13,7 @@ from modeldyno import plugins
 from modeldyno.core.contrast import Question
 from modeldyno.core.gate import Rule
 from modeldyno.core.goal import Verdict
+from modeldyno.core.inputs import InputSpec
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.model import ModelIdentity, ModelRef
 from modeldyno.core.result import Environment, Result, merge
@@ -224,6 +225,31 @@ def test_unlike_hardware_is_refused_unless_forced() -> None:
     assert machine.ran == ["new"]
     assert gated(other, NEW, Question(), Rule(), Campaign(execute=machine)).verdict is Verdict.HELD
     assert checked(other, stored(NEW), Question(force=True)).verdict is Verdict.HELD
+
+
+def test_other_work_is_refused_unless_forced() -> None:
+    """A call of 32 samples is no slower version of a call of one; the sentence names both shapes."""
+    fed, wider = ((InputSpec(name="x", shape=(n, 4), dtype="float32"),) for n in (1, 32))
+    one = replace(stored(), inputs=fed)
+    other = replace(stored(NEW), inputs=wider)
+    with pytest.raises(RequestError, match=r"not fed the same \(1x4 and 32x4\)"):
+        checked(one, other, Question())
+    assert checked(one, other, Question(force=True)).verdict is Verdict.HELD
+    assert checked(one, replace(other, inputs=fed), Question()).verdict is Verdict.HELD
+    machine = Machine(new=1.0, old=1.0)
+    with pytest.raises(RequestError, match="not fed the same"):
+        gated(
+            one,
+            NEW,
+            Question(),
+            Rule(),
+            Campaign(
+                execute=lambda job, *, watch: replace(
+                    machine(job, watch=watch), inputs=wider if job == replace(NEW, plan=job.plan) else fed
+                )
+            ),
+        )
+    assert len(machine.ran) == 2
 
 
 def test_stored_results_are_judged_without_measuring() -> None:

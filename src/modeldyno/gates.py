@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.checked import Checked
-from modeldyno.core.contrast import Question, contrast, selected
+from modeldyno.core.contrast import Question, contrast, other_shapes, selected
 from modeldyno.core.difference import changes
 from modeldyno.core.gate import Rule, Ruling, check_directions, evident, rule_on, rule_on_stored
 from modeldyno.core.goal import Verdict
@@ -77,6 +77,7 @@ def checked(baseline: Result, candidate: Result, question: Question, rule: Rule 
     rule = rule or Rule()
     queries = _queries(baseline, candidate, question)
     found = contrast(baseline, candidate, question)  # refuses what cannot be compared
+    _check_work(baseline, candidate, question)
     ruling = rule_on_stored(
         changes(baseline, candidate, smallest=question.smallest, queries=queries, level=rule.alarm),
         changes(baseline, candidate, smallest=question.smallest, queries=queries, level=rule.passing),
@@ -89,6 +90,20 @@ def _queries(baseline: Result, candidate: Result, question: Question) -> tuple[Q
     queries = selected(question.metrics, baseline, candidate) or headlines(baseline, candidate)
     check_directions(queries)
     return queries
+
+
+def _check_work(baseline: Result, candidate: Result, question: Question) -> None:
+    """Refuse two that did not do the same work: what differs would be that of the inputs.
+
+    Raises:
+        RequestError: their inputs differ in shape.
+    """
+    fed = other_shapes(baseline, candidate)
+    if fed and not question.force:
+        raise RequestError(
+            f"The baseline {_called(baseline)} and the candidate were not fed the same ({fed}); give both "
+            "the same --input and batch_size, or add --force to judge it all the same."
+        )
 
 
 def _called(result: Result) -> str:
@@ -248,7 +263,9 @@ def gated(
         rival=rival_of(baseline, job),
     )
     if bench.buy(1):
-        contrast(bench.side(0, 0, 1), bench.side(1, 0, 1), question)  # refuses what cannot be compared
+        sides = bench.side(0, 0, 1), bench.side(1, 0, 1)
+        contrast(*sides, question)  # refuses what cannot be compared
+        _check_work(*sides, question)
     if bench.spent and max_time < inf:  # what a round takes is known now, and so is how many can be had
         affordable = int(max_time / bench.spent) * len(bench.runs[1])
         rule = replace(rule, most=max(rule.first, min(rule.most, affordable)))

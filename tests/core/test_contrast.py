@@ -10,7 +10,16 @@ import pytest
 
 from modeldyno.core.activity import Activity, Layer
 from modeldyno.core.comparison import Difference, Outcome
-from modeldyno.core.contrast import Question, contrast, enriched, selected, settings, smallest_effects, unlike
+from modeldyno.core.contrast import (
+    Question,
+    contrast,
+    enriched,
+    other_shapes,
+    selected,
+    settings,
+    smallest_effects,
+    unlike,
+)
 from modeldyno.core.doubt import CODES, Doubt
 from modeldyno.core.headlines import ALL, SMALLEST
 from modeldyno.core.imported import BACKEND
@@ -146,6 +155,10 @@ def test_inputs_of_another_shape_are_doubted_whatever_they_are_called() -> None:
 
     assert codes(*contrast(one, named, PLAIN, in_turns=True).doubts) == []
     assert codes(*contrast(one, wider, PLAIN, in_turns=True).doubts) == ["unlike-inputs"]
+    assert (other_shapes(one, named), other_shapes(one, wider)) == ("", "8x4 and 16x4")
+    assert other_shapes(one, replace(AFTER, inputs=())) == ""
+    two = replace(AFTER, inputs=(*one.inputs, InputSpec(name="z", shape=None), InputSpec(name="n", shape=())))
+    assert other_shapes(one, two) == "nothing and a scalar"
 
 
 def test_every_doubt_is_in_the_table() -> None:

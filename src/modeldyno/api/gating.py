@@ -59,7 +59,7 @@ def detect_regressions(
         current: what is judged.
         max_regression: how much worse a metric may get: ``0.05``, or by metric, ``{"latency": 0.1}``.
         metrics: what may not get worse; by default the time of a call, and memory.
-        force: compare though the hardware is not the same.
+        force: judge though the hardware or the inputs are not the same.
 
     Raises:
         RequestError: the hardware is not the same, or a metric was measured in neither.
@@ -103,7 +103,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         max_regression: how much worse a metric may get: ``0.05``, or by metric, ``{"latency": 0.1}``.
         metrics: what may not get worse; by default the time of a call, and memory.
         budget: seconds after which no further round begins.
-        force: compare though the hardware is not the same.
+        force: judge though the hardware or the inputs are not the same.
         plan: how carefully each process measures; by default five seconds a probe at most.
         name: what to call the model.
         trust: allow files that run code when loaded (in the child process).

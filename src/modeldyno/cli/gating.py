@@ -51,7 +51,7 @@ def gate_options(command: asking.Command) -> asking.Command:
             "--metric", "metrics", multiple=True, metavar="METRIC,...",
             help="What may not get worse; by default the time of a call, and memory.",
         ),
-        click.option("--force", is_flag=True, help="Compare though the hardware is not the same."),
+        click.option("--force", is_flag=True, help="Judge though hardware or inputs are not the same."),
         click.option("--junit", metavar="FILE", help="Write the verdict as JUnit XML."),
         click.option("--sarif", metavar="FILE", help="Write what did not hold as SARIF."),
         click.option("--markdown", metavar="FILE", help="Write a comment for a pull request."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from modeldyno.core.cause import causes
@@ -251,6 +252,19 @@ def _doubts(
 def _work(result: Result) -> list[tuple[object, str | None]]:
     """Say how much was fed, whatever the inputs are called."""
     return sorted(((spec.shape, spec.dtype) for spec in result.inputs), key=str)
+
+
+def other_shapes(baseline: Result, candidate: Result) -> str:
+    """Say in which shapes the inputs of the two differ, whatever they are called; empty where in none."""
+    if not (baseline.inputs and candidate.inputs):
+        return ""
+    before, after = (sorted(map(_shape, result.inputs)) for result in (baseline, candidate))
+    pairs = zip_longest(before, after, fillvalue="nothing")
+    return next((f"{one} and {other}" for one, other in pairs if one != other), "")
+
+
+def _shape(spec: InputSpec) -> str:
+    return "any shape" if spec.shape is None else "x".join(map(str, spec.shape)) or "a scalar"
 
 
 def _pinned_apart(baseline: Result, candidate: Result, hardware: Iterable[Difference]) -> bool:
