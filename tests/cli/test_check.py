@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Protocol
 
+    from modeldyno.core.job import Job
+
     class Said(Protocol):
         code: int
         out: str
@@ -155,6 +157,26 @@ def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said]
         said.out.split()
     )
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "report.html", "report.md"}
+
+
+@pytest.mark.usefixtures("saved")
+@pytest.mark.parametrize(("words", "seconds"), [((), 5.0), (("--max-time", "9s"), 9.0)])
+def test_a_process_of_a_gate_measures_for_a_short_time(
+    modeldyno: Callable[..., Said],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    seconds: float,
+) -> None:
+    """Rounds tell more than longer ones; who asks for longer ones has them."""
+    asked: list[float] = []
+
+    def hold(_baseline: object, job: Job, *_rest: object, **_more: object) -> None:
+        asked.append(job.plan.max_time)
+        raise RequestError("enough")
+
+    monkeypatch.setattr("modeldyno.cli.profile.hold", hold)
+    assert modeldyno("profile", MODEL, "--baseline", "old.json", *words).code == 2
+    assert asked == [seconds]
 
 
 @pytest.mark.parametrize(

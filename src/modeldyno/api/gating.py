@@ -14,7 +14,7 @@ from modeldyno.core.goal import Verdict
 from modeldyno.core.headlines import ALL, SMALLEST
 from modeldyno.core.plan import Plan
 from modeldyno.executors.campaign import campaign
-from modeldyno.gates import baseline_of, checked, gated
+from modeldyno.gates import RUN_TIME, baseline_of, checked, gated
 from modeldyno.measure import judged
 from modeldyno.request import Request
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from modeldyno.core.knob import KnobValue
     from modeldyno.core.result import Result
 
-PLAN = Plan(max_time=5.0, min_time=0.5)
+PLAN = Plan(max_time=RUN_TIME, min_time=0.5)
 
 
 @in_python

@@ -216,7 +216,7 @@ def live_options(command: asking.Command) -> asking.Command:
     return asking.together(
         click.option(
             "--budget", default="10m", show_default=True, callback=quantity("s"),
-            help="With --baseline: no further round begins after it.",
+            help="With --baseline: no further round begins after it; --max-time is 5s then.",
         ),
         click.option(
             "--save-as-baseline", "branch", metavar="BRANCH",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from modeldyno import request
 from modeldyno.cli import asking, gating
@@ -19,7 +20,7 @@ from modeldyno.core.inspection import OPTIMIZERS, Mode
 from modeldyno.core.observation import Observation, tokens
 from modeldyno.errors import RequestError
 from modeldyno.executors.campaign import campaign
-from modeldyno.gates import baseline_of
+from modeldyno.gates import RUN_TIME, baseline_of
 from modeldyno.gates import gated as hold
 from modeldyno.measure import INTERRUPTED, OK, Outcome, judged, measure
 
@@ -70,6 +71,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     torch:file.py:factory, hf-config:DIR or call:package.module:function.
     """
     model = gating.one_model(options)
+    if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
+        options["max_time"] = RUN_TIME
     require, notes = gating.bounds(options["require"])
     asked = request.Request(
         model=model,
