@@ -1,7 +1,8 @@
 """How often the gate cries wolf, and what it can see: on a recorded pool of runs of unchanged models.
 
 ``record`` runs three real models, each beside itself in two fresh processes, slice by slice, as the gate
-would run them, and keeps the numbers of each process. It may be stopped and started again.
+would run them, and keeps the numbers of each process. It may be stopped and started again; each session keeps
+where it was made.
 
 ``judge`` lays contiguous stretches of the pool out as baseline and candidate, as a live gate meets them, and
 lets the gate judge them, its confirmations and added rounds included: none of its alarms is right. Then a
@@ -98,7 +99,7 @@ def _export(graph: Path, text: Path) -> None:
 
 def record(pool: Path, runs: int, scratch: Path) -> None:
     """Run every model so many times, in pairs; what is in the pool already counts."""
-    kept = json.loads(pool.read_text()) if pool.is_file() else {"environment": {}, "runs": []}
+    kept = json.loads(pool.read_text()) if pool.is_file() else {"environments": {}, "runs": []}
     jobs = {name: asked.job() for name, asked in models(scratch).items()}
     counts = {name: sum(run["model"] == name for run in kept["runs"]) for name in jobs}
     session = max((run["session"] for run in kept["runs"]), default=-1) + 1
@@ -128,7 +129,7 @@ def record(pool: Path, runs: int, scratch: Path) -> None:
                     }
                     for result in whole
                 ]
-            kept["environment"] = _environment(whole[0], job)
+            kept["environments"][str(session)] = _environment(whole[0], job)
             _write(pool, kept)
             done, wanted = sum(counts.values()), runs * len(jobs)
             print(f"{done} of {wanted} runs, {time.monotonic() - begun:.0f} s", flush=True)
@@ -168,7 +169,7 @@ def _environment(result: Result, job: Job) -> dict[str, Any]:
 def _write(pool: Path, kept: dict[str, Any]) -> None:
     """Write one line a run, whole or not at all."""
     lines = ",\n".join(json.dumps(run) for run in kept["runs"])
-    text = f'{{"environment": {json.dumps(kept["environment"])},\n"runs": [\n{lines}\n]}}\n'
+    text = f'{{"environments": {json.dumps(kept["environments"])},\n"runs": [\n{lines}\n]}}\n'
     unfinished = pool.with_suffix(".part")
     unfinished.write_text(text)
     unfinished.replace(pool)

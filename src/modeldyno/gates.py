@@ -34,8 +34,6 @@ BRANCH = "@"
 _PAIR = 2
 _KEPT, _NAMED = 500, 6
 """Baselines of a branch that are looked at, and names that a mistake is answered with."""
-RUN_TIME = 5.0
-"""Seconds a probe may measure in a process of a gate: more processes tell more than longer ones."""
 
 
 def baseline_of(word: str, *names: str) -> Result:

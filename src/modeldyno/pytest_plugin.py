@@ -119,7 +119,7 @@ class Profile:
 
         import modeldyno  # noqa: PLC0415
         from modeldyno.api.functions import BoundBroken  # noqa: PLC0415
-        from modeldyno.api.gating import PLAN  # noqa: PLC0415
+        from modeldyno.core.turns import PLAN  # noqa: PLC0415
 
         plan = replace(how.pop("plan", None) or PLAN, processes=_PROCESSES)
         try:

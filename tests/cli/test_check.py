@@ -74,6 +74,7 @@ def test_a_result_is_judged_by_its_exit_code(
     [
         (("same.json",), "Nothing to check"),
         (("same.json", "--baseline", "@main"), "no baseline for @main"),
+        (("same.json", "--require", "latency.p50 <= 1s", "--metric", "latency"), "name one with --baseline"),
         (("same.json", "--baseline", "old.json", "--max-regression", "5"), "no part of a whole"),
         (("same.json", "--baseline", "old.json", "--metric", "cpu_utilization"), "has cpu_utilization"),
         (("same.json", "--baseline", "old.json", "--junit", "gone/x.xml"), "directory gone does not exist"),

@@ -85,6 +85,8 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
         ),
         (("profile", STEADY, "--memory-limit", "10"), 2, "it was read as bytes; write 10GiB."),
         (("profile", STEADY, "--memory-limit", "1MiB"), 2, "a child process takes 64 MiB at least"),
+        (("profile", STEADY, "--metric", "latency"), 2, "--metric is about what may not get worse than a"),
+        (("profile", STEADY, "--max-regression", "5%"), 2, "name one with --baseline."),
         (("doctor", "--max-regression", "0%"), 2, "cannot be told apart from noise; write 5%"),
         (("doctor", "--budget", "0s"), 2, "--budget 0s: it must be more than 0."),
         (("advise", STEADY, "--max-time", "0s"), 2, "--max-time 0s: it must be more than 0."),

@@ -25,7 +25,8 @@ from modeldyno.core.estimate import (
     learnt,
     miss,
     missed,
-    short,
+    missing,
+    own_error,
     spread,
 )
 from modeldyno.core.goal import Answer, Constraint, Verdict
@@ -400,13 +401,23 @@ def test_a_percentile_is_a_claim_of_all_samples_together(
     assert (found is not None) == known
     assert found is None or found.value == pytest.approx(0.004)
     assert (feasibility(study, candidate) > UNCERTIFIED) == known
-    assert short(trials, BOUND) != known
 
 
-def test_nothing_is_wanting_where_no_number_of_samples_helps() -> None:
-    """A percentile of a void load, or one that was not measured, is not waited for."""
-    assert not short([looked(0.004, None)], BOUND)
-    assert not short([a_trial(HERE)], BOUND)
+@pytest.mark.parametrize(
+    ("sizes", "lacking"),
+    [((331, 331), 0), ((662 / 4,), 3), ((662 / 4, 662 / 4), 1), ((900, None), 0), ((0,), 0)],
+)
+def test_what_a_percentile_lacks_is_told_for_each_sample_that_it_has(
+    sizes: tuple[float | None, ...], lacking: float
+) -> None:
+    """Of a load that was void no number is enough, and of nothing none follows."""
+    assert missing([looked(0.004, size) for size in sizes], BOUND) == pytest.approx(lacking)
+
+
+def test_nothing_is_lacking_where_no_number_of_samples_helps() -> None:
+    """What was not measured is not waited for, nor is what is claimed without samples."""
+    assert missing([a_trial(HERE)], BOUND) == 0
+    assert missing([looked(0.004, 100)], Constraint.parse("throughput >= 1/s")) == 0
 
 
 def test_the_spread_is_learnt_from_percentiles_of_few_samples() -> None:
@@ -414,3 +425,19 @@ def test_the_spread_is_learnt_from_percentiles_of_few_samples() -> None:
     study, _ = of(*(looked(p99, 100.0) for p99 in (0.002, 0.008, 0.002, 0.008)))
 
     assert spread(study, P99) > 10 * PRIOR
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (an_answer("throughput", 100.0, error=0.05), 0.05),
+        (an_answer("throughput", 100.0, error=0), 0.0),
+        (an_answer("throughput", 0.0), None),
+        (an_answer("throughput", None), None),
+    ],
+)
+def test_a_trial_tells_by_how_much_it_errs_itself(answer: Answer, error: float | None) -> None:
+    """As a share of its value; what was seen once tells nothing, and 0 is no measure of anything."""
+    told = own_error(a_trial(HERE, answer), Query.parse("throughput"))
+
+    assert told == (None if error is None else pytest.approx(error))

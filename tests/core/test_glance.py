@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno.core.glance import looking
+from modeldyno.core.glance import LONGEST, looking
 from modeldyno.core.goal import Constraint
 from modeldyno.core.load import Load
 from modeldyno.core.objective import Goal, Objective
@@ -26,11 +26,11 @@ JOB = replace(a_job(), plan=Plan(max_time=20.0, min_time=1.0, precision=0.02, pe
 
 
 def test_a_search_looks_shortly() -> None:
-    """A look of a search takes 2 s and is content with 15 %; twice the care is twice of it."""
+    """A look of a search takes 1.2 s and is content with 15 %; twice the care is twice of it."""
     plan = looking(JOB, GOAL, Ask(point={})).plan
 
-    assert (plan.max_time, plan.min_time, plan.precision) == (2.0, 0.6, 0.15)
-    assert looking(JOB, GOAL, Ask(point={}, care=2.0)).plan.max_time == 4.0
+    assert (plan.max_time, plan.min_time, plan.precision) == (LONGEST, 0.6, 0.15)
+    assert looking(JOB, GOAL, Ask(point={}, care=2.0)).plan.max_time == 2 * LONGEST
 
 
 def test_a_search_certifies_objectives_alone() -> None:
@@ -60,7 +60,7 @@ def test_verification_is_as_careful_as_the_plan() -> None:
     assert plan == replace(JOB.plan, percentiles=("p50", "p95", "p99"))
 
 
-@pytest.mark.parametrize(("care", "longest", "precision"), [(0.25, 5.0, 0.04), (0.01, 2.0, 0.2)])
+@pytest.mark.parametrize(("care", "longest", "precision"), [(0.25, 5.0, 0.04), (0.01, LONGEST, 0.2)])
 def test_less_care_relaxes_what_bounds_a_look(care: float, longest: float, precision: float) -> None:
     """A part of the time, with a precision to match, but no less than a search looks; what is least stays."""
     plan = looking(JOB, GOAL, Ask(point={}, stage=Stage.VERIFY, care=care)).plan
@@ -71,7 +71,7 @@ def test_less_care_relaxes_what_bounds_a_look(care: float, longest: float, preci
 
 
 @pytest.mark.parametrize(
-    ("stage", "duration", "requests"), [(Stage.SEARCH, 4.0, 20), (Stage.VERIFY, 20.0, 20)]
+    ("stage", "duration", "requests"), [(Stage.SEARCH, 2 * LONGEST, 20), (Stage.VERIFY, 20.0, 20)]
 )
 def test_a_window_is_shortened_and_lengthened(stage: Stage, duration: float, requests: int) -> None:
     """The steady window of a load follows the look; requests that were asked for follow the care alone."""

@@ -19,7 +19,7 @@ from modeldyno.core.objective import Goal, Objective, Rank
 from modeldyno.core.ranking import Ranking, ranking
 from modeldyno.core.space import Key, Point, key
 from modeldyno.core.study import LOADS, Ask, Budget, Stage, State, Study, Trial
-from modeldyno.core.verification import LOOKS, RIVALS, ROUNDS, next_ask
+from modeldyno.core.verification import LOOK, MORE, RIVALS, ROUNDS, next_ask
 from modeldyno.testing.studies import a_served_study, a_study
 from modeldyno.testing.trials import a_trial, an_answer, log
 
@@ -37,11 +37,11 @@ def rated(point: Point, rate: float, stage: Stage = Stage.SEARCH, care: float = 
     return a_trial(point, an_answer("throughput", rate), stage=stage, care=care)
 
 
-def few(point: Point, rate: float, stage: Stage = Stage.SEARCH, size: float = 50) -> Trial:
+def few(point: Point, rate: float, stage: Stage = Stage.SEARCH, size: float = 50, care: float = 1.0) -> Trial:
     """Measure a throughput, and a 99th percentile of few effective samples: 5 ms, and no claim by itself."""
     p99 = an_answer("latency.p99", None, size=size, interval=Interval(low=0.004, high=math.inf))
     raw = an_answer("latency.p99.raw", 0.005, size=size, interval=p99.interval)
-    return a_trial(point, an_answer("throughput", rate), p99, raw, stage=stage)
+    return a_trial(point, an_answer("throughput", rate), p99, raw, stage=stage, care=care)
 
 
 def searched(*rates: float, **changes: object) -> Study:
@@ -132,6 +132,17 @@ class TestRounds:
         assert ask.point == batch(1)
         assert again(answered(searched(200, 150, 199), lambda _: 200.0))[:2] == [1, 3]
 
+    def test_a_default_that_alone_holds_its_bound_does_not_crowd_out_its_rivals(self) -> None:
+        """While nothing else is certified it ranks first; those likely better are measured too."""
+        study = replace(searched(), goal=WITHIN)
+        held = (an_answer("latency.p99", 0.005, size=700), an_answer("latency.p99.raw", 0.005, size=700))
+        study = log(study, [a_trial(batch(1), an_answer("throughput", 100.0), *held)])
+        study = log(study, [few(batch(n), 200.0 + n) for n in (2, 3, 4)])
+
+        assert ranking(study).best == ranking(study).default
+        found = again(answered(study, lambda _: 100.0))
+        assert set(found[: RIVALS + 1]) == {1, 2, 3, 4}
+
     def test_a_default_that_fails_is_not_waited_for(self) -> None:
         """Where it never worked, the best is verified by itself."""
         study = log(searched(), [a_trial(batch(1), state=State.FAILED), rated(batch(2), 100.0)])
@@ -207,32 +218,47 @@ class TestAsk:
         ask = next_ask(study)
 
         assert ask is not None
-        assert (ask.stage, ask.care) == (Stage.VERIFY, 4.0 * LOOKS[0])
+        assert (ask.stage, ask.care) == (Stage.VERIFY, 4.0 * LOOK)
 
-    def test_a_bound_that_wants_for_samples_is_looked_at_longer(self) -> None:
-        """As long as a percentile is no claim, each round from the third is twice as long."""
+    def test_a_bound_that_wants_for_samples_is_looked_at_as_long_as_they_take(self) -> None:
+        """A fifth of the Plan's time that gave half of the samples asks for half as many again, and more."""
+        study = replace(searched(), goal=WITHIN)
+        study = log(study, [few(batch(n), rate) for n, rate in ((1, 100.0), (2, 200.0))])
+        cares: list[float] = []
+        while (ask := next_ask(study)) is not None:
+            care, place = ask.care, int(ask.point["batch_size"])
+            cares += [care] if place == 2 else []
+            size = 331 * care / LOOK
+            study = log(study, [few(ask.point, 100.0 * place, ask.stage, size=size, care=care)])
+
+        assert cares == pytest.approx([LOOK, MORE * LOOK])
+
+    def test_a_look_is_at_most_twice_as_long_as_all_before_and_no_longer_than_the_plan_allows(self) -> None:
+        """However many samples are missing: the first looks tell it only roughly."""
         study = replace(searched(), goal=WITHIN)
         study = log(study, [few(batch(n), rate) for n, rate in ((1, 100.0), (2, 200.0))])
         cares = []
         while (ask := next_ask(study)) is not None:
-            cares.append(ask.care)
-            study = log(study, [few(ask.point, 100.0 * int(ask.point["batch_size"]), ask.stage)])
+            cares += [ask.care] if ask.point == batch(2) else []
+            rate = 100.0 * int(ask.point["batch_size"])
+            study = log(study, [few(ask.point, rate, ask.stage, size=5, care=ask.care)])
 
-        assert sorted(set(cares)) == sorted(set(LOOKS))
-        assert cares == sorted(cares)
+        assert cares == pytest.approx([LOOK, 2 * LOOK, 1.0, 1.0])
 
-    def test_longer_looks_are_for_those_that_want_samples(self) -> None:
-        """The others have what they need, and wait."""
+    def test_longer_looks_are_for_those_that_are_likely_best_and_want_samples(self) -> None:
+        """The others have what they need, and wait; a default that is far behind is only compared with."""
         study = replace(searched(), goal=WITHIN)
-        study = log(study, [few(batch(1), 200.0, size=400), few(batch(2), 210.0)])
-        asked: list[tuple[object, float]] = []
+        study = log(study, [few(batch(1), 100.0), *(few(batch(n), 200.0 + n) for n in (2, 3))])
+        asked: list[tuple[int, float]] = []
         while (ask := next_ask(study)) is not None:
-            size = 400 if ask.point == batch(1) else 100
-            study = log(study, [few(ask.point, 200.0 + len(asked) % 2, ask.stage, size=size)])
-            asked.append((ask.point["batch_size"], ask.care))
+            place = int(ask.point["batch_size"])
+            size = {1: 50, 2: 250, 3: 100}[place]
+            rate = 100.0 if place == 1 else 200.0 + len(asked) % 2
+            study = log(study, [few(ask.point, rate, ask.stage, size=size, care=ask.care)])
+            asked.append((place, ask.care))
 
-        assert {place for place, care in asked if care == LOOKS[0]} == {1, 2}
-        assert {place for place, care in asked if care > LOOKS[0]} == {2}
+        assert {place for place, care in asked if care == LOOK} == {1, 2, 3}
+        assert {place for place, care in asked if care > LOOK} == {2, 3}
 
     def test_samples_of_several_looks_are_a_claim_together(self) -> None:
         """Two looks of 400 effective samples are more than the 662 that a 99th percentile needs."""

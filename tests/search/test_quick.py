@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from modeldyno.core.study import Ask, Study
@@ -11,6 +12,7 @@ from modeldyno.testing.strategies import GOALS, LATE, RATE, lost, plain, told
 from modeldyno.testing.studies import a_study
 from modeldyno.testing.surfaces import searched, starts, study_of
 from modeldyno.testing.synthetic import FAMILIES
+from modeldyno.testing.trials import a_trial, an_answer, log
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -44,6 +46,22 @@ def test_it_stops_when_nothing_more_is_to_be_gained() -> None:
         study = told(study, ask, {RATE: 100.0})
 
     assert len(study.trials) <= 2 * LEAST < allowance(study)
+
+
+@pytest.mark.parametrize(("told_error", "soon"), [(0.15, True), (0.0, False)])
+def test_what_a_look_cannot_see_is_not_searched_for(told_error: float, *, soon: bool) -> None:
+    """Where looks say that they err by a seventh, a space in which nothing matters is left at once."""
+    counts = []
+    for seed in range(3):
+        source = np.random.default_rng(seed)
+        study = a_study(*(f"{name}=1..10" for name in "abcd"), goal=GOALS["one objective"])
+        while (ask := quick.propose(study)) is not None and len(study.trials) < 3 * LEAST:
+            rate = 100.0 * math.exp(0.15 * source.standard_normal())
+            trial = a_trial(ask.point, an_answer("throughput", rate, error=told_error))
+            study = log(study, [trial])
+        counts.append(len(study.trials))
+
+    assert (max(counts) < 2 * LEAST) is soon
 
 
 def test_where_nothing_holds_the_bounds_it_comes_near_them() -> None:

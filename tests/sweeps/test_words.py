@@ -12,7 +12,7 @@ from modeldyno import machine, plugins
 from modeldyno.core.load import Arrivals
 from modeldyno.core.objective import Rank
 from modeldyno.errors import RequestError
-from modeldyno.sweeps import axes, keys
+from modeldyno.sweeps import axes, keys, values
 from modeldyno.sweeps import words as words_of
 from modeldyno.sweeps.file import Words, parse
 
@@ -256,7 +256,7 @@ def test_what_has_no_knobs_to_vary_is_told_so() -> None:
 )
 def test_a_certainty_is_a_sentence_or_a_share(text: str, share: float) -> None:
     """It is written as a bound, or alone."""
-    assert words_of.certainty(text) == pytest.approx(share)
+    assert values.certainty(text) == pytest.approx(share)
 
 
 DOCUMENTS: tuple[dict[str, Any], ...] = (

@@ -14,10 +14,9 @@ from modeldyno.api.functions import check_settings, several
 from modeldyno.api.words import in_python
 from modeldyno.core.comparison import Comparison
 from modeldyno.core.contrast import Question, smallest_effects
-from modeldyno.core.plan import Plan
 from modeldyno.core.result import Result
 from modeldyno.core.study import Study
-from modeldyno.core.turns import FEWEST_ROUNDS, MOST_ROUNDS, Turns
+from modeldyno.core.turns import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, Turns
 from modeldyno.errors import RunFailed
 from modeldyno.executors.campaign import campaign
 from modeldyno.executors.inline import inline
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
 
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.knob import KnobValue
+    from modeldyno.core.plan import Plan
     from modeldyno.core.result import Event
     from modeldyno.sides import Asked
-
-_PLAN = Plan(max_time=5.0, min_time=0.5)
 
 
 @in_python
@@ -110,7 +108,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         settings={},
         inputs=several(inputs, "inputs"),
         probes=several(probes, "probes"),
-        plan=plan or _PLAN,
+        plan=plan or PLAN,
         inspection=inspection(mode=mode, optimizer=optimizer, modules=False),
         trust=trust,
     )

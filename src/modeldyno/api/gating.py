@@ -12,9 +12,9 @@ from modeldyno.core.contrast import Question
 from modeldyno.core.gate import Rule
 from modeldyno.core.goal import Verdict
 from modeldyno.core.headlines import ALL, SMALLEST
-from modeldyno.core.plan import Plan
+from modeldyno.core.turns import PLAN
 from modeldyno.executors.campaign import campaign
-from modeldyno.gates import RUN_TIME, baseline_of, checked, gated
+from modeldyno.gates import baseline_of, checked, gated
 from modeldyno.measure import judged
 from modeldyno.request import Request
 
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison import Change
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.knob import KnobValue
+    from modeldyno.core.plan import Plan
     from modeldyno.core.result import Result
-
-PLAN = Plan(max_time=RUN_TIME, min_time=0.5)
 
 
 @in_python

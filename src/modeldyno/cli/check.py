@@ -32,6 +32,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     constraints = tuple(map(Constraint.parse, required))
     if not constraints and options["baseline"] is None:
         raise RequestError("Nothing to check; give bounds with --require, or a result with --baseline.")
+    gating.check_baseline(ctx)
     gating.check_places(options)
     asked = gating.question(options)
     candidate = find(options["result"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from modeldyno import plugins, wire
 from modeldyno.cli import asking, quantity
@@ -120,6 +121,23 @@ def bounds(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         found.append(f"{query} {sign} {_COUNTED.sub('', short['bound'])}")
         notes.append(f"{text} is taken as {found[-1]}")
     return tuple(found), tuple(notes)
+
+
+_BESIDE = {"metrics": "--metric", "regressions": "--max-regression"}
+"""Options that mean something beside a baseline alone."""
+
+
+def check_baseline(ctx: click.Context) -> None:
+    """Refuse what was typed and would be ignored, as there is no baseline.
+
+    Raises:
+        RequestError: it names what may not get worse, and nothing that it is compared with.
+    """
+    for name, flag in _BESIDE.items():
+        if ctx.params["baseline"] is None and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise RequestError(
+                f"{flag} is about what may not get worse than a baseline; name one with --baseline."
+            )
 
 
 def question(options: Mapping[str, Any]) -> Question:

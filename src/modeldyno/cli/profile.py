@@ -18,9 +18,10 @@ from modeldyno.core.checked import Checked
 from modeldyno.core.gate import Rule
 from modeldyno.core.inspection import OPTIMIZERS, Mode
 from modeldyno.core.observation import Observation, tokens
+from modeldyno.core.turns import PLAN
 from modeldyno.errors import RequestError
 from modeldyno.executors.campaign import campaign
-from modeldyno.gates import RUN_TIME, baseline_of
+from modeldyno.gates import baseline_of
 from modeldyno.gates import gated as hold
 from modeldyno.measure import INTERRUPTED, OK, Outcome, judged, measure
 
@@ -72,7 +73,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     """
     model = gating.one_model(options)
     if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
-        options["max_time"] = RUN_TIME
+        options["max_time"] = PLAN.max_time
     require, notes = gating.bounds(options["require"])
     asked = request.Request(
         model=model,
@@ -95,6 +96,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         trust=options["trust"],
         beside=options["beside"],
     )
+    gating.check_baseline(ctx)
     gating.check_places(options)
     options["tags"] = (*options["tags"], *gating.tags(options))
     places = Places.of(options)

@@ -61,7 +61,7 @@ def goal_options(command: asking.Command) -> asking.Command:
 
 
 def _certain(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    from modeldyno.sweeps.words import CERTAIN, certainty  # noqa: PLC0415 - --help needs none of it
+    from modeldyno.sweeps.values import CERTAIN, certainty  # noqa: PLC0415 - --help needs none of it
 
     if value is not None and not 0 < certainty(value) < 1:
         raise RequestError(f"--until '{value}': it must be {CERTAIN}.")

@@ -127,6 +127,15 @@ def _part(answer: Answer | None) -> tuple[float, float, bool] | None:
     return value, sum(known) / len(known) / _Z if known else 0.0, answer.exact
 
 
+def own_error(trial: Trial, query: Query) -> float | None:
+    """Give the standard error that a trial tells of its own value, as a share of it.
+
+    0 where it tells none, as of what was seen once; None where it has no value above 0.
+    """
+    part = _part(trial.ask(query))
+    return None if part is None or part[0] <= 0 else part[1]
+
+
 # --- a value ---------------------------------------------------------------------------------------
 
 
@@ -141,18 +150,29 @@ def claims(trials: Sequence[Trial], query: Query) -> list[Answer | None]:
     A percentile is a claim above its floor of effective samples, and these are pooled over fresh processes:
     where all trials together reach it, the quantiles of all of them are given.
     """
-    found = [trial.ask(query) for trial in trials]
-    sizes = [answer.size for answer in found if answer is not None and answer.size is not None]
+    whole = (_sufficiency(trials, query) or 0.0) >= 1
+    return [_told(trial, query) if whole else trial.ask(query) for trial in trials]
+
+
+def missing(trials: Sequence[Trial], bound: Constraint) -> float:
+    """Give the effective samples that a percentile lacks to be a claim, for each one that the trials have.
+
+    0 where it lacks none, and where no number of them would make it one.
+    """
+    had = None if bound.percentile is None else _sufficiency(trials, bound.query)
+    return max(0.0, 1 / had - 1) if had else 0.0
+
+
+def _sufficiency(trials: Sequence[Trial], query: Query) -> float | None:
+    """Give the effective samples that trials have of a percentile, as a multiple of its floor.
+
+    None where no number of them would make it a claim: of a load that was void, or of another statistic.
+    """
+    sizes = [None if answer is None else answer.size for answer in (trial.ask(query) for trial in trials)]
     fraction = None if query.statistic is None else fraction_of(query.statistic)
-    whole = fraction is not None and len(sizes) == len(found) and sum(sizes) >= certified_floor(fraction)
-    return [_told(trial, query) for trial in trials] if whole else found
-
-
-def short(trials: Iterable[Trial], bound: Constraint) -> bool:
-    """Say whether a bound is undecided for want of samples alone, so that a longer look would tell more."""
-    told = [trial.ask(bound.query) for trial in trials]
-    sized = any(answer is not None and answer.size is not None for answer in told)
-    return sized and all(a is None or a.value is None for a in claims(list(trials), bound.query))
+    if fraction is None or None in sizes:
+        return None
+    return sum(filter(None, sizes)) / certified_floor(fraction)
 
 
 def joined(answers: Iterable[Answer | None], between: Spread) -> Estimate | None:

@@ -1,8 +1,8 @@
 """How long a trial looks: shortly while it is searched, and to verify it as long as the decision needs.
 
-A short look takes 2 s at most and 0.6 s at least, and ends with as many samples as hint at the percentiles of
-the goal's bounds, once their course is steady and their middle known to 15 %: trials differ by more from run
-to run. One that verifies has the care that the verification asks for, at first a share of the Plan's time;
+A short look takes 0.6 to 1.2 s, and ends with as many samples as hint at the percentiles of the goal's
+bounds, once their course is steady and their middle known to 15 %: trials differ by more from run to run.
+One that verifies has the care that the verification asks for, at first a share of the Plan's time;
 percentiles of bounds are measured until certified, as far as that goes. Those of objectives always are.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.core.plan import Plan
     from modeldyno.core.study import Ask
 
-LONGEST, SHORTEST, PRECISION = 2.0, 0.6, 0.15
+LONGEST, SHORTEST, PRECISION = 1.2, 0.6, 0.15
 """Of a short look: seconds at most and at least, and the half-width of the interval at which it ends."""
 _BEYOND = 3.0
 """Samples beyond a percentile that hint at it."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 ALTERNATING, BLOCK, INTERLEAVED = "alternating", "block", "interleaved"
 """One run after the other, to and fro; all of one side first; the sides of a round slice by slice."""
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
+PLAN = Plan(max_time=5.0, min_time=0.5)
+"""How carefully a process of a round is measured: more processes tell more than longer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

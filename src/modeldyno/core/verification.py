@@ -6,8 +6,8 @@ of a few rivals once, on a fresh process or a freshly started server, the first 
 the next.
 
 A look is a part of what the Plan allows, for runs differ by more than a longer one would tell. Where a bound
-is undecided for want of samples these are what the decision needs: the third look at such a candidate is
-longer.
+is undecided for want of samples these are what the decision needs: from the second round on, such a candidate
+is looked at for as long as those that are missing will take, by what the looks before have given.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.estimate import short
+from modeldyno.core.estimate import missing
 from modeldyno.core.ranking import ranking
 from modeldyno.core.space import key
 from modeldyno.core.statistics import NORMAL
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.ranking import Ranking, Standing
-    from modeldyno.core.space import Key, Point
-    from modeldyno.core.study import Study
+    from modeldyno.core.space import Key
+    from modeldyno.core.study import Study, Trial
 
 ROUNDS = 4
 """Rounds after which what cannot be told apart is said to be so."""
@@ -34,12 +34,18 @@ RIVALS = 3
 """Candidates of a round, the default apart."""
 CHANCE = 0.03
 """Share of resamples below which a candidate is not worth a measurement."""
+LIKELY = 0.2
+"""Share from which on it is looked at for as long as its bounds want for samples."""
+LONGER = 2.0
+"""Growth of a look beyond all that were before."""
 TWICE = 2
 """Measurements that show how much a candidate differs from itself."""
 POWER = 0.2
 """Chance of becoming certain below which rounds more are not worth their time."""
-LOOKS = (0.25, 0.25, 0.5, 1.0)
-"""Of the Plan's time, what a look takes in each round while a bound wants for samples; else the first."""
+LOOK = 0.2
+"""Of the Plan's time, what a look takes at least; at most it takes all of it."""
+MORE = 1.5
+"""Factor beyond the time that the missing samples would take: the looks before tell it roughly."""
 _LEAST = 1e-6
 
 
@@ -59,55 +65,67 @@ def next_ask(study: Study) -> Ask | None:
     for number in range(ROUNDS):
         known = replace(study, trials=study.trials[:last])
         team = _team(known)
-        missing = {key(point): point for point in _turned(team, number)}
-        while missing and last < len(study.trials):
-            missing.pop(key(study.trials[last].point), None)
+        left = {key(row.promising): row for row in _turned(team, number)}
+        while left and last < len(study.trials):
+            left.pop(key(study.trials[last].point), None)
             last += 1
-        if missing:
-            point = next(iter(missing.values()))
-            look = LOOKS[number if _short(known, point) else 0]
-            return Ask(point=point, stage=Stage.VERIFY, care=care * look)
+        if left:
+            row = next(iter(left.values()))
+            return Ask(point=row.promising, stage=Stage.VERIFY, care=_care(known, row, care))
         if not team:
             return None
     return None
 
 
-def _turned(team: Sequence[Point], number: int) -> Sequence[Point]:
+def _turned(team: Sequence[Standing], number: int) -> Sequence[Standing]:
     """Begin each round with the next one, so that none is always measured first."""
     place = number % len(team) if team else 0
     return (*team[place:], *team[:place])
 
 
-def _team(study: Study) -> list[Point]:
+def _team(study: Study) -> list[Standing]:
     """Choose who is measured in a round; empty where nothing is left to be settled."""
     found = ranking(study)
-    teams: dict[Key, Point] = {}
+    teams: dict[Key, Standing] = {}
     for part in found.each or (found,):
-        teams |= _needed(study, part)
+        teams |= {key(row.promising): row for row in _needed(study, part)}
     return list(teams.values())
 
 
-def _needed(study: Study, part: Ranking) -> dict[Key, Point]:
+def _needed(study: Study, part: Ranking) -> list[Standing]:
     """Give those of a ranking whose measuring may settle it.
 
     Where rounds more would hardly make the best certain they are those that want for samples: of what these
     will show nothing is known.
     """
-    rivals = {key(row.promising): row.promising for row in _rivals(part)}
-    certain = study.budget.certain
+    rivals, certain = _rivals(part), study.budget.certain
     if not _verified(part):
         return rivals
     if part.certainty >= certain:
-        return {}
-    if not _hopeless(part, certain):
-        return rivals
-    return {place: point for place, point in rivals.items() if _short(study, point)}
+        return []
+    return [row for row in rivals if _lack(study, row)] if _hopeless(part, certain) else rivals
 
 
-def _short(study: Study, point: Point) -> bool:
-    """Say whether a bound of what was verified is undecided for want of samples alone."""
-    trials = [t for t in study.candidates[key(point)].telling if t.stage is Stage.VERIFY]
-    return bool(trials) and any(short(trials, bound) for bound in study.goal.constraints)
+def _care(study: Study, row: Standing, most: float) -> float:
+    """Say how long to look: as long as the samples take that one which is likely best lacks.
+
+    What the looks before have given tells it, each by its own time, and only roughly: a look is at most twice
+    as long as all of them, for a bound that is broken shows sooner.
+    """
+    wanted = min(MORE * _lack(study, row), LONGER) if row.share >= LIKELY else 0.0
+    before = sum(trial.care for trial in _again(study, row))
+    return min(max(LOOK * most, wanted * before), most)
+
+
+def _lack(study: Study, row: Standing) -> float:
+    """Give the samples that bounds are undecided for want of, for each that was had in verifying it."""
+    trials = _again(study, row)
+    return max((missing(trials, bound) for bound in study.goal.constraints), default=0.0)
+
+
+def _again(study: Study, row: Standing) -> list[Trial]:
+    """Give the trials that verified a candidate."""
+    return [t for t in study.candidates[key(row.promising)].telling if t.stage is Stage.VERIFY]
 
 
 def _verified(found: Ranking) -> bool:
@@ -134,7 +152,7 @@ def _hopeless(found: Ranking, certain: float) -> bool:
 def _rivals(found: Ranking) -> list[Standing]:
     """Give those that may be best, and the default until it was verified."""
     hopeful = [row for row in found.rows if row.share >= CHANCE or row == found.best]
-    hopeful.sort(key=lambda row: (row != found.best, -row.share))
+    hopeful.sort(key=lambda row: (-row.share, row != found.best))
     if not hopeful:
         return []
     if hopeful[0].default:  # one other, so that there is something to compare it with

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 from modeldyno.core.space import key
 from modeldyno.core.study import Ask
 from modeldyno.search import grid
-from modeldyno.search.history import LEAST, Closed, allowance, foremost, open_points, sampled, serves, spent
+from modeldyno.search.history import (
+    LEAST,
+    Closed,
+    allowance,
+    blur,
+    foremost,
+    open_points,
+    sampled,
+    serves,
+    spent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +35,8 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 
 ENOUGH = 0.01
-"""Expected gain, as a share, below which nothing more is measured, once there are `LEAST` measurements."""
+"""Expected gain, as a share, below which nothing more is measured, once there are `LEAST` measurements; nor
+for one below what a look errs by, which would not be seen."""
 WARM = 0.4
 """Share of the greatest expected gain for which the open server is kept: a start costs more than a load."""
 _WALKED = 512
@@ -56,7 +67,7 @@ def propose(study: Study) -> Ask | None:
 
     gain = _gain(Outlook.of(study), leaders, points)
     best = int(gain.argmax())
-    if gain[best] < ENOUGH and spent(study) >= LEAST:
+    if spent(study) >= LEAST and gain[best] < max(ENOUGH, blur(study)):
         return None
     opened = max(_open(study, points), key=lambda place: float(gain[place]), default=best)
     return Ask(point=points[opened if gain[opened] >= WARM * gain[best] else best])

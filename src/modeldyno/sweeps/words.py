@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,10 +26,10 @@ from modeldyno.core.plan import Plan
 from modeldyno.core.space import Axis, Space
 from modeldyno.core.study import LOADS, Budget, Study
 from modeldyno.core.together import Neighbour
-from modeldyno.core.units import BYTES, FRACTION, RATE, SECONDS, parse_bound, parse_quantity
+from modeldyno.core.units import RATE, SECONDS, parse_bound
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.run import serves
-from modeldyno.sweeps import axes
+from modeldyno.sweeps import axes, values
 from modeldyno.sweeps.keys import FOREIGN, KEYS, STRATEGY
 from modeldyno.sweeps.placing import check_axes
 
@@ -87,9 +87,9 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
             o.percentile for o in goal.objectives if o.percentile and o.query.metric == "latency"
         ),
         plan=plan,
-        name=_text(tree.get("name")),
+        name=values.text(tree.get("name")),
         trust=trust,
-        beside=tuple(map(str, _several(tree.get("beside")))),
+        beside=tuple(map(str, values.several(tree.get("beside")))),
     )
     with words.at("beside"):
         job = asked.job()
@@ -105,7 +105,7 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
         strategy=_strategy(words),
         seed=plan.seed,
         budget=budget(words, Budget()),
-        name=_text(tree.get("name")) or _name(job.model),
+        name=values.text(tree.get("name")) or _name(job.model),
     )
     with words.at("space"):
         check_axes(made)
@@ -162,7 +162,7 @@ def goal_of(words: Words) -> Goal:
         *_objectives(words, "minimize", maximize=False),
     ] or [Objective.parse(THROUGHPUT)]
     with words.at("rank"):
-        rank = _chosen("rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank])
+        rank = values.chosen("rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank])
     return Goal(objectives=tuple(aims), constraints=tuple(_bounds(words)), rank=Rank(rank))
 
 
@@ -177,24 +177,24 @@ def _objectives(words: Words, name: str, *, maximize: bool) -> Iterator[Objectiv
     if isinstance(given, Mapping):
         for metric, weight in given.items():
             with words.at(name, metric):
-                yield replace(Objective.parse(metric, maximize=maximize), weight=_number(weight))
+                yield replace(Objective.parse(metric, maximize=maximize), weight=values.number(weight))
         return
-    for number, text in enumerate(_several(given)):
+    for number, text in enumerate(values.several(given)):
         with words.at(name, str(number)):
             yield Objective.parse(str(text), maximize=maximize)
 
 
 def _bounds(words: Words) -> Iterator[Constraint]:
-    for number, text in enumerate(_several(words.tree.get("require"))):
+    for number, text in enumerate(values.several(words.tree.get("require"))):
         with words.at("require", str(number)):
             yield Constraint.parse(str(text))
     with words.at("mode"):
         if "mode" in words.tree:
-            _chosen("mode", words.tree["mode"], KEYS["mode"]["enum"])
+            values.chosen("mode", words.tree["mode"], KEYS["mode"]["enum"])
     for name, (query, at_most, unit) in _SHORTHANDS.items():
         if name in words.tree:
             with words.at(name):
-                bound = _quantity(words.tree[name], unit, parse_bound)
+                bound = values.quantity(words.tree[name], unit, parse_bound)
                 yield Constraint(query=Query.parse(query), at_most=at_most, bound=bound)
 
 
@@ -231,7 +231,7 @@ def _settings(words: Words, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
 
 def _neighbours(words: Words) -> Iterator[Neighbour]:
     """Read which models the server has beside the first."""
-    for number, text in enumerate(_several(words.tree.get("beside"))):
+    for number, text in enumerate(values.several(words.tree.get("beside"))):
         with words.at("beside", str(number)):
             yield Neighbour.parse(str(text))
 
@@ -259,12 +259,14 @@ def _usual(
 
 
 def _inputs(words: Words) -> tuple[str, ...]:
-    return tuple(map(str, _several(words.tree.get("input"))))
+    return tuple(map(str, values.several(words.tree.get("input"))))
 
 
 def _probes(words: Words, goal: Goal, *, served: bool) -> tuple[str, ...]:
     """Measure what is asked for; else what a run gives, and an analysis only for what it alone tells."""
-    asked = [name.strip() for text in _several(words.tree.get("probe")) for name in str(text).split(",")]
+    asked = [
+        name.strip() for text in values.several(words.tree.get("probe")) for name in str(text).split(",")
+    ]
     if asked:
         return tuple(dict.fromkeys(asked))
     static = any(query.metric not in _RUNNING for query in goal.queries)
@@ -289,7 +291,7 @@ def _plan(words: Words) -> Plan:
     found: dict[str, Any] = {}
     for name, value in words.tree.get("plan", {}).items():
         with words.at("plan", name):
-            found[name] = _PLANNED[name](value)
+            found[name] = values.PLANNED[name](value)
     with words.at("plan"):
         try:
             return replace(PLAN, **found)
@@ -302,23 +304,14 @@ def budget(words: Words, before: Budget) -> Budget:
     found: dict[str, Any] = {}
     for name, value in words.tree.get("budget", {}).items():
         with words.at("budget", name):
-            found[name] = _BUDGETED[name](value)
+            found[name] = values.BUDGETED[name](value)
             if not found[name] > 0 or (name == "certain" and found[name] >= 1):
                 share = str(value).rpartition("=")[2].strip()
                 raise RequestError(f"{name} is {share}, but must be {_WITHIN[name]}.")
     return replace(before, **found)
 
 
-CERTAIN = "a share between 0 and 100%, such as 95%"
-_WITHIN = {"max_time": "longer than nothing", "max_trials": "1 or more", "certain": CERTAIN}
-
-
-def certainty(text: str) -> float:
-    """Read ``certain >= 95%``, or the share alone."""
-    match = re.fullmatch(r"\s*(?:certain\s*(?:>=?)\s*)?(?P<share>[\d.]+\s*%?)\s*", text)
-    if match is None:
-        raise RequestError(f"--until '{text}' says no certainty; write --until 'certain >= 95%'.")
-    return parse_quantity(match["share"], FRACTION)
+_WITHIN = {"max_time": "longer than nothing", "max_trials": "1 or more", "certain": values.CERTAIN}
 
 
 def _loads(
@@ -331,10 +324,10 @@ def _loads(
     told = {"": bool(words.tree.get("load", {}).keys() & set(LOADS))}
     told |= {f"{each.name}.": each.rate is not None or each.concurrency is not None for each in beside}
     return tuple(
-        axes.read(f"{front}{name}", values)
+        axes.read(f"{front}{name}", text)
         for front, known in told.items()
         if not (known or any(f"{front}{load}" in names for load in LOADS))
-        for name, values in _SEARCHED.items()
+        for name, text in _SEARCHED.items()
     )
 
 
@@ -344,7 +337,7 @@ def _load(words: Words, space: Space) -> Load:
     for name, value in given.items():
         if name not in {"rate", "arrivals"}:
             with words.at("load", name):
-                found[name] = _LOADED[name](value)
+                found[name] = values.LOADED[name](value)
     rates = next((axis.values for axis in space.axes if axis.name == "rate"), ())
     with words.at("load", "rate"):
         if "rate" in given:
@@ -353,72 +346,8 @@ def _load(words: Words, space: Space) -> Load:
             found |= {"rate": float(rates[0]), "arrivals": Arrivals.CONSTANT}
     with words.at("load", "arrivals"):
         if "arrivals" in given:
-            found["arrivals"] = Arrivals(_chosen("arrivals", given["arrivals"], _OPEN))
+            found["arrivals"] = Arrivals(values.chosen("arrivals", given["arrivals"], _OPEN))
         return Load(**found)
 
 
 _OPEN = [str(kind) for kind in (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST)]
-
-
-# --- values ----------------------------------------------------------------------------------------
-
-
-def _several(given: Any) -> list[Any]:
-    """Give the items of a list, or the one that there is."""
-    if given is None or given == "":
-        return []
-    return list(given) if isinstance(given, list | tuple) else [given]
-
-
-def _text(given: Any) -> str | None:
-    return None if given is None or given == "" else str(given)
-
-
-def _chosen(name: str, given: Any, known: Iterable[str]) -> str:
-    if str(given) not in known:
-        raise UnknownName.among(f"value of {name}:", str(given), known)
-    return str(given)
-
-
-def _quantity(given: Any, unit: str, read: Callable[[str, str], float] = parse_quantity) -> float:
-    """Read text with a unit; a number is in base units."""
-    if isinstance(given, bool | list | dict):
-        raise RequestError(f"{given} is no quantity; write a number and a unit.")
-    return float(given) if isinstance(given, int | float) else read(str(given), unit)
-
-
-def _whole(given: Any) -> int:
-    try:
-        return int(str(given))
-    except ValueError:
-        raise RequestError(f"'{given}' is no whole number.") from None
-
-
-def _number(given: Any) -> float:
-    try:
-        return float(str(given))
-    except ValueError:
-        raise RequestError(f"'{given}' is no number.") from None
-
-
-def _of(unit: str) -> Callable[[Any], float]:
-    return lambda given: _quantity(given, unit)
-
-
-_PLANNED: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("min_time", "max_time", "timeout"), _of(SECONDS)),
-    **dict.fromkeys(("min_runs", "max_runs", "min_warmup", "seed"), _whole),
-    "precision": _of(FRACTION),
-    "memory_limit": lambda given: int(_quantity(given, BYTES)),
-    "target": str,
-    "pin": lambda given: tuple(given) if isinstance(given, tuple) else request.cores(str(given)),
-}
-_LOADED: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("duration", "ramp", "timeout"), _of(SECONDS)),
-    **dict.fromkeys(("concurrency", "requests", "retries", "drivers"), _whole),
-}
-_BUDGETED: dict[str, Callable[[Any], Any]] = {
-    "max_time": _of(SECONDS),
-    "max_trials": _whole,
-    "certain": lambda given: certainty(given) if isinstance(given, str) else float(given),
-}
