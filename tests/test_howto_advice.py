@@ -142,8 +142,8 @@ def test_the_words_of_trend_are_known() -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server that takes 5 ms for each request, four at once."""
-    with serving("--service", "constant:0.005", "--workers", "4") as running:
+    """A server that takes 50 ms for each request, four at once: long enough for a busy client to keep up."""
+    with serving("--service", "constant:0.05", "--workers", "4") as running:
         yield f"127.0.0.1:{running.port}"
 
 
