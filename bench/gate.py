@@ -9,11 +9,12 @@ lets the gate judge them, its confirmations and added rounds included: none of i
 slowdown is put into the candidate, of twice the smallest that the doctor says can be seen. Beside it, on the
 same data, other rules that are in use.
 
-``live`` runs that many gates of a model against itself, here and now.
+``live`` runs that many gates of a model against itself, here and now; like ``record`` it goes on where it was
+stopped, for a hundred take hours.
 
     python bench/gate.py record [--runs 200] [--pool bench/pools/gate.json]
     python bench/gate.py judge  [--comparisons 1000] [--budget 120]
-    python bench/gate.py live   [--comparisons 100] [--model minilm]
+    python bench/gate.py live   [--comparisons 100] [--model minilm] [--pool bench/pools/live.json]
 """
 
 from __future__ import annotations
@@ -99,10 +100,9 @@ def _export(graph: Path, text: Path) -> None:
 
 def record(pool: Path, runs: int, scratch: Path) -> None:
     """Run every model so many times, in pairs; what is in the pool already counts."""
-    kept = json.loads(pool.read_text()) if pool.is_file() else {"environments": {}, "runs": []}
+    kept, session = _begin(pool)
     jobs = {name: asked.job() for name, asked in models(scratch).items()}
     counts = {name: sum(run["model"] == name for run in kept["runs"]) for name in jobs}
-    session = max((run["session"] for run in kept["runs"]), default=-1) + 1
     begun = time.monotonic()
     with campaign() as bench:
         while min(counts.values()) < runs:
@@ -133,6 +133,12 @@ def record(pool: Path, runs: int, scratch: Path) -> None:
             _write(pool, kept)
             done, wanted = sum(counts.values()), runs * len(jobs)
             print(f"{done} of {wanted} runs, {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def _begin(pool: Path) -> tuple[dict[str, Any], int]:
+    """Read what was kept, and number the session that adds to it."""
+    kept = json.loads(pool.read_text()) if pool.is_file() else {"environments": {}, "runs": []}
+    return kept, max((run["session"] for run in kept["runs"]), default=-1) + 1
 
 
 def _numbers(result: Result) -> dict[str, Any]:
@@ -168,6 +174,7 @@ def _environment(result: Result, job: Job) -> dict[str, Any]:
 
 def _write(pool: Path, kept: dict[str, Any]) -> None:
     """Write one line a run, whole or not at all."""
+    pool.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(json.dumps(run) for run in kept["runs"])
     text = f'{{"environments": {json.dumps(kept["environments"])},\n"runs": [\n{lines}\n]}}\n'
     unfinished = pool.with_suffix(".part")
@@ -290,29 +297,58 @@ RIVALS = {
 # --- live --------------------------------------------------------------------------------------------
 
 
-def live(name: str, comparisons: int, scratch: Path) -> None:
+def live(pool: Path, name: str, comparisons: int, budget: float, scratch: Path) -> None:
     """Run the gate itself on a model of one file against its copy; exit 1 beyond two alarms of a hundred."""
     request = models(scratch)[name]
     copy = scratch / f"{name}-again.onnx"
     shutil.copy(request.model, copy)
     twin = replace(request, model=str(copy))
-    found: Counter[str] = Counter()
+    kept, session = _begin(pool)
+    done = [run for run in kept["runs"] if run["model"] == name]
     begun = time.monotonic()
     with campaign() as bench:
-        for number in range(comparisons):
+        while len(done) < comparisons:
+            started = time.monotonic()
             baseline = bench.execute(request.job(), watch=bench.watch)
-            checked = gated(baseline, twin.job(), Question(), Rule(), bench, max_time=120.0)
-            found[str(checked.verdict)] += 1
-            spent = (time.monotonic() - begun) / (number + 1)
-            print(f"{number + 1} of {comparisons}: {dict(found)}, {spent:.0f} s each", flush=True)
-    sys.exit(found["broken"] > math.ceil(0.02 * comparisons))
+            checked = gated(baseline, twin.job(), Question(), Rule(), bench, max_time=budget)
+            if bench.interrupted() or checked.ruling is None:
+                print("interrupted; start me again to go on")
+                return
+            ruling = checked.ruling
+            done.append(
+                {
+                    "model": name,
+                    "session": session,
+                    "at": round(started - begun, 2),
+                    "took": round(time.monotonic() - started, 3),
+                    "verdict": str(checked.verdict),
+                    "rounds": ruling.rounds,
+                    "worse": [str(change.query) for change in ruling.worse],
+                    "open": [str(change.query) for change in ruling.open],
+                }
+            )
+            kept["runs"].append(done[-1])
+            kept["environments"][str(session)] = _environment(baseline, request.job())
+            _write(pool, kept)
+            print(_counted(done), flush=True)
+    print(_counted(done))
+    sys.exit(sum(run["verdict"] == "broken" for run in done) > math.ceil(0.02 * comparisons))
+
+
+def _counted(done: Sequence[dict[str, Any]]) -> str:
+    """Say how the gates went."""
+    if not done:
+        return "no gates"
+    found = dict(Counter(run["verdict"] for run in done))
+    rounds, took = (statistics.median(run[what] for run in done) for what in ("rounds", "took"))
+    return f"{len(done)} gates: {found}; median {rounds:.0f} rounds, {took:.0f} s"
 
 
 def main() -> None:
     """Record a pool, judge one, or try the gate here."""
     parser = argparse.ArgumentParser(description="false alarms and power of the gate")
     parser.add_argument("what", choices=("record", "judge", "live"))
-    parser.add_argument("--pool", type=Path, default=POOL)
+    parser.add_argument("--pool", type=Path, help="where runs are kept; of live gates a scratch file")
     parser.add_argument("--runs", type=int, default=200, help="of each model")
     parser.add_argument("--comparisons", type=int, default=None, help="1,000 to judge, 100 live")
     parser.add_argument("--model", default="minilm", choices=("digits", "minilm"), help="of the live gates")
@@ -322,12 +358,12 @@ def main() -> None:
     options.scratch.mkdir(parents=True, exist_ok=True)
     match options.what:
         case "record":
-            options.pool.parent.mkdir(parents=True, exist_ok=True)
-            record(options.pool, options.runs, options.scratch)
+            record(options.pool or POOL, options.runs, options.scratch)
         case "judge":
-            judge(options.pool, options.comparisons or 1000, options.budget)
+            judge(options.pool or POOL, options.comparisons or 1000, options.budget)
         case _:
-            live(options.model, options.comparisons or 100, options.scratch)
+            pool = options.pool or options.scratch / "live.json"
+            live(pool, options.model, options.comparisons or 100, options.budget, options.scratch)
 
 
 if __name__ == "__main__":

@@ -294,6 +294,34 @@ class TestLoads:
         assert points(ranking(served(*self.TRIALS, *lost)))[2:] == [at(3, 8)]
 
 
+class TestSafe:
+    EDGE = tried(at(2, 16), 800, 0.0098, error=0.05)
+    """A load that may break its bound of 10 ms."""
+
+    def test_beside_a_best_that_may_break_its_bound_stands_what_surely_holds(self) -> None:
+        """The best of all such points, be it another load of the same configuration."""
+        own = ranking(served(*TestLoads.TRIALS, self.EDGE, tried(at(2, 8), 400, 0.006)))
+        other = ranking(served(*TestLoads.TRIALS[:3], self.EDGE))
+
+        assert the_best(own).point == the_best(other).point == at(2, 16)
+        assert the_best(own).verdict is Verdict.UNDECIDED
+        assert own.safe is not None
+        assert (own.safe.point, own.safe.rank, own.safe.verdict) == (at(2, 8), 1, Verdict.HELD)
+        assert other.safe is not None
+        assert (other.safe.point, other.safe.rank) == (at(1, 8), 2)
+
+    def test_a_best_that_holds_is_safe_itself(self) -> None:
+        """Nothing stands beside it."""
+        assert ranking(served(*TestLoads.TRIALS)).safe is None
+
+    def test_what_holds_by_one_look_is_not_beside_what_was_verified(self) -> None:
+        """Nor is there anything where nothing surely holds."""
+        again = [tried(at(2, 16), 800, 0.0098, stage=Stage.VERIFY, error=0.05)] * 2
+        assert the_best(ranking(served(self.EDGE, tried(at(1, 8), 200), *again))).verified
+        assert ranking(served(self.EDGE, tried(at(1, 8), 200), *again)).safe is None
+        assert ranking(served(self.EDGE)).safe is None
+
+
 class TestCheaper:
     def test_of_equals_the_one_that_takes_less(self) -> None:
         """Three instances and two that cannot be told apart: two will do."""

@@ -18,6 +18,7 @@ from modeldyno.errors import RunFailed
 from modeldyno.reporters import terminal
 from modeldyno.sweeps.loop import sweep
 from modeldyno.testing.studies import Bench, a_served_study, a_study
+from modeldyno.testing.trials import a_trial, an_answer, log
 from modeldyno.views.study import brief, sentence, study
 from modeldyno.views.study_charts import charts
 from modeldyno.views.study_numbers import trials
@@ -91,6 +92,20 @@ def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
     assert "cannot be told from" in text
     assert "of 100 resamples" in text
     assert "take the cheaper" in text or "none of them takes less" in text
+
+
+def test_beside_a_best_that_may_break_its_bound_stands_one_that_does_not() -> None:
+    """Whoever has promised the bound is told what keeps it, and at what price."""
+    trials = [
+        a_trial({"batch_size": n}, an_answer("throughput", rate), an_answer("latency.mean", mean, error=0.05))
+        for n, rate, mean in ((1, 100.0, 0.004), (2, 200.0, 0.006), (4, 400.0, 0.0098))
+    ]
+    bounded = goal("latency.mean <= 10ms")
+    text = said(log(a_study("batch_size=1,2,4", goal=bounded, default={"batch_size": 1}), trials))
+
+    assert "batch_size=4 gives throughput 400/s" in text
+    assert "9.80 ms not surely <= 10 ms" in text
+    assert text.endswith("; surely within the bounds is batch_size=2, which gives throughput 200/s.")
 
 
 def test_when_nothing_holds_the_nearest_is_named() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.core.block import Notice, Severity
-from modeldyno.core.goal import Constraint
+from modeldyno.core.goal import Constraint, Verdict
 from modeldyno.core.ladder import Rung
 from modeldyno.core.provision import (
     Cost,
@@ -121,8 +121,10 @@ class Planned:
                 "--demand needs a result of modeldyno load: a rate within bounds, of a server."
             )
         rung = Rung.of(result, load.slots or load.rate or 0.0, bounds)
-        if any(judgement.verdict != "held" for judgement in rung.judgements):
-            return Provided(why="The bounds do not surely hold under that load; measure a smaller one.")
+        unheld = next((j for j in rung.judgements if j.verdict is not Verdict.HELD), None)
+        if unheld is not None:
+            advice = "measure a smaller load" if unheld.verdict is Verdict.BROKEN else "measure it longer"
+            return Provided(why=f"No number of replicas is known, for {unheld.sentence()}; {advice}.")
         return self._needed(rung, tuple(bounds), closed=load.closed)
 
     def of_several(self, found: Ladder | Capacity, *, closed: bool) -> Provided:

@@ -198,7 +198,8 @@ class Judgement:
             interval = answer.why
         elif " to " in interval:
             interval = f"95 % interval {interval}"
-        unknown = answer.why.rstrip(".") if answer.value is None and answer.interval is None else ""
+        few = answer.interval is not None and answer.size is not None  # what is missing is in the table
+        unknown = answer.why.rstrip(".") if answer.value is None and not few else ""
         missing = unknown[:1].lower() + unknown[1:] or "not certified"
         figures = ", ".join(filter(None, (value or missing, interval)))
         return f"{self.constraint}: {self.verdict} ({figures})"

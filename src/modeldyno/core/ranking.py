@@ -101,6 +101,8 @@ class Ranking:
     """Those that cannot be told from the best."""
     cheaper: Standing | None = None
     """One of them that takes less and is worse by less than matters; None where the best is the cheapest."""
+    safe: Standing | None = None
+    """The best of all points that surely hold their bounds; None where the first row does, or none do."""
     measurements: int = 0
     configurations: int = 0
     """Of which something was measured."""
@@ -294,7 +296,18 @@ def _judged(found: Ranking, field: _Field, chosen: Sequence[int], team: Sequence
         certainty=field.draws.certainty(place, team),
         rivals=tuple(row for row, _ in near),
         cheaper=min(less, key=lambda row: (*costs[row.rank], row.rank), default=None),
+        safe=None if best.verdict is Verdict.HELD else _safe(found, field),
     )
+
+
+def _safe(found: Ranking, field: _Field) -> Standing | None:
+    """Give the best point, at whichever load, of which the intervals say that it holds all bounds."""
+    ranks = {key(field.study.configuration(row.point)): row.rank for row in found.rows}
+    places = sorted(range(len(field.contenders)), key=field.order)
+    contenders = (field.contenders[place] for place in places)
+    rows = (_standing(field.study, c, ranks[key(c.configuration)]) for c in contenders)
+    fair = (row for row in rows if row.verified or not found.rows[0].verified)
+    return next((row for row in fair if row.verdict is Verdict.HELD), None)
 
 
 def _cost(study: Study, row: Standing) -> tuple[float, float, bool]:

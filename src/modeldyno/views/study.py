@@ -102,9 +102,8 @@ def _answer(found: Study, ranked: Ranking, best: Standing) -> str:
     what += f", at {' and '.join(held)}" if held else ""
     if alone:
         return what
-    if not ranked.rivals:
-        return f"{what}; {_sure(ranked)}"
-    return f"{what}; {_rivalry(found, ranked, best)}"
+    certain = _rivalry(found, ranked, best) if ranked.rivals else _sure(ranked)
+    return "; ".join(filter(None, (f"{what}; {certain}", _safe(found, ranked))))
 
 
 def _called(row: Standing) -> str:
@@ -158,6 +157,14 @@ def _rivalry(found: Study, ranked: Ranking, best: Standing) -> str:
     if ranked.cheaper is None:
         return f"{same}; take it, as none of them takes less"
     return f"{same}; take the cheaper, {_called(_only_configuration(found, ranked.cheaper))}"
+
+
+def _safe(found: Study, ranked: Ranking) -> str:
+    """Say what to take where the best may break a bound."""
+    safe = ranked.safe
+    if safe is None:
+        return ""
+    return f"surely within the bounds is {_called(safe)}, which gives {joined(*_values(found, safe))}"
 
 
 def _only_configuration(found: Study, row: Standing) -> Standing:
