@@ -26,7 +26,7 @@ _NAME = re.compile(r'^name: "([^"]*)"$', re.MULTILINE)
 
 
 def export(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
-    """Write the files of the best configurations and of the default; say where each one is.
+    """Write the files of the best configurations, of what is safe and of the default; say where each one is.
 
     A directory is named for the model and for the place that its configuration has in the log of the study:
     the name lasts when the study goes on, or is ranked anew. Where the model cannot be put beside a
@@ -36,8 +36,9 @@ def export(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
         RequestError: the study has no such files, or they cannot be written.
     """
     rows = [row for row in ranked.rows if row.feasible and not row.failure][:top]
-    if ranked.default is not None and ranked.default not in rows:
-        rows.append(ranked.default)
+    for more in filter(None, (ranked.safe, ranked.default)):
+        if all(study.configuration(row.point) != study.configuration(more.point) for row in rows):
+            rows.append(more)
     numbers = _numbers(study)
     written: dict[Path, str] = {}
     models: dict[tuple[str, str], tuple[Job, list[Path]]] = {}
