@@ -224,19 +224,25 @@ def transaction_log(data: bytes) -> Iterator[bytes]:
             record = b""
 
 
+def wandb_records(folder: Path) -> list[Any]:
+    """Read what a run's directory has, by W&B's own messages."""
+    import wandb
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    wandb.teardown()  # its service writes the end of the file when it ends
+    (file,) = folder.glob("run-*.wandb")
+    return [Record.FromString(data) for data in transaction_log(file.read_bytes())]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_wandb_keeps_an_offline_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run file, read by W&B's own messages, gives the summary back."""
-    messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    pytest.importorskip("wandb")
     monkeypatch.chdir(tmp_path)
     result = few()
     folder = exports.export(result, f"wandb:{tmp_path}/runs", none)
-    pytest.importorskip("wandb").teardown()  # its service writes the end of the file when it ends
-    (file,) = Path(folder).glob("run-*.wandb")
     found: dict[str, Any] = {}
-    for data in transaction_log(file.read_bytes()):
-        record = messages.Record()
-        record.ParseFromString(data)
+    for record in wandb_records(Path(folder)):
         for item in (*record.summary.update, *record.run.summary.update):
             found[".".join(item.nested_key) or item.key] = json.loads(item.value_json)
 
@@ -245,6 +251,26 @@ def test_wandb_keeps_an_offline_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "latency.p99" not in found
     assert wire.read(next(Path(folder).rglob("result.json"))).id == result.id
     assert exports.export(result, f"wandb:{tmp_path}/runs", none) == folder
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_trials_are_offline_runs_of_a_group(
+    tmp_path: Path, study: tuple[Study, dict[str, Result]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those whose results are still known; Weights & Biases shows them together."""
+    pytest.importorskip("wandb")
+    monkeypatch.chdir(tmp_path)
+    made, results = study
+
+    assert exports.export(made, f"wandb:{tmp_path}/runs", results.get).startswith("2 offline runs in ")
+    runs = [
+        record.run
+        for folder in sorted(tmp_path.glob("runs/wandb/offline-run-*"))
+        for record in wandb_records(folder)
+        if record.run.run_id
+    ]
+    assert {run.run_id for run in runs} == set(results)
+    assert {run.run_group for run in runs} == {made.name or made.id}
 
 
 # --- Perfetto --------------------------------------------------------------------------------------
