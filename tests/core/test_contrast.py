@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -237,6 +238,18 @@ def test_a_question_of_no_metric_is_refused() -> None:
     """As soon as it is asked."""
     with pytest.raises(RequestError, match="foo"):
         Question(metrics=("latency", "foo"))
+
+
+def test_as_many_other_cores_are_a_doubt() -> None:
+    """The hardware is one, but a slow core is no fast one."""
+    one, other = (
+        replace(each, job=replace(each.job, plan=replace(each.job.plan, pin=pin)))
+        for each, pin in ((BEFORE, (0,)), (AFTER, (1,)))
+    )
+    found = {doubt.code: doubt for doubt in contrast(one, other, Question()).doubts}
+
+    assert re.search(r"pinned to core 0 .*, .* pinned to core 1 ", found["unlike-cores"].seen)
+    assert "unlike-cores" not in {doubt.code for doubt in contrast(one, one, Question()).doubts}
 
 
 def test_one_machine_with_other_pins_is_named_by_them() -> None:

@@ -228,6 +228,12 @@ def _doubts(
             seen=f"the two were measured on unlike hardware: {_said(hardware)}",
             advice="measure both on one machine; the differences may be those of the machines",
         )
+    elif _pinned_apart(baseline, candidate, hardware):
+        yield Doubt(
+            code="unlike-cores",
+            seen=f"{_pin(baseline)}, {_pin(candidate)}: the cores of a processor need not be alike",
+            advice="measure both with the same --pin",
+        )
     foreign = [each for each in (baseline, candidate) if each.job.backend == BACKEND]
     if foreign and not hardware:
         yield Doubt(

@@ -84,6 +84,7 @@ CODES: dict[str, str] = {
     "hardware-changed": "The study went on although the machine had become another one.",
     "software-changed": "Since the first trial of the study, versions have changed.",
     "unlike-hardware": "What is compared was measured on unlike hardware.",
+    "unlike-cores": "What is compared ran on other cores of one processor.",
     "unlike-inputs": "What is compared was not fed the same.",
     "unlike-outputs": "What is compared does not return the same.",
     "not-in-turns": "What is compared was measured at different times.",
