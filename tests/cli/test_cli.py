@@ -137,7 +137,7 @@ def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp
     assert all(len(line) <= 80 for line in said.out.splitlines())
     assert "Saved to r.json." in said.out
     assert modeldyno("show", "first", "--json").out == (tmp_path / "r.json").read_text()
-    assert result.id in modeldyno("list").out
+    assert result.id[:6] in modeldyno("list").out
     assert modeldyno("tag", result.id[:6], "best").out.endswith("best, first\n")
     assert modeldyno("tag", result.id[:6], "best", "--remove").out.endswith("first\n")
     assert modeldyno("report", "first", "-o", "r.csv").code == 0

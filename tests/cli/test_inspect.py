@@ -179,7 +179,7 @@ class TestShown:
         assert said.out.startswith("student does the same as mini: parameters exactly")
         assert "Saved to both.json." in said.out
         assert [found.baseline.id, found.contrasts[0].candidate.id] == ["0123456789ab", "0123456789ac"]
-        assert all(each in listed for each in ("0123456789ab", "0123456789ac", found.id))
+        assert all(each in listed for each in ("0123456789ab", "0123456789ac", found.id[:6]))
         assert modeldyno("show", found.id).out.startswith("student does the same as mini")
 
     def test_a_comparison_on_standard_output(self, modeldyno: Callable[..., Said]) -> None:
@@ -239,7 +239,7 @@ def test_an_interruption_ends_it(modeldyno: Callable[..., Said], lab: Lab) -> No
     said = modeldyno("inspect", STEADY, "--compare", STEADY)
 
     assert (said.code, len(lab.asked)) == (130, 1)
-    assert "0123456789ab" in modeldyno("list").out
+    assert "012345" in modeldyno("list").out
 
 
 def test_a_place_that_fails_is_told_last(
@@ -256,7 +256,7 @@ def test_a_place_that_fails_is_told_last(
     assert said.code == 2
     assert said.out.startswith("mini has")
     assert "the disk is full" in said.err
-    assert lab.results[0].id in modeldyno("list").out
+    assert lab.results[0].id[:6] in modeldyno("list").out
 
 
 def test_a_file_gives_defaults(modeldyno: Callable[..., Said], lab: Lab, tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ def test_studies_are_listed_shown_and_removed(
     found = study_of(modeldyno("sweep", *BATCHES))
     listed = modeldyno("list").out
 
-    assert found.id in listed
+    assert found.id[:6] in listed
     assert "throughput 400/s: batch_size=4" in " ".join(listed.split())
     assert "The best of 3 configurations" in modeldyno("show", found.id[:6]).out
     refused = modeldyno("show", found.id, "--get", "throughput")

@@ -13,6 +13,7 @@ from modeldyno.ports import Entry
 from modeldyno.reporters import terminal
 from modeldyno.testing.reporters import full
 from modeldyno.testing.results import a_failed_result, a_result, an_inspection
+from modeldyno.views.words import short
 
 if TYPE_CHECKING:
     from modeldyno.core.result import Result
@@ -55,18 +56,27 @@ def test_a_listing_takes_a_line_for_each() -> None:
 
     assert len(lines) == 4
     assert lines[1].split() == [
-        "0123456789ab", "2026-01-02", "03:04", "digits", "38.3", "k", "parameters,", "338", "kMACs",
+        "012345", "2026-01-02", "03:04", "digits", "38.3", "k", "parameters,", "338", "kMACs",
     ]  # fmt: skip
     assert "digits (claim)" in lines[2]
     assert "all-MiniLM-L6-v2-…" in lines[3]
     assert all(len(line) <= 80 for line in lines)
 
 
+def test_ids_are_as_long_as_tells_them_apart() -> None:
+    """Six characters, more where these are alike, and never more than there are."""
+    assert short(["0123456789ab", "ffffff000000"]) == ["012345", "ffffff"]
+    assert short(["0123456789ab", "0123457789ab"]) == ["0123456", "0123457"]
+    assert short(["0123456789ab", "0123456789ab"]) == ["012345", "012345"]
+    assert short(["0123456789ab", "0123456789ac", "0123"]) == ["0123456789ab", "0123456789ac", "0123"]
+    assert short([]) == []
+
+
 def test_a_sentence_from_before_is_told_without_its_name() -> None:
     """What an older release wrote into a store begins with the name, which has a column."""
     (row,) = views.listing([an_entry(headline="digits answers in 1 ms (median) on torch.")]).rows
 
-    assert row == ("0123456789ab", "2026-01-02 03:04", "digits", "answers in 1 ms (median) on torch.")
+    assert row == ("012345", "2026-01-02 03:04", "digits", "answers in 1 ms (median) on torch.")
 
 
 def test_numbers_of_modules_may_be_left_out() -> None:

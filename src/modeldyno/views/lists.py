@@ -11,7 +11,7 @@ from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metric import METRICS
 from modeldyno.core.units import BYTES, COUNT, format_quantity
 from modeldyno.views.totals import scopes
-from modeldyno.views.words import KINDS, amount, count, joined, moment, number, plain
+from modeldyno.views.words import KINDS, amount, count, joined, moment, number, plain, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -103,8 +103,8 @@ def listing(entries: Sequence[Entry]) -> Table:
     """Lay out what a store holds, one row for each Result."""
     columns = tuple(Column(title=title) for title in ("id", "created", "model", "what came out"))
     rows = tuple(
-        (entry.id, moment(entry.created)[:16], _named(entry), shorten(_without_name(entry), _TOLD))
-        for entry in entries
+        (name, moment(entry.created)[:16], _named(entry), shorten(_without_name(entry), _TOLD))
+        for entry, name in zip(entries, short([entry.id for entry in entries]), strict=True)
     )
     return Table(title="", columns=columns, rows=rows)
 
@@ -116,13 +116,13 @@ def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
     )
     rows = tuple(
         (
-            entry.id,
+            name,
             moment(entry.created)[:16],
             _KINDS.get(entry.kind, entry.kind),
             shorten(clean(entry.name), _NAMED),
             shorten(clean(entry.headline), _TOLD),
         )
-        for entry in entries
+        for entry, name in zip(entries, short([entry.id for entry in entries]), strict=True)
     )
     return Table(title="", columns=columns, rows=rows)
 

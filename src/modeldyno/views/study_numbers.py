@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.block import Align, Column, Table, clean, shorten
 from modeldyno.core.space import key
 from modeldyno.views.study_rows import word
-from modeldyno.views.words import moment
+from modeldyno.views.words import moment, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,11 +83,11 @@ def studies(entries: Sequence[StudyEntry]) -> Table:
     columns = tuple(Column(title=title) for title in ("study", "created", "model", "what came out"))
     rows = tuple(
         (
-            entry.id,
+            name,
             moment(entry.created)[:16],
             shorten(clean(entry.name), _NAME),
             shorten(clean(entry.headline), _TOLD),
         )
-        for entry in entries
+        for entry, name in zip(entries, short([entry.id for entry in entries]), strict=True)
     )
     return Table(title="", columns=columns, rows=rows)

@@ -78,6 +78,17 @@ def joined(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
+def short(ids: Sequence[str]) -> list[str]:
+    """Shorten ids to as many characters as tell these apart, and to six at least."""
+    longest = max(map(len, ids), default=_SHORT)
+    enough = (size for size in range(_SHORT, longest) if len({each[:size] for each in ids}) == len({*ids}))
+    size = next(enough, longest)
+    return [each[:size] for each in ids]
+
+
+_SHORT = 6
+
+
 def moment(created: str) -> str:
     """Show a time of UTC to the second."""
     return created[:19].replace("T", " ") + " UTC"
