@@ -1,7 +1,9 @@
 """Measure whole spaces, and keep what was seen: the ground on which strategies are compared.
 
 Every point is measured, several times over, the passes in different orders; a server stays open while only
-the load changes. What comes of it lies in bench/surfaces/NAME.json; bench/search.py searches there.
+the load changes. What comes of it lies in bench/surfaces/NAME.json, where passes that were made before count;
+bench/search.py searches there. Throughput is to be largest: free, and within a tight and a wide bound of
+latency. These lie as far as can be from what the best points gave: noise should not decide which holds.
 
     modeldyno engine install triton
     python bench/surfaces.py [triton-minilm triton-cnn onnxruntime-minilm torch-cnn] [--passes 2]
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import tempfile
 import time
@@ -20,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from minilm import batch, directory, export
 
 from modeldyno.core.excerpt import ALONE, answers
@@ -31,9 +35,10 @@ from modeldyno.errors import ModelDynoError
 from modeldyno.executors.isolated import isolated
 from modeldyno.executors.warm import warm
 from modeldyno.request import Request
+from modeldyno.testing.surfaces import clearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.result import Result
     from modeldyno.core.space import Point
@@ -77,12 +82,14 @@ class Surface:
     default: dict[str, Any]
     settings: dict[str, Any] = field(default_factory=dict)
     """What is the same everywhere."""
-    require: tuple[tuple[str, ...], ...]
-    """Several sets of constraints, under each of which throughput is to be largest."""
+    bounded: str
+    """The statistic of latency that is bounded."""
     plan: Plan
     load: Load | None = None
 
 
+BOUNDS, TRIED = ((0.15, 0.5), (0.5, 0.85)), 24
+"""Quantiles of all points between which a tight and a wide bound lie, and how many places are looked at."""
 SERVED = Plan(max_time=4.0, min_time=1.0)
 CALLED = Plan(max_time=2.0, min_time=0.7)
 SURFACES = {
@@ -95,7 +102,7 @@ SURFACES = {
             "concurrency=1,2,4,8,16,32",
         ),
         default={"instances": 1, "max_batch": 1, "concurrency": 1},
-        require=((), ("latency.p99 <= 20ms",), ("latency.p99 <= 60ms",)),
+        bounded="latency.p99",
         settings={"threads": 1},
         plan=SERVED,
         load=Load(duration=1.5),
@@ -109,7 +116,7 @@ SURFACES = {
             "concurrency=1,2,4,8,16,32",
         ),
         default={"instances": 1, "max_batch": 1, "concurrency": 1},
-        require=((), ("latency.p99 <= 5ms",), ("latency.p99 <= 15ms",)),
+        bounded="latency.p99",
         settings={"threads": 1},
         plan=SERVED,
         load=Load(duration=1.5),
@@ -123,7 +130,7 @@ SURFACES = {
             "graph_optimization=disable,basic,extended,all",
         ),
         default={"intra_threads": 1, "batch_size": 1, "graph_optimization": "all"},
-        require=((), ("latency.p95 <= 20ms",), ("latency.p95 <= 80ms",)),
+        bounded="latency.p95",
         plan=CALLED,
     ),
     "torch-cnn": Surface(
@@ -132,7 +139,7 @@ SURFACES = {
         inputs=("batchx3x32x32",),
         axes=("threads=1,2", "batch_size=1,2,4,8,16,32", "compile=off,default", "precision=fp32,bf16"),
         default={"threads": 1, "batch_size": 1, "compile": "off", "precision": "fp32"},
-        require=((), ("latency.p95 <= 5ms",), ("latency.p95 <= 20ms",)),
+        bounded="latency.p95",
         plan=CALLED,
     ),
 }  # fmt: skip
@@ -199,14 +206,34 @@ def passed(surface: Surface, model: str, space: Space, draw: random.Random) -> I
                 yield point, result.failures[0].message if result.failures else measured(result)
 
 
+def goals(rows: Iterable[dict[str, Any]], bounded: str) -> list[dict[str, Any]]:
+    """Ask for throughput alone, and within a tight and a wide bound."""
+    known = [row["runs"] for row in rows if row["runs"]]
+    score, latency = (
+        np.log([np.mean([run[name] for run in runs]) for runs in known]) for name in ("throughput", bounded)
+    )
+    found: list[dict[str, Any]] = [{"maximize": "throughput", "require": []}]
+    for low, high in BOUNDS:
+        bounds = np.quantile(latency, np.linspace(low, high, TRIED))
+        bound = 1e3 * math.exp(clearest(latency, score, bounds))
+        found.append({"maximize": "throughput", "require": [f"{bounded} <= {bound:.3g}ms"]})
+    return found
+
+
 def record(name: str, surface: Surface, model: str, passes: int) -> None:
-    """Measure a surface, and write it after each pass."""
+    """Measure a surface, and write it after each pass; those in the file count."""
     axes: tuple[Axis, ...] = tuple(map(parse_axis, surface.axes))
     space = Space(axes=axes)
+    path = HERE / f"{name}.json"
+    before = json.loads(path.read_text())["points"] if path.is_file() else []
+    kept = {json.dumps(row["point"]): row for row in before}
     rows: dict[str, dict[str, Any]] = {
-        json.dumps(point): {"point": point, "runs": [], "failure": ""} for point in space.points()
+        word: kept.get(word, {"point": point, "runs": [], "failure": ""})
+        for point in space.points()
+        for word in (json.dumps(point),)
     }
-    for number in range(passes):
+    done = max(len(row["runs"]) for row in rows.values())
+    for number in range(done, passes):
         begin = time.perf_counter()
         for point, seen in passed(surface, model, space, random.Random(number)):
             row = rows[json.dumps(point)]
@@ -215,26 +242,30 @@ def record(name: str, surface: Surface, model: str, passes: int) -> None:
             else:
                 row["failure"] = seen
             print(f"{name} {point}: {seen if isinstance(seen, str) else seen.get('throughput')}", flush=True)
-        HERE.mkdir(exist_ok=True)
-        document = {
-            "name": name,
-            "axes": [
-                {
-                    "name": a.name,
-                    "values": a.values,
-                    **({"where": a.where, "equals": a.equals} if a.where else {}),
-                }
-                for a in axes
-            ],
-            "loads": [a.name for a in axes if a.name in LOADS],
-            "default": surface.default,
-            "goals": [{"maximize": "throughput", "require": require} for require in surface.require],
-            "points": list(rows.values()),
-        }
-        head, *points = json.dumps(document).partition('"points": [')[0], *document["points"]
-        lines = ",\n".join(json.dumps(point) for point in points)
-        (HERE / f"{name}.json").write_text(f'{head}"points": [\n{lines}\n]}}\n')
+        write(path, surface, axes, list(rows.values()))
         print(f"{name}: pass {number + 1} took {time.perf_counter() - begin:.0f} s", flush=True)
+    write(path, surface, axes, list(rows.values()))
+
+
+def write(path: Path, surface: Surface, axes: Sequence[Axis], rows: Sequence[dict[str, Any]]) -> None:
+    """Write what is known, a point a line."""
+    path.parent.mkdir(exist_ok=True)
+    document = {
+        "name": path.stem,
+        "axes": [
+            {
+                "name": a.name,
+                "values": a.values,
+                **({"where": a.where, "equals": a.equals} if a.where else {}),
+            }
+            for a in axes
+        ],
+        "loads": [a.name for a in axes if a.name in LOADS],
+        "default": surface.default,
+        "goals": goals(rows, surface.bounded),
+    }
+    lines = ",\n".join(map(json.dumps, rows))
+    path.write_text(f'{json.dumps(document)[:-1]}, "points": [\n{lines}\n]}}\n')
 
 
 def main() -> None:

@@ -255,3 +255,40 @@ def test_an_ensemble_is_served_with_the_knobs_of_its_models(tmp_path: Path) -> N
         assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]
         assert counted(session) == 1
         assert [text.count("count: 2") for _, text in session.files] == [0, 1, 0]
+
+
+CALLING = """
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [triton.InferenceResponse([self.asked(request)]) for request in requests]
+
+    def asked(self, request):
+        found = triton.get_input_tensor_by_name(request, "X").as_numpy()
+        for name in ("double", "increment"):
+            call = triton.InferenceRequest(
+                model_name=name, inputs=[triton.Tensor("X", found)], requested_output_names=["Y"]
+            )
+            found = triton.get_output_tensor_by_name(call.exec(), "Y").as_numpy()
+        return triton.Tensor("Y", found)
+"""
+
+
+@pytest.mark.engine
+def test_a_model_that_calls_others_by_code_is_served_with_their_knobs(tmp_path: Path) -> None:
+    """A real Triton runs business logic and the two models that it calls, each with its instances."""
+    repository(tmp_path)
+    (tmp_path / "caller" / "1").mkdir(parents=True)
+    (tmp_path / "caller" / "config.pbtxt").write_text(PART.format(tensors=TENSORS))
+    (tmp_path / "caller" / "1" / "model.py").write_text(CALLING)
+    made = request.Request(
+        model=f"{tmp_path}/#caller",
+        settings={"calls": "double,increment", "composing.double.instances": "2"},
+        plan=Plan(),
+    ).job()
+    with plugins.backend(made.backend).open(loaded(tmp_path, "caller"), made.config) as session:
+        reply = once(session.target([{"X": np.ones((1, 2), "float32")}]))  # type: ignore[attr-defined]
+        assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]  # type: ignore[attr-defined]
+        several = [text for _, text in session.files if "count: 2" in text]  # type: ignore[attr-defined]
+        assert ['name: "double"' in text for text in several] == [True]

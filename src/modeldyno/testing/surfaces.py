@@ -66,12 +66,7 @@ class Surface:
             for row in rows
         }
         means = {k: np.log(runs.mean(axis=0)) for k, runs in every.items()}
-        strayed = [
-            (np.log(runs) - np.log(runs).mean(axis=0)) * math.sqrt(len(runs) / (len(runs) - 1))
-            for runs in every.values()
-            if len(runs) > 1
-        ]
-        spread = np.nan_to_num(np.cov(np.concatenate(strayed).T)) if strayed else np.zeros(2 * (len(names),))
+        passes = max(map(len, every.values()))
         return cls(
             name=document["name"],
             space=Space(axes=tuple(Axis(**_axis(axis)) for axis in document["axes"])),
@@ -80,7 +75,7 @@ class Surface:
             queries=tuple(map(Query.parse, names)),
             means=means,
             failures={key(row["point"]): row["failure"] for row in document["points"] if row.get("failure")},
-            noise=_root(np.atleast_2d(spread)),
+            noise=_root(_strayed(np.log([runs for runs in every.values() if len(runs) == passes]))),
         )
 
     def values(self, point: Point) -> Values:
@@ -113,6 +108,18 @@ def _axis(words: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in words.items()}
 
 
+def _strayed(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the covariance of points x passes x metrics about their points; what shifts a pass is left out.
+
+    A search takes less time than a pass: what made the whole machine slower made all of it slower.
+    """
+    points, passes, metrics = logs.shape
+    about = logs - logs.mean(axis=1, keepdims=True)
+    about = (about - about.mean(axis=0)).reshape(-1, metrics)
+    freedom = max((points - 1) * (passes - 1), 1)
+    return np.nan_to_num(about.T @ about / freedom)
+
+
 def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give a root of a matrix that may be singular."""
     values, vectors = np.linalg.eigh(covariance)
@@ -137,6 +144,26 @@ def violation(bound: Constraint, values: Mapping[Query, float]) -> float:
     """Give the logarithm of how many times a bound is exceeded; 0 where it holds."""
     ratio = math.log(max(values[bound.query], 1e-300) / max(bound.bound, 1e-300))
     return max(0.0, ratio if bound.at_most else -ratio)
+
+
+def clearest(values: NDArray[np.float64], scores: NDArray[np.float64], bounds: NDArray[np.float64]) -> float:
+    """Give the bound that is farthest from what any point gives that it decides upon: noise has no say in it.
+
+    Args:
+        values: points, of the metric that is bounded from above, in logarithms.
+        scores: points.
+        bounds: to choose from; one at least that some point holds.
+    """
+
+    def room(bound: float) -> float:
+        best = scores[values <= bound].max(initial=-math.inf)
+        return float(np.abs(values - bound)[scores >= best - _NEAR].min()) if math.isfinite(best) else -1.0
+
+    return max(bounds.tolist(), key=room)
+
+
+_NEAR = 0.1
+"""How much worse than the best a point may be, in logarithms, for a bound to have a say in which is it."""
 
 
 # --- searching ---------------------------------------------------------------------------------------

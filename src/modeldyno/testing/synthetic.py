@@ -13,7 +13,7 @@ import numpy as np
 
 from modeldyno.core.metric import Query
 from modeldyno.core.space import Axis, Point, Space, key
-from modeldyno.testing.surfaces import Surface, goal_of
+from modeldyno.testing.surfaces import Surface, clearest, goal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -188,12 +188,6 @@ def _goals(rows: np.ndarray, source: np.random.Generator) -> tuple[Goal, ...]:
 
 
 def _clear(rows: np.ndarray, score: np.ndarray, metric: int, sign: int, source: np.random.Generator) -> float:
-    """Give a bound that is far from what any point gives that it decides upon: noise has no say in it."""
-    found, widest = 0.0, -1.0
-    for bound in np.quantile(rows[:, metric], source.uniform(0.15, 0.85, 12)):
-        far = sign * (rows[:, metric] - bound)
-        best = score[far <= 0].max(initial=-math.inf)
-        room = float(np.abs(far[score >= best - 0.1]).min(initial=math.inf))
-        if room > widest and math.isfinite(best):
-            found, widest = float(np.exp(bound)), room
-    return found
+    """Give a bound of which noise has no say in what it decides."""
+    bounds = np.quantile(rows[:, metric], source.uniform(0.15, 0.85, 12))
+    return float(np.exp(clearest(sign * rows[:, metric], score, sign * bounds) * sign))
