@@ -287,8 +287,10 @@ def test_a_model_that_calls_others_by_code_is_served_with_their_knobs(tmp_path: 
         settings={"calls": "double,increment", "composing.double.instances": "2"},
         plan=Plan(),
     ).job()
-    with plugins.backend(made.backend).open(loaded(tmp_path, "caller"), made.config) as session:
-        reply = once(session.target([{"X": np.ones((1, 2), "float32")}]))  # type: ignore[attr-defined]
-        assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]  # type: ignore[attr-defined]
-        several = [text for _, text in session.files if "count: 2" in text]  # type: ignore[attr-defined]
+    backend = plugins.backend(made.backend)
+    with ExitStack() as stack:
+        session: Any = stack.enter_context(backend.open(loaded(tmp_path, "caller"), made.config))
+        reply = once(session.target([{"X": np.ones((1, 2), "float32")}]))
+        assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]
+        several = [text for _, text in session.files if "count: 2" in text]
         assert ['name: "double"' in text for text in several] == [True]

@@ -117,7 +117,7 @@ def _strayed(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     about = logs - logs.mean(axis=1, keepdims=True)
     about = (about - about.mean(axis=0)).reshape(-1, metrics)
     freedom = max((points - 1) * (passes - 1), 1)
-    return np.nan_to_num(about.T @ about / freedom)
+    return np.asarray(np.nan_to_num(about.T @ about / freedom))
 
 
 def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,7 +159,7 @@ def clearest(values: NDArray[np.float64], scores: NDArray[np.float64], bounds: N
         best = scores[values <= bound].max(initial=-math.inf)
         return float(np.abs(values - bound)[scores >= best - _NEAR].min()) if math.isfinite(best) else -1.0
 
-    return max(bounds.tolist(), key=room)
+    return float(max(bounds.tolist(), key=room))
 
 
 _NEAR = 0.1
