@@ -108,6 +108,23 @@ def test_beside_a_best_that_may_break_its_bound_stands_one_that_does_not() -> No
     assert text.endswith("; surely within the bounds is batch_size=2, which gives throughput 200/s.")
 
 
+def test_so_it_does_where_only_the_load_varies() -> None:
+    """The greatest load that surely holds the bound is told beside one that may not."""
+    trials = [
+        a_trial(
+            {"concurrency": n},
+            an_answer("throughput", 100.0 * n),
+            an_answer("latency.mean", mean, error=0.05),
+        )
+        for n, mean in ((1, 0.004), (2, 0.006), (4, 0.0098))
+    ]
+    bounded = goal("latency.mean <= 10ms")
+    text = said(log(a_served_study("concurrency=1,2,4", goal=bounded, default={}), trials))
+
+    assert "concurrency=4 gives throughput 400/s, at latency.mean 9.80 ms not surely <= 10 ms; surely" in text
+    assert text.endswith("; surely within the bounds is concurrency=2, which gives throughput 200/s.")
+
+
 def test_when_nothing_holds_the_nearest_is_named() -> None:
     """The configuration that misses least is told, and by how much."""
     found = batches("throughput >= 500/s")

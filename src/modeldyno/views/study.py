@@ -96,15 +96,13 @@ def brief(found: Study, ranked: Ranking) -> str:
 def _answer(found: Study, ranked: Ranking, best: Standing) -> str:
     alone = ranked.configurations == 1
     what = f"{point(best.point) if alone else _called(best)} gives {joined(*_values(found, best))}"
-    same = any(row.default for row in ranked.rivals)  # which is said below
+    same = any(row.default for row in ranked.rivals[:1])  # which is said below
     if best.gain is not None and not (best.default or (same and best.gain.low <= 1 <= best.gain.high)):
         what += f", {_better(best.gain, found)}"
     held = [f"{j.constraint.query} {_value(j)} {_sign(j)}" for j in best.judgements]
     what += f", at {' and '.join(held)}" if held else ""
-    if alone:
-        return what
-    certain = _rivalry(found, ranked, best) if ranked.rivals else _sure(ranked)
-    return "; ".join(filter(None, (f"{what}; {certain}", _safe(found, ranked))))
+    certain = "" if alone else _rivalry(found, ranked, best) if ranked.rivals else _sure(ranked)
+    return "; ".join(filter(None, (what, certain, _safe(found, ranked))))
 
 
 def _called(row: Standing) -> str:
@@ -165,7 +163,8 @@ def _safe(found: Study, ranked: Ranking) -> str:
     safe = ranked.safe
     if safe is None:
         return ""
-    return f"surely within the bounds is {_called(safe)}, which gives {joined(*_values(found, safe))}"
+    name = point(safe.point) if ranked.configurations == 1 else _called(safe)
+    return f"surely within the bounds is {name}, which gives {joined(*_values(found, safe))}"
 
 
 def _only_configuration(found: Study, row: Standing) -> Standing:
