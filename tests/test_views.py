@@ -393,7 +393,7 @@ def test_a_store_is_listed() -> None:
         failed=False,
     )
 
-    assert views.listing([entry]).rows == (("0123456789ab", "2026-01-02 03:04", "digits (a, b)", "answers."),)
+    assert views.listing([entry]).rows == (("012345", "2026-01-02 03:04", "digits (a, b)", "answers."),)
 
 
 def test_requested_percentiles_belong_to_latency() -> None:
