@@ -314,11 +314,20 @@ class TestSafe:
         """Nothing stands beside it."""
         assert ranking(served(*TestLoads.TRIALS)).safe is None
 
-    def test_what_holds_by_one_look_is_not_beside_what_was_verified(self) -> None:
-        """Nor is there anything where nothing surely holds."""
-        again = [tried(at(2, 16), 800, 0.0098, stage=Stage.VERIFY, error=0.05)] * 2
-        assert the_best(ranking(served(self.EDGE, tried(at(1, 8), 200), *again))).verified
-        assert ranking(served(self.EDGE, tried(at(1, 8), 200), *again)).safe is None
+    def test_what_was_verified_is_preferred_to_what_may_be_better(self) -> None:
+        """As for the best itself: one that is surely better stands for itself, by one look."""
+        again = [tried(at(n, c), 200, 0.006, stage=Stage.VERIFY) for n, c in ((1, 8),)] * 2
+        edge = [tried(at(2, 16), 800, 0.0098, stage=Stage.VERIFY, error=0.05)] * 2
+        alike = ranking(served(self.EDGE, tried(at(1, 8), 200), tried(at(3, 8), 201), *edge, *again))
+        better = ranking(served(self.EDGE, tried(at(1, 8), 200), tried(at(3, 8), 400), *edge, *again))
+
+        assert alike.safe is not None
+        assert alike.safe.point == at(1, 8)
+        assert better.safe is not None
+        assert better.safe.point == at(3, 8)
+
+    def test_where_nothing_surely_holds_nothing_is_safe(self) -> None:
+        """The best, of which it is not known, is all that there is."""
         assert ranking(served(self.EDGE)).safe is None
 
 

@@ -303,11 +303,13 @@ def _judged(found: Ranking, field: _Field, chosen: Sequence[int], team: Sequence
 def _safe(found: Ranking, field: _Field) -> Standing | None:
     """Give the best point, at whichever load, of which the intervals say that it holds all bounds."""
     ranks = {key(field.study.configuration(row.point)): row.rank for row in found.rows}
-    places = sorted(range(len(field.contenders)), key=field.order)
-    contenders = (field.contenders[place] for place in places)
-    rows = (_standing(field.study, c, ranks[key(c.configuration)]) for c in contenders)
-    fair = (row for row in rows if row.verified or not found.rows[0].verified)
-    return next((row for row in fair if row.verdict is Verdict.HELD), None)
+    rows = {
+        place: _standing(field.study, contender, ranks[key(contender.configuration)])
+        for place, contender in enumerate(field.contenders)
+        if contender.feasible
+    }
+    held = [place for place, row in rows.items() if row.verdict is Verdict.HELD]
+    return rows[field.foremost(held)] if held else None
 
 
 def _cost(study: Study, row: Standing) -> tuple[float, float, bool]:
