@@ -10,7 +10,7 @@ slowdown is put into the candidate, of twice the smallest that the doctor says c
 same data, other rules that are in use.
 
 ``live`` runs that many gates of a model against itself, here and now; like ``record`` it goes on where it was
-stopped, for a hundred take hours.
+stopped, for a hundred take half an hour on a quiet machine and hours on a busy one.
 
     python bench/gate.py record [--runs 200] [--pool bench/pools/gate.json]
     python bench/gate.py judge  [--comparisons 1000] [--budget 120]
