@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.job import Job
     from modeldyno.core.result import Event
-    from modeldyno.core.study import Stage, Study
+    from modeldyno.core.study import Study
 
     class Said(Protocol):
         code: int
@@ -52,10 +52,10 @@ class Configured(Bench):
 
     __slots__ = ()
 
-    def _events(self, job: Job, stage: Stage) -> list[Event]:
+    def _events(self, job: Job, *, fresh: bool) -> list[Event]:
         text = f'name: "digits"\ninstances: {job.config.get("instances", 0)}\n'
         artifact = Artifact(name="config.pbtxt", path="", digest="sha256:00", text=text)
-        return [*super()._events(job, stage), Kept(artifact=artifact)]
+        return [*super()._events(job, fresh=fresh), Kept(artifact=artifact)]
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def of(*trials: Trial, bound: str = "latency.p99 <= 10ms") -> tuple[Study, Candi
 class TestSpread:
     def test_without_repeats_it_is_what_is_assumed(self) -> None:
         """A study in which nothing was repeated takes 3 %, worth two degrees of freedom."""
-        assert learnt(log(a_study(), rates(100.0)), RATE) == Spread(relative=0.03, degrees=2.0)
+        assert learnt(log(a_study(), rates(100.0)), RATE) == Spread(relative=PRIOR, degrees=2.0)
 
     @pytest.mark.parametrize("truth", [0.01, 0.03, 0.1])
     def test_it_is_learnt_from_repeats(self, truth: float) -> None:
@@ -84,7 +84,7 @@ class TestSpread:
         """Repeats that differ by less than their own intervals allow leave nothing to the runs."""
         study = log(a_study(), rates(100.0, 104.0, 96.0, 101.0, error=0.1))
 
-        assert learnt(study, RATE).relative == pytest.approx(0.03 * math.sqrt(2 / 5))
+        assert learnt(study, RATE).relative == pytest.approx(PRIOR * math.sqrt(2 / 5))
         assert learnt(study, RATE).degrees == 5.0
 
     def test_what_cannot_be_compared_tells_nothing(self) -> None:
@@ -103,7 +103,7 @@ class TestSpread:
 
         assert learnt(log(a_served_study(), looks), RATE).degrees == 2.0
         assert learnt(log(a_served_study(), [*looks, *again]), RATE).degrees == 4.0
-        assert spread(log(a_served_study(), [*looks, *again]), RATE) < 0.03
+        assert spread(log(a_served_study(), [*looks, *again]), RATE) < PRIOR
         assert spread(log(a_study(), [*looks, *again]), RATE) > 0.08
 
 

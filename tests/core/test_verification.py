@@ -19,7 +19,7 @@ from modeldyno.core.objective import Goal, Objective, Rank
 from modeldyno.core.ranking import Ranking, ranking
 from modeldyno.core.space import Key, Point, key
 from modeldyno.core.study import LOADS, Ask, Budget, Stage, State, Study, Trial
-from modeldyno.core.verification import LOOK, MORE, RIVALS, ROUNDS, next_ask
+from modeldyno.core.verification import LOOK, MORE, RIVALS, ROUNDS, fresh, next_ask
 from modeldyno.testing.studies import a_served_study, a_study
 from modeldyno.testing.trials import a_trial, an_answer, log
 
@@ -83,7 +83,7 @@ class TestRounds:
     def test_what_lost_its_chance_is_dropped(self) -> None:
         """One that two rounds have shown to be behind is not measured in the later ones."""
         study = searched(100, 200, 197, budget=Budget(certain=0.997))
-        means = {1: 100.0, 2: 200.0, 3: 192.0}
+        means = {1: 100.0, 2: 200.0, 3: 188.0}
         found = again(answered(study, lambda p: means[int(p["batch_size"])]))
 
         assert found.count(2) > found.count(3) == 2
@@ -290,6 +290,35 @@ class TestAsk:
 
         asked = [t.point for t in found.trials if t.stage is Stage.VERIFY][:2]
         assert asked == [{"instances": 2, "concurrency": 8}, {"instances": 1, "concurrency": 8}]
+
+    def test_two_loads_that_may_be_the_best_of_a_server_are_both_measured(self) -> None:
+        """One after the other on one server, the first of a round the last of the next."""
+        rates = {(1, 8): 100.0, (2, 8): 395.0, (2, 16): 400.0, (2, 32): 200.0}
+        study = a_served_study("instances=1,2", "concurrency=8..32*2", goal=FREE, default={"instances": 1})
+        for (instances, slots), rate in rates.items():
+            study = log(study, [rated({"instances": instances, "concurrency": slots}, rate)])
+        asked = []
+        while (ask := next_ask(study)) is not None:
+            asked.append((*ask.point.values(), fresh(study, ask)))
+            study = log(study, [rated(ask.point, 400.0 if ask.point["instances"] == 2 else 100.0, ask.stage)])
+
+        first = [(2, 16, True), (2, 8, False), (1, 8, True)]
+        assert asked == [*first, (1, 8, True), *((2, n, n == asked[4][1]) for _, n, _ in asked[4:6])]
+        assert {n for _, n, _ in asked[4:6]} == {8, 16}
+
+    def test_what_is_searched_needs_no_fresh_server_and_what_verifies_does(self) -> None:
+        """Of one point as of two configurations; only another load of the server before shares it."""
+        study = a_served_study("instances=1,2", "concurrency=8,16", goal=FREE, default={"instances": 1})
+        here, load, other = (
+            Ask(point={"instances": n, "concurrency": c}, stage=Stage.VERIFY)
+            for n, c in ((1, 8), (1, 16), (2, 8))
+        )
+        verified = log(study, [rated(here.point, 100.0, Stage.VERIFY)])
+
+        assert not fresh(verified, Ask(point=here.point))
+        assert fresh(study, here)
+        assert fresh(log(study, [rated(here.point, 100.0)]), load)
+        assert [fresh(verified, ask) for ask in (here, load, other)] == [True, False, True]
 
     def test_each_load_has_its_own_rivals(self) -> None:
         """Where configurations are ranked at each load, each is verified."""

@@ -14,7 +14,6 @@ from modeldyno.core.load import Load
 from modeldyno.core.model import ModelRef
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Event, Located, Progressed
-from modeldyno.core.study import Stage
 from modeldyno.errors import StaleStudy
 from modeldyno.executors import rooms
 from modeldyno.executors.interrupts import Insisted, counted_interrupts
@@ -61,25 +60,27 @@ def processes(model: Path) -> list[str]:
     return (model.parent / "loaded").read_text().split()
 
 
-def carried_out(room: rooms.Rooms, asked: Job, stage: Stage = Stage.SEARCH) -> Result:
-    return room(asked, stage)(asked, watch=lambda _event: None)
+def carried_out(room: rooms.Rooms, asked: Job, *, fresh: bool = False) -> Result:
+    return room(asked, fresh=fresh)(asked, watch=lambda _event: None)
 
 
 def test_in_a_process_each_trial_is_fresh(model: Path) -> None:
     """What calls the model within a process runs in a new one each time."""
     with children(lambda: 0) as room:
-        for stage in (Stage.DEFAULT, Stage.SEARCH, Stage.VERIFY):
-            assert carried_out(room, job(model), stage).failures == ()
+        for fresh in (False, False, True):
+            assert carried_out(room, job(model), fresh=fresh).failures == ()
 
     assert len(set(processes(model))) == 3
 
 
-def test_a_server_is_kept_until_something_is_verified(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loads of one server share its start; what verifies has one of its own."""
+def test_a_server_is_kept_until_a_fresh_one_is_asked_for(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loads of one server share its start; what is measured afresh has one of its own."""
     monkeypatch.setattr(rooms, "serves", lambda _backend: True)
     with children(lambda: 0) as room:
-        stages = (Stage.DEFAULT, Stage.SEARCH, Stage.VERIFY, Stage.VERIFY, Stage.SEARCH)
-        results = [carried_out(room, job(model, slots), stage) for slots, stage in enumerate(stages, 1)]
+        afresh = (False, False, True, True, False)
+        results = [carried_out(room, job(model, n), fresh=fresh) for n, fresh in enumerate(afresh, 1)]
 
     starts = [result.find("load_time", scope="open") for result in results]
     assert all(result.failures == () for result in results)
@@ -98,7 +99,7 @@ def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch:
         served.clear()
         seen: list[bool] = []
         asked = job(model)
-        room(asked, Stage.SEARCH)(asked, watch=lambda _event: seen.append(Path(f"/proc/{kept}").exists()))
+        room(asked, fresh=False)(asked, watch=lambda _event: seen.append(Path(f"/proc/{kept}").exists()))
 
     assert set(seen) == {False}
 
@@ -112,7 +113,7 @@ def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:
                 signal.raise_signal(signal.SIGINT)
 
         asked = job(model)
-        finished = room(asked, Stage.SEARCH)(asked, watch=press)
+        finished = room(asked, fresh=False)(asked, watch=press)
 
         def press_again(event: Event) -> None:
             if isinstance(event, Progressed) and event.runs and len(interrupts) < 2:
@@ -120,7 +121,7 @@ def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:
 
         begun = time.monotonic()
         asked = job(model, plan=LONG)
-        ended = room(asked, Stage.SEARCH)(asked, watch=press_again)
+        ended = room(asked, fresh=False)(asked, watch=press_again)
 
     assert finished.doubts == () or "interrupted" not in {doubt.code for doubt in finished.doubts}
     assert finished.find("latency") is not None

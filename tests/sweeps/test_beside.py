@@ -24,7 +24,7 @@ from modeldyno.testing.studies import Bench
 if TYPE_CHECKING:
     from modeldyno.core.job import Job
     from modeldyno.core.result import Event
-    from modeldyno.core.study import Stage, Study
+    from modeldyno.core.study import Study
 
 MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 SECOND = f"{MODEL} name=b concurrency=4 max_batch=16"
@@ -40,14 +40,14 @@ class Shared(Bench):
 
     __slots__ = ()
 
-    def _events(self, job: Job, stage: Stage) -> list[Event]:
+    def _events(self, job: Job, *, fresh: bool) -> list[Event]:
         (other,) = job.beside
         mine, theirs = (int(each.config.get("instances", 1)) for each in (job, other))
         slow = 1.0 + 0.4 * (mine + theirs - 2)
         parts = []
         for weight, count in ((300.0, mine), (100.0, theirs)):
             rate = weight * count / slow
-            parts.append(Bench(rate=partial(_constant, rate))._events(job, stage))
+            parts.append(Bench(rate=partial(_constant, rate))._events(job, fresh=fresh))
         own, beside = parts
         return [*own, *(Found(measurement=at("b", e.measurement)) for e in beside if isinstance(e, Found))]
 

@@ -35,12 +35,12 @@ from modeldyno.testing.studies import Bench
 url, study_id, begun = sys.argv[1:]
 bench = Bench(rate=lambda p: 100 * p.get("batch_size", 1) / p.get("intra_threads", 1), noise=0.05)
 
-def rooms(job, stage):
+def rooms(job, *, fresh):
     def execute(asked, *, watch):
         with open(begun, "ab", buffering=0) as file:
             file.write(b".")
         time.sleep(0.02)
-        return bench(asked, stage)(asked, watch=watch)
+        return bench(asked, fresh=fresh)(asked, watch=watch)
     return execute
 
 with sql.open(url) as store:

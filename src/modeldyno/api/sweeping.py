@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from modeldyno.core.knob import KnobValue
     from modeldyno.core.plan import Plan
     from modeldyno.core.result import Event
-    from modeldyno.core.study import Stage
     from modeldyno.ports import Executor
 
 Aims = str | Sequence[str] | Mapping[str, float]
@@ -126,9 +125,9 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         objects.withdraw(ref)
 
 
-def _here(job: Job, stage: Stage) -> Executor:
+def _here(job: Job, *, fresh: bool) -> Executor:
     """Run every Job inside this process, where a live object is."""
-    del job, stage
+    del job, fresh
     return inline
 
 

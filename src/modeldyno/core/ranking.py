@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 RESAMPLES = 1000
 ALIKE = 0.03
 """Smallest difference that matters: what is worse by no more may be taken for its price."""
+LOADS = 2
+"""Loads of a configuration that are worth verifying, at most."""
+BESIDE = 0.005
+"""Share of resamples from which on a second one is: its look takes no start of a server."""
 _MEMORY = Query(metric="process_memory", statistic="max")
 _RESOURCE = re.compile(
     r"(?:.*[._])?(?:instances?|instance_count|workers?|threads?|drivers?|replicas?|processes)"
@@ -61,8 +65,8 @@ class Standing:
     """By which share of the bounds they are missed, all together; infinite where nothing was measured."""
     share: float
     """Share of resamples in which its configuration is the best."""
-    promising: Point
-    """The load of its configuration that is worth verifying."""
+    promising: tuple[Point, ...]
+    """The loads of its configuration that are worth verifying, the likeliest first."""
     gain: Gain | None = None
     """Over the default; None where one of the two has no values."""
     default: bool = False
@@ -167,16 +171,18 @@ class _Field:
         sure = self.draws.above(top, steady) >= self.study.budget.certain
         return top if sure or self.contenders[top].verified else steady
 
-    def promising(self, place: int, team: Sequence[int], wins: Sequence[int]) -> int:
-        """Give the load of a configuration that is worth verifying: of those that often win, the best.
+    def promising(self, place: int, team: Sequence[int], wins: Sequence[int], resamples: int) -> list[int]:
+        """Give the loads of a configuration that are worth verifying: of those that often win, the best.
 
-        What was verified is kept where another does not win more than twice as often: loads that cannot
-        be told apart need not all be measured.
+        What was verified is kept where another does not win more than twice as often. Beside it stands the
+        next that may well be better.
         """
         most = max(wins[each] for each in team)
-        if not most or (self.contenders[place].verified and 2 * wins[place] >= most):
-            return place
-        return max((each for each in team if 2 * wins[each] >= most), key=self.scores.__getitem__)
+        first = place
+        if most and not (self.contenders[place].verified and 2 * wins[place] >= most):
+            first = max((each for each in team if 2 * wins[each] >= most), key=self.scores.__getitem__)
+        others = [each for each in team if each != first and wins[each] >= BESIDE * resamples]
+        return [first, *sorted(others, key=lambda each: -wins[each])[: LOADS - 1]]
 
     def order(self, place: int) -> tuple[bool, float, float]:
         """Sort what holds its bounds by its score, and the others by how far they miss."""
@@ -206,9 +212,9 @@ def _ranked(study: Study, group: Sequence[Contender], resamples: int) -> Ranking
     for rank, (place, gain) in enumerate(zip(chosen, gains, strict=True), 1):
         team = teams[key(able[place].configuration)]
         share = sum(wins[each] for each in team) / resamples
-        next_point = able[field.promising(place, team, wins)].candidate.point
+        worth = tuple(able[each].candidate.point for each in field.promising(place, team, wins, resamples))
         row = _standing(study, able[place], rank)
-        rows.append(replace(row, share=share, promising=next_point, gain=gain))
+        rows.append(replace(row, share=share, promising=worth, gain=gain))
     lost: dict[Key, Contender] = {}
     for contender in sorted(group, key=lambda contender: contender.miss):
         if key(contender.configuration) not in teams:
@@ -256,7 +262,7 @@ def _standing(study: Study, found: Contender, rank: int) -> Standing:
         chance=found.chance,
         miss=found.miss,
         share=0.0,
-        promising=found.candidate.point,
+        promising=(found.candidate.point,),
         default=found.default,
         trials=len(telling),
         verified=found.verified,

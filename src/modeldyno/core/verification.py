@@ -3,7 +3,7 @@
 Whoever is chosen for the highest of many figures is chosen for luck as well, and a machine changes while
 a search goes on. So the last word is had by measurements that were not chosen: round after round, each
 of a few rivals once, on a fresh process or a freshly started server, the first of a round the last of
-the next.
+the next. Of a server it may be two loads, one after the other: which of them is better is open as well.
 
 A look is a part of what the Plan allows, for runs differ by more than a longer one would tell. Where a bound
 is undecided for want of samples these are what the decision needs: from the second round on, such a candidate
@@ -22,17 +22,17 @@ from modeldyno.core.statistics import NORMAL
 from modeldyno.core.study import Ask, Stage, State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.ranking import Ranking, Standing
-    from modeldyno.core.space import Key
+    from modeldyno.core.space import Key, Point
     from modeldyno.core.study import Study, Trial
 
 ROUNDS = 4
 """Rounds after which what cannot be told apart is said to be so."""
 RIVALS = 3
 """Candidates of a round, the default apart."""
-CHANCE = 0.03
+CHANCE = 0.02
 """Share of resamples below which a candidate is not worth a measurement."""
 LIKELY = 0.2
 """Share from which on it is looked at for as long as its bounds want for samples."""
@@ -65,30 +65,48 @@ def next_ask(study: Study) -> Ask | None:
     for number in range(ROUNDS):
         known = replace(study, trials=study.trials[:last])
         team = _team(known)
-        left = {key(row.promising): row for row in _turned(team, number)}
+        left = {key(point): (row, point) for row, point in _turned(team, number)}
         while left and last < len(study.trials):
             left.pop(key(study.trials[last].point), None)
             last += 1
         if left:
-            row = next(iter(left.values()))
-            return Ask(point=row.promising, stage=Stage.VERIFY, care=_care(known, row, care))
+            row, point = next(iter(left.values()))
+            return Ask(point=point, stage=Stage.VERIFY, care=_care(known, row, point, care))
         if not team:
             return None
     return None
 
 
-def _turned(team: Sequence[Standing], number: int) -> Sequence[Standing]:
-    """Begin each round with the next one, so that none is always measured first."""
+def fresh(study: Study, ask: Ask) -> bool:
+    """Say whether a trial wants a process or a server of its own: what verifies does.
+
+    A load of the configuration that another load has just verified is measured on the server that it left.
+    """
+    if ask.stage is not Stage.VERIFY:
+        return False
+    last = study.trials[-1] if study.trials else None
+    return (
+        last is None
+        or last.stage is not Stage.VERIFY
+        or key(last.point) == key(ask.point)
+        or key(study.configuration(last.point)) != key(study.configuration(ask.point))
+    )
+
+
+def _turned(team: Sequence[Standing], number: int) -> Iterator[tuple[Standing, Point]]:
+    """Begin each round with the next one, so that none is always measured first; nor is one of two loads."""
     place = number % len(team) if team else 0
-    return (*team[place:], *team[:place])
+    for row in (*team[place:], *team[:place]):
+        for point in row.promising[:: -1 if number % 2 else 1]:
+            yield row, point
 
 
 def _team(study: Study) -> list[Standing]:
     """Choose who is measured in a round; empty where nothing is left to be settled."""
     found = ranking(study)
-    teams: dict[Key, Standing] = {}
+    teams: dict[tuple[Key, ...], Standing] = {}
     for part in found.each or (found,):
-        teams |= {key(row.promising): row for row in _needed(study, part)}
+        teams |= {tuple(map(key, row.promising)): row for row in _needed(study, part)}
     return list(teams.values())
 
 
@@ -103,29 +121,32 @@ def _needed(study: Study, part: Ranking) -> list[Standing]:
         return rivals
     if part.certainty >= certain:
         return []
-    return [row for row in rivals if _lack(study, row)] if _hopeless(part, certain) else rivals
+    if not _hopeless(part, certain):
+        return rivals
+    short = (replace(row, promising=tuple(p for p in row.promising if _lack(study, p))) for row in rivals)
+    return [row for row in short if row.promising]
 
 
-def _care(study: Study, row: Standing, most: float) -> float:
+def _care(study: Study, row: Standing, point: Point, most: float) -> float:
     """Say how long to look: as long as the samples take that one which is likely best lacks.
 
     What the looks before have given tells it, each by its own time, and only roughly: a look is at most twice
     as long as all of them, for a bound that is broken shows sooner.
     """
-    wanted = min(MORE * _lack(study, row), LONGER) if row.share >= LIKELY else 0.0
-    before = sum(trial.care for trial in _again(study, row))
+    wanted = min(MORE * _lack(study, point), LONGER) if row.share >= LIKELY else 0.0
+    before = sum(trial.care for trial in _again(study, point))
     return min(max(LOOK * most, wanted * before), most)
 
 
-def _lack(study: Study, row: Standing) -> float:
+def _lack(study: Study, point: Point) -> float:
     """Give the samples that bounds are undecided for want of, for each that was had in verifying it."""
-    trials = _again(study, row)
+    trials = _again(study, point)
     return max((missing(trials, bound) for bound in study.goal.constraints), default=0.0)
 
 
-def _again(study: Study, row: Standing) -> list[Trial]:
+def _again(study: Study, point: Point) -> list[Trial]:
     """Give the trials that verified a candidate."""
-    return [t for t in study.candidates[key(row.promising)].telling if t.stage is Stage.VERIFY]
+    return [t for t in study.candidates[key(point)].telling if t.stage is Stage.VERIFY]
 
 
 def _verified(found: Ranking) -> bool:

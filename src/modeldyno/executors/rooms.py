@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from modeldyno.core.job import Job
-from modeldyno.core.study import Stage
 from modeldyno.executors.interrupts import Insisted
 from modeldyno.executors.isolated import isolated
 from modeldyno.executors.warm import House, housed
-from modeldyno.ports import Executor
 from modeldyno.run import serves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-Rooms = Callable[[Job, Stage], Executor]
-"""Gives what runs a Job; what ran the one before may end for it."""
+    from modeldyno.core.job import Job
+    from modeldyno.ports import Executor
+
+
+class Rooms(Protocol):
+    """Gives what runs a Job; what ran the one before may end for it."""
+
+    def __call__(self, job: Job, *, fresh: bool) -> Executor:
+        """Say whether nothing may be used that is open."""
 
 
 @contextmanager
@@ -30,16 +33,16 @@ def children(interrupted: Callable[[], int]) -> Iterator[Rooms]:
     to its own end, and the second ends it.
     """
     seen = Insisted(interrupted)
-    with ExitStack() as kept, isolated(seen) as fresh:
+    with ExitStack() as kept, isolated(seen) as alone:
         houses: list[House] = []
 
-        def room(job: Job, stage: Stage) -> Executor:
+        def room(job: Job, *, fresh: bool) -> Executor:
             if not serves(job.backend):
                 houses.clear()
                 kept.close()
-                return fresh
+                return alone
             if not houses:
                 houses.append(kept.enter_context(housed(seen)))
-            return houses[0].afresh if stage is Stage.VERIFY else houses[0].execute
+            return houses[0].afresh if fresh else houses[0].execute
 
         yield room

@@ -141,7 +141,7 @@ def _dimensions(job: Job, room: Rooms, watch: Callable[[Event], None]) -> frozen
     watch(Progressed(stage="looking at the inputs of the model"))
     look = replace(job, probes=("static",), load=None, inspection=Inspection(), observation=Observation())
     with suppress(RequestError):  # what is known was told before; the first trial says what is wrong
-        room(look, Stage.VERIFY)(look, watch=note)
+        room(look, fresh=True)(look, watch=note)
     if not any(spec.shape for spec in specs):
         return None
     return frozenset(name for spec in specs for name in spec.shape or () if isinstance(name, str))
@@ -209,7 +209,7 @@ def _tried(study: Study, ask: Ask, room: Rooms, guard: onward.Guard) -> Step | N
     number, begun = len(study.trials) + 1, time.monotonic()
     try:
         job = looking(placed(study, ask.point), study.goal, ask)
-        result = room(job, ask.stage)(job, watch=guard)
+        result = room(job, fresh=verification.fresh(study, ask))(job, watch=guard)
     except (StaleStudy, UnknownName, TrustRequired):
         raise  # what is wrong is wrong at every point
     except RequestError as error:

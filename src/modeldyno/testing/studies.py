@@ -29,7 +29,7 @@ from modeldyno.core.result import (
     fold,
 )
 from modeldyno.core.space import Space, parse_axis
-from modeldyno.core.study import Stage, Study
+from modeldyno.core.study import Study
 from modeldyno.run import empty
 from modeldyno.testing.results import a_job
 
@@ -83,28 +83,28 @@ class Bench:
     """Samples per second, by the knobs that are set, sizes of dimensions, and the load."""
     fails: Callable[[dict[str, KnobValue]], FailureKind | None] = lambda _point: None
     noise: float = 0.0
-    """Relative standard deviation; a Job has the same luck at the same stage, as often as it is run."""
+    """Relative standard deviation; a Job has the same luck when it is run the same way again."""
     inputs: tuple[InputSpec, ...] = (InputSpec(name="ids", shape=("batch", "seq"), dtype="int64"),)
     digest: str = DIGEST
     hardware: dict[str, Any] = field(default_factory=lambda: dict(HARDWARE))
     software: dict[str, Any] = field(default_factory=lambda: dict(SOFTWARE))
-    jobs: list[tuple[Stage, Job]] = field(default_factory=list)
-    """What was run, in its order."""
+    jobs: list[tuple[bool, Job]] = field(default_factory=list)
+    """What was run, in its order, and whether afresh."""
 
-    def __call__(self, job: Job, stage: Stage) -> Executor:
+    def __call__(self, job: Job, *, fresh: bool) -> Executor:
         """Give what runs a Job."""
         del job
 
         def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
-            self.jobs.append((stage, job))
-            return fold(empty(job), _told(self._events(job, stage), watch))
+            self.jobs.append((fresh, job))
+            return fold(empty(job), _told(self._events(job, fresh=fresh), watch))
 
         return execute
 
-    def _events(self, job: Job, stage: Stage) -> list[Event]:
+    def _events(self, job: Job, *, fresh: bool) -> list[Event]:
         load = {} if job.load is None else {"concurrency": job.load.slots or 0, "rate": job.load.rate or 0.0}
         point: dict[str, KnobValue] = {**job.config, **job.sizes, **load, "backend": job.backend}
-        luck = random.Random(f"{sorted(point.items())} {stage}").gauss(1.0, self.noise)
+        luck = random.Random(f"{sorted(point.items())} {fresh}").gauss(1.0, self.noise)
         environment = Environment(hardware=dict(self.hardware), software=dict(self.software))
         told: list[Event] = [
             Located(environment=environment),

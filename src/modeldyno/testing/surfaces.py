@@ -188,7 +188,7 @@ def measured(surface: Surface, study: Study, ask: Ask, source: np.random.Generat
     number = len(study.trials) + 1
     base = Trial(number=number, point=ask.point, state=State.DONE, stage=ask.stage, care=ask.care)
     values = surface.drawn(ask.point, source)
-    seconds = LOOK + (START if _opened(study, ask.point) else 0)
+    seconds = LOOK + (START if _opened(study, ask) else 0)
     if not values and (why := surface.failures.get(key(ask.point))):
         kind = FailureKind.OOM if "memory" in why else FailureKind.ERROR
         return replace(base, state=State.FAILED, failure=why, kind=str(kind), seconds=seconds)
@@ -208,11 +208,12 @@ def _answer(query: Query, value: float) -> Answer:
     )
 
 
-def _opened(study: Study, point: Point) -> bool:
-    """Say whether another server, or another process, has to be started for a point."""
+def _opened(study: Study, ask: Ask) -> bool:
+    """Say whether another server, or another process, has to be started for a trial."""
     if not study.measured or not any(axis.name in LOADS for axis in study.space.axes):
         return True
-    return study.configuration(study.measured[-1].point) != study.configuration(point)
+    kept = study.configuration(study.measured[-1].point) == study.configuration(ask.point)
+    return not kept or verification.fresh(study, ask)
 
 
 def starts(trials: Sequence[Trial]) -> int:

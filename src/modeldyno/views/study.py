@@ -96,8 +96,8 @@ def brief(found: Study, ranked: Ranking) -> str:
 def _answer(found: Study, ranked: Ranking, best: Standing) -> str:
     alone = ranked.configurations == 1
     what = f"{point(best.point) if alone else _called(best)} gives {joined(*_values(found, best))}"
-    same = any(row.default for row in ranked.rivals[:1])  # which is said below
-    if best.gain is not None and not (best.default or (same and best.gain.low <= 1 <= best.gain.high)):
+    rival = any(row.default for row in ranked.rivals[1:])  # of the first it is said below
+    if best.gain is not None and not best.default and (rival or not best.gain.low <= 1 <= best.gain.high):
         what += f", {_better(best.gain, found)}"
     held = [f"{j.constraint.query} {_value(j)} {_sign(j)}" for j in best.judgements]
     what += f", at {' and '.join(held)}" if held else ""
