@@ -318,6 +318,7 @@ class TestAsk:
         assert not fresh(verified, Ask(point=here.point))
         assert fresh(study, here)
         assert fresh(log(study, [rated(here.point, 100.0)]), load)
+        assert fresh(log(study, [a_trial(here.point, stage=Stage.VERIFY, state=State.SKIPPED)]), load)
         assert [fresh(verified, ask) for ask in (here, load, other)] == [True, False, True]
 
     def test_each_load_has_its_own_rivals(self) -> None:

@@ -87,7 +87,7 @@ def fresh(study: Study, ask: Ask) -> bool:
     last = study.trials[-1] if study.trials else None
     return (
         last is None
-        or last.stage is not Stage.VERIFY
+        or (last.stage, last.state) != (Stage.VERIFY, State.DONE)
         or key(last.point) == key(ask.point)
         or key(study.configuration(last.point)) != key(study.configuration(ask.point))
     )
