@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RESAMPLES = 1000
 ALIKE = 0.03
 """Smallest difference that matters: what is worse by no more may be taken for its price."""
-LOADS = 2
+MOST_LOADS = 2
 """Loads of a configuration that are worth verifying, at most."""
 BESIDE = 0.005
 """Share of resamples from which on a second one is: its look takes no start of a server."""
@@ -182,7 +182,7 @@ class _Field:
         if most and not (self.contenders[place].verified and 2 * wins[place] >= most):
             first = max((each for each in team if 2 * wins[each] >= most), key=self.scores.__getitem__)
         others = [each for each in team if each != first and wins[each] >= BESIDE * resamples]
-        return [first, *sorted(others, key=lambda each: -wins[each])[: LOADS - 1]]
+        return [first, *sorted(others, key=lambda each: -wins[each])[: MOST_LOADS - 1]]
 
     def order(self, place: int) -> tuple[bool, float, float]:
         """Sort what holds its bounds by its score, and the others by how far they miss."""

@@ -21,16 +21,21 @@ class Rooms(Protocol):
     """Gives what runs a Job; what ran the one before may end for it."""
 
     def __call__(self, job: Job, *, fresh: bool) -> Executor:
-        """Say whether nothing may be used that is open."""
+        """Give what runs a Job.
+
+        Args:
+            job: what is to be run.
+            fresh: whether it wants a process or a server that was started for it.
+        """
 
 
 @contextmanager
 def children(interrupted: Callable[[], int]) -> Iterator[Rooms]:
     """Run Jobs in child processes: of a server in one that keeps it open while only the load changes.
 
-    What verifies gets a process of its own, or a server that was started for it; the one that was kept is
-    ended before, for of two servers at once neither is measured well. The first interruption lets a Job come
-    to its own end, and the second ends it.
+    What is to be fresh gets a process of its own, or a server that was started for it; the one that was kept
+    is ended before, for of two servers at once neither is measured well. The first interruption lets a Job
+    come to its own end, and the second ends it.
     """
     seen = Insisted(interrupted)
     with ExitStack() as kept, isolated(seen) as alone:
