@@ -17,6 +17,7 @@ from modeldyno.core.estimate import (
     Spread,
     _normal,
     _student,
+    blur,
     estimate,
     feasibility,
     hint,
@@ -26,7 +27,6 @@ from modeldyno.core.estimate import (
     miss,
     missed,
     missing,
-    own_error,
     spread,
 )
 from modeldyno.core.goal import Answer, Constraint, Verdict
@@ -428,16 +428,23 @@ def test_the_spread_is_learnt_from_percentiles_of_few_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("answers", "error"),
     [
-        (an_answer("throughput", 100.0, error=0.05), 0.05),
-        (an_answer("throughput", 100.0, error=0), 0.0),
-        (an_answer("throughput", 0.0), None),
-        (an_answer("throughput", None), None),
+        ([an_answer("throughput", 100.0, error=e) for e in (0.05, 0.01, 0.3)], 0.05),
+        ([an_answer("throughput", 100.0, error=0)], 0.0),
+        ([an_answer("throughput", 0.0), an_answer("throughput", 100.0, error=0.05)], 0.05),
+        ([an_answer("throughput", None)], 0.0),
     ],
 )
-def test_a_trial_tells_by_how_much_it_errs_itself(answer: Answer, error: float | None) -> None:
-    """As a share of its value; what was seen once tells nothing, and 0 is no measure of anything."""
-    told = own_error(a_trial(HERE, answer), Query.parse("throughput"))
+def test_looks_tell_by_how_much_they_err_themselves(answers: list[Answer], error: float) -> None:
+    """The median share of their values; what was seen once tells nothing, and 0 is no measure of anything."""
+    study, _ = of(*(a_trial(HERE, answer) for answer in answers))
 
-    assert told == (None if error is None else pytest.approx(error))
+    assert blur(study, Query.parse("throughput")) == pytest.approx(error)
+
+
+def test_a_percentile_is_not_blurred() -> None:
+    """A look gives a hint of it alone."""
+    study, _ = of(a_trial(HERE, an_answer("latency.p99", 0.002, error=0.5)))
+
+    assert blur(study, P99) == 0.0

@@ -107,6 +107,26 @@ class TestRounds:
 
         assert max(map(found.count, found)) == ROUNDS
 
+    @pytest.mark.parametrize(("error", "rounds"), [(0.01, ROUNDS), (0.1, 2)])
+    def test_looks_that_err_by_much_verify_for_as_long_as_was_searched(
+        self, error: float, rounds: int
+    ) -> None:
+        """What is nearly certain gets all rounds where looks are exact; where they are not, two."""
+        study = a_study("batch_size=1..9", goal=FREE, default=batch(1), budget=Budget(certain=0.999))
+        means = {1: 100.0, 2: 200.0, 3: 185.0}
+        source = np.random.default_rng(3)
+
+        def rate(number: int, stage: Stage) -> Trial:
+            value = means[number] * math.exp(source.normal(0, 0.03))
+            trial = a_trial(batch(number), an_answer("throughput", value, error=error), stage=stage)
+            return replace(trial, seconds=1.0)
+
+        study = log(study, [rate(number, Stage.SEARCH) for number in means])
+        while (ask := next_ask(study)) is not None:
+            study = log(study, [rate(int(ask.point["batch_size"]), Stage.VERIFY)])
+
+        assert max(map(again(study).count, again(study))) == rounds
+
     def test_each_round_is_settled_by_what_was_known_when_it_began(self) -> None:
         """A round that was begun is ended, though its first figure changes the order."""
         study = searched(100, 200, 202)

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from modeldyno.core.metric import Query
 from modeldyno.core.study import Ask, Study
 from modeldyno.search.outlook import Outlook
 from modeldyno.testing.strategies import LATE, RATE, lost, told
 from modeldyno.testing.studies import a_served_study, a_study
 from modeldyno.testing.surfaces import goal_of
+from modeldyno.testing.trials import a_trial, an_answer, log
 
 if TYPE_CHECKING:
     from modeldyno.core.objective import Goal
@@ -93,3 +96,19 @@ def test_a_word_that_has_always_failed_is_likely_to_fail_again() -> None:
 
     assert bad < 0.2
     assert good > 0.5
+
+
+def test_what_looks_err_by_themselves_is_taken_for_noise() -> None:
+    """The same figures say less of a trend where each says of itself that it may be far out."""
+
+    def strayed(error: float) -> float:
+        study = a_study("threads=1..8", goal=goal_of(maximize="throughput"))
+        rates = (100.0, 130.0, 80.0, 120.0, 90.0, 125.0, 85.0)
+        trials = [
+            a_trial({"threads": n}, an_answer("throughput", rate, error=error))
+            for n, rate in enumerate(rates, 1)
+        ]
+        score, _ = Outlook.of(log(study, trials)).draws([{"threads": n} for n in range(1, 8)])
+        return float(np.std(score.mean(axis=1)))
+
+    assert strayed(0.3) < 0.5 * strayed(0.001)

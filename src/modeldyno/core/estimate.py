@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from modeldyno.core.goal import Answer, Judgement, Verdict
@@ -127,13 +128,16 @@ def _part(answer: Answer | None) -> tuple[float, float, bool] | None:
     return value, sum(known) / len(known) / _Z if known else 0.0, answer.exact
 
 
-def own_error(trial: Trial, query: Query) -> float | None:
-    """Give the standard error that a trial tells of its own value, as a share of it.
+def blur(study: Study, query: Query) -> float:
+    """Give the share by which a look errs in itself, as the looks at a query tell: the median.
 
-    0 where it tells none, as of what was seen once; None where it has no value above 0.
+    0 for a percentile, of which a look gives a hint alone, and where no look tells.
     """
-    part = _part(trial.ask(query))
-    return None if part is None or part[0] <= 0 else part[1]
+    if query.statistic is not None and fraction_of(query.statistic) is not None:
+        return 0.0
+    parts = [part for trial in study.measured if (part := _part(trial.ask(query))) is not None]
+    errors = [error for value, error, _ in parts if value > 0]
+    return median(errors) if errors else 0.0
 
 
 # --- a value ---------------------------------------------------------------------------------------

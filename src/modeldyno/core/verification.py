@@ -8,6 +8,9 @@ the next. Of a server it may be two loads, one after the other: which of them is
 A look is a part of what the Plan allows, for runs differ by more than a longer one would tell. Where a bound
 is undecided for want of samples these are what the decision needs: from the second round on, such a candidate
 is looked at for as long as those that are missing will take, by what the looks before have given.
+
+Where looks err by more than what matters, rounds more tell little: verifying ends when it has taken as long
+as the search did, and something is known of the best.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.estimate import missing
-from modeldyno.core.ranking import ranking
+from modeldyno.core.estimate import blur, missing
+from modeldyno.core.ranking import ALIKE, ranking
 from modeldyno.core.space import key
 from modeldyno.core.statistics import NORMAL
 from modeldyno.core.study import Ask, Stage, State
@@ -119,7 +122,7 @@ def _needed(study: Study, part: Ranking) -> list[Standing]:
     rivals, certain = _rivals(part), study.budget.certain
     if not _verified(part):
         return rivals
-    if part.certainty >= certain:
+    if part.certainty >= certain or _blurred_for_long(study):
         return []
     if not _hopeless(part, certain):
         return rivals
@@ -154,6 +157,14 @@ def _verified(found: Ranking) -> bool:
     best, default = found.best, found.default
     compared = default is None or bool(default.failure) or default.verified >= TWICE
     return best is not None and best.verified >= TWICE and compared
+
+
+def _blurred_for_long(study: Study) -> bool:
+    """Say whether looks err by more than what matters, and those that verify took as long as all others."""
+    if blur(study, study.goal.objectives[0].query) <= ALIKE:
+        return False
+    verifying = sum(trial.seconds for trial in study.measured if trial.stage is Stage.VERIFY)
+    return 2 * verifying >= sum(trial.seconds for trial in study.measured)
 
 
 def _hopeless(found: Ranking, certain: float) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING
 
-from modeldyno.core.estimate import hint, miss, own_error
+from modeldyno.core.estimate import hint, miss
 from modeldyno.core.result import FailureKind
 from modeldyno.core.space import Key, Point, Space, key
 from modeldyno.core.study import LOADS, Stage, State
@@ -52,18 +51,6 @@ def gains(goal: Goal, candidate: Candidate) -> tuple[float, ...] | None:
             return None
         found.append(objective.weight / whole * objective.gain(max(value, _TINY), 1.0))
     return tuple(found)
-
-
-def blur(study: Study) -> float:
-    """Give the share by which looks at the first objective err, as they tell themselves: the median.
-
-    0 for a percentile, of which a look gives a hint alone, and where no look tells.
-    """
-    aim = study.goal.objectives[0]
-    if aim.percentile is not None:
-        return 0.0
-    errors = [error for trial in study.measured if (error := own_error(trial, aim.query)) is not None]
-    return median(errors) if errors else 0.0
 
 
 # --- points ------------------------------------------------------------------------------------------

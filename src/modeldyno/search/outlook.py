@@ -7,13 +7,13 @@ one model of throughput tells of both, and of a latency only its ratio to the me
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.core.estimate import hint
+from modeldyno.core.estimate import blur, hint
 from modeldyno.core.metric import Query
 from modeldyno.core.objective import Goal
 from modeldyno.core.space import key
@@ -170,6 +170,8 @@ def _fitted(study: Study, chart: Chart, told: Sequence[Candidate]) -> list[Outpu
         slope, prior = _belief(query, coupled=coupled)
         if coupled and rate is not None:
             logs = logs + np.log(values[rate][known])
+        if not coupled:  # of a ratio of two that were measured at once, what disturbs both is no noise
+            prior = replace(prior, noise=math.hypot(prior.noise, blur(study, query)))
         surrogate = Surrogate.fit(chart, places[known], logs - slope * under_way[known], counts[known], prior)
         outputs.append(Output(query=query, surrogate=surrogate, slope=slope, coupled=coupled, floor=floor))
     return outputs

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from modeldyno.core.estimate import blur
 from modeldyno.core.space import key
 from modeldyno.core.study import Ask
 from modeldyno.search import grid
@@ -17,7 +18,6 @@ from modeldyno.search.history import (
     LEAST,
     Closed,
     allowance,
-    blur,
     foremost,
     open_points,
     sampled,
@@ -67,7 +67,7 @@ def propose(study: Study) -> Ask | None:
 
     gain = _gain(Outlook.of(study), leaders, points)
     best = int(gain.argmax())
-    if spent(study) >= LEAST and gain[best] < max(ENOUGH, blur(study)):
+    if spent(study) >= LEAST and gain[best] < max(ENOUGH, blur(study, study.goal.objectives[0].query)):
         return None
     opened = max(_open(study, points), key=lambda place: float(gain[place]), default=best)
     return Ask(point=points[opened if gain[opened] >= WARM * gain[best] else best])
