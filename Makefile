@@ -54,7 +54,7 @@ fuzz: setup          ## 10,000 damaged files of each format are analysed or refu
 engines: setup       ## install the serving engines that test-engine wants: some 4 GB; TorchServe needs Java
 	for engine in triton mlserver torchserve openai; do $(BIN)/modeldyno engine install $$engine || exit 1; done
 
-test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://...
+test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://..., a container: MODELDYNO_TEST_IMAGE=podman:IMAGE
 	$(BIN)/python -m pytest -m engine
 
 test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install

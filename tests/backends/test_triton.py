@@ -3,8 +3,11 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
+import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +30,7 @@ from modeldyno.ports import CanSend, Feed, HasServerStats, Model
 from modeldyno.testing.backends import DeclaredSuite, ServingSuite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 
@@ -263,20 +266,21 @@ def test_the_command_line_of_a_container(tmp_path: Path) -> None:
     assert "--gpus" not in engine.container(cpu, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
 
 
+@pytest.mark.parametrize("container", engine.CONTAINERS)
 def test_a_container_is_started_asked_about_and_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a container engine that contains nothing: the words are ours, and our ports answer."""
     monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path / "engines"))
     (tmp_path / "bin").mkdir()
     (tmp_path / "asked").mkdir()
-    docker = tmp_path / "bin" / "docker"
-    docker.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parent / "fake_docker.py"} "$@"\n')
-    docker.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{docker.parent}{os.pathsep}{os.environ['PATH']}")
+    stand_in = tmp_path / "bin" / container
+    stand_in.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parent / "fake_docker.py"} "$@"\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stand_in.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "asked"))
     settings: dict[str, KnobValue] = {
-        "launch": "docker", "image": "triton:mine", "runtime": "python", "instances": 2,
+        "launch": container, "image": "triton:mine", "runtime": "python", "instances": 2,
         "flags": "--log-verbose=1",
     }  # fmt: skip
     with opened(settings) as session:
@@ -289,6 +293,46 @@ def test_a_container_is_started_asked_about_and_ended(
         assert words.endswith("--log-verbose=1")
         assert "count: 2" in session.files[0][1]
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
+def test_a_real_container_is_measured_and_does_not_outlive_us(tmp_path: Path, signal_number: int) -> None:
+    """It answers, its memory is seen, and it is gone a moment after who started it was interrupted or killed.
+
+    MODELDYNO_TEST_IMAGE names what runs it and an image with a tritonserver and its Python backend, such as
+    ``podman:localhost/triton``, in which Python has onnxruntime.
+    """
+    program, _, image = os.environ.get("MODELDYNO_TEST_IMAGE", "").partition(":")
+    if not image:
+        pytest.skip("MODELDYNO_TEST_IMAGE names no image")
+    words = [
+        sys.executable, "-m", "modeldyno", "load", str(DIGITS), "--backend", "triton", "--no-store",
+        "--set", f"launch={program}", "--set", f"image={image}", "--set", "runtime=python",
+        "--json", str(tmp_path / "result.json"),
+    ]  # fmt: skip
+    subprocess.run([*words, "--duration", "1s"], check=True, capture_output=True, timeout=120)
+    told = json.loads((tmp_path / "result.json").read_text())
+    memory = [m for m in told["measurements"] if m["metric"] == "process_memory"]
+
+    def ours() -> str:
+        asked = [program, "ps", "--filter", "name=modeldyno-triton-", "--format", "{{.Names}}"]
+        return subprocess.run(asked, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    assert memory
+    assert not ours()
+    with subprocess.Popen([*words, "--duration", "60s"], stdout=subprocess.DEVNULL) as running:
+        assert waited(lambda: bool(ours()), 60)
+        running.send_signal(signal_number)
+        assert waited(lambda: not ours(), 30)
+
+
+def waited(done: Callable[[], bool], seconds: float) -> bool:
+    """Ask again and again, for so long at most."""
+    deadline = time.monotonic() + seconds
+    while not (found := done()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
 
 
 class Remote(BaseHTTPRequestHandler):

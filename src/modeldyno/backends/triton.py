@@ -96,7 +96,8 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
 def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:
     """Start one, as a program or in a container."""
     name = triton_composing.name_of(model)
-    program = None if config.get("launch") == "docker" else triton.program(str(config.get("program", "")))
+    contained = config.get("launch") in triton.CONTAINERS
+    program = None if contained else triton.program(str(config.get("program", "")))
     if program is not None and program.packages:
         serving.need_torch(model, "triton", "Triton", program.packages)
     native = program is None or program.has("onnxruntime")
@@ -110,7 +111,10 @@ def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]
         if program is not None:
             return triton.command(program, repository, name, chosen, flags)
         made = triton.Container(
-            image=str(config.get("image", triton.IMAGE)), label=folder.name, device=serving.device_of(config)
+            image=str(config.get("image", triton.IMAGE)),
+            label=folder.name,
+            device=serving.device_of(config),
+            program=str(config["launch"]),
         )
         return triton.container(made, repository, name, chosen, flags)
 
@@ -142,7 +146,7 @@ def _session(
         endpoint=triton_settings.endpoint(config, ports.LOOPBACK, server.ports, name),
         control=beside,
         server=server,
-        pid=_inside(server) if program is None else server.pid,
+        pid=_inside(str(config["launch"]), server) if program is None else server.pid,
         software={**version(beside), **_packages(program, written)},
         counters=lambda: account(beside, name),
         files=tuple(("config.pbtxt", triton_config.text(each)) for each in entries),
@@ -169,11 +173,11 @@ def _file(written: Config) -> str:
     return str(written.get("parameters", {}).get("file", {}).get("string_value", ""))
 
 
-def _inside(server: Server) -> int | None:
+def _inside(program: str, server: Server) -> int | None:
     """Ask for the first process of the container, which is no descendant of ours."""
     label = Path(server.folder).name
     asked = subprocess.run(
-        ["docker", "inspect", "--format", "{{.State.Pid}}", label],  # noqa: S607 - as the user calls it
+        [program, "inspect", "--format", "{{.State.Pid}}", label],
         capture_output=True,
         text=True,
         check=False,

@@ -96,8 +96,8 @@ knobs = (
         name="launch",
         kind=str,
         default=None,
-        choices=("local", "docker"),
-        sentence="Start the server as a program (unless set), or in a container, which we have never run.",
+        choices=("local", *triton.CONTAINERS),
+        sentence="Start the server as a program (unless set), or in a container, by docker or podman.",
     ),
     Knob(
         name="program",
@@ -109,7 +109,7 @@ knobs = (
         name="image",
         kind=str,
         default=None,
-        sentence=f"The container to start with launch=docker; {triton.IMAGE} if not set.",
+        sentence=f"The image to start with launch=docker or podman; {triton.IMAGE} if not set.",
     ),
     Knob(
         name="flags",

@@ -32,7 +32,7 @@ def _install(name: str, options: tuple[str, ...]) -> None:
 def _list() -> None:
     """Say which engines are installed, with their versions and size."""
     from modeldyno.engines import install  # noqa: PLC0415 - --help needs none of it
-    from modeldyno.engines.triton import elsewhere  # noqa: PLC0415
+    from modeldyno.engines.triton import CONTAINERS, elsewhere  # noqa: PLC0415
 
     for name, recipe in install.RECIPES.items():
         found = install.find(name)
@@ -43,8 +43,9 @@ def _list() -> None:
         click.echo(f"{name:<12}{recipe.title}, {_versions(found.versions)}; {taken}")
     if foreign := elsewhere():
         click.echo(f"{'triton':<12}also {foreign}, not installed by us")
-    if docker := shutil.which("docker"):
-        click.echo(f"{'docker':<12}{docker}")
+    for program in CONTAINERS:
+        if found_at := shutil.which(program):
+            click.echo(f"{program:<12}{found_at}")
 
 
 @command.command(name="path")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
 """The container of the same release as the packaged server."""
+CONTAINERS = ("docker", "podman")
+"""What runs them; both take the same words."""
 _USUAL = Path("/opt/tritonserver")
 
 
@@ -104,19 +106,18 @@ class Container:
     """Its name, by which it can be asked about."""
     device: str
     """cpu, cuda or cuda:1."""
+    program: str = "docker"
+    """Of `CONTAINERS`."""
 
 
 def container(
     made: Container, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
 ) -> list[str]:
-    """Give the command line that starts the same in a container.
-
-    It was never run by us: where this was written there is no container engine.
-    """
+    """Give the command line that starts the same in a container."""
     inside = {"http": 8000, "grpc": 8001, "metrics": 8002}
     gpus = () if made.device == "cpu" else ("--gpus", _gpus(made.device))
     return [
-        "docker", "run", "--rm", "--init", "--name", made.label, "--shm-size", "1g", *gpus,
+        made.program, "run", "--rm", "--init", "--name", made.label, "--shm-size", "1g", *gpus,
         "--volume", f"{repository}:/models:ro",
         *(f"--publish={LOOPBACK}:{ports[part]}:{port}" for part, port in inside.items()),
         made.image, "tritonserver", "--model-repository=/models", *_flags(name), *flags,
