@@ -240,7 +240,8 @@ def _normal(t: float, degrees: float) -> float:
 def hint(candidate: Candidate, query: Query) -> float | None:
     """Give a value to be searched by: that of the estimate, or else a percentile that is no claim yet."""
     telling = candidate.telling
-    for asked in (query, replace(query, part="raw")):
+    for raw in (False, True):
+        asked = replace(query, part="raw") if raw else query
         found = [part[0] for trial in telling if (part := _part(trial.ask(asked))) is not None]
         if found and min(found) > 0:
             return math.exp(sum(map(math.log, found)) / len(found))

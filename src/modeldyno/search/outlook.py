@@ -80,15 +80,20 @@ class Outlook:
     """Whether it failed."""
 
     @classmethod
-    def of(cls, study: Study) -> Outlook:
+    def of(cls, study: Study, leaders: Sequence[Candidate] | None = None) -> Outlook:
         """Learn from a study in which something is known of all that it is to improve.
 
         Of a long one from the best and the last measurements, for what is learnt grows with their cube.
+
+        Args:
+            study: what was measured.
+            leaders: its `foremost`, where they are known already.
         """
         chart = Chart.of(study.space.axes)
         tried = [c for c in study.candidates.values() if placed(study, c.point)]
         if len(tried) > _LEARNT:
-            best = {key(candidate.point) for candidate in foremost(study)[: _LEARNT // 2]}
+            first = foremost(study) if leaders is None else leaders
+            best = {key(candidate.point) for candidate in first[: _LEARNT // 2]}
             late = tried[-_LEARNT // 2 :]
             tried = [*(c for c in tried[: -_LEARNT // 2] if key(c.point) in best), *late]
         return cls(

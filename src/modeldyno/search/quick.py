@@ -65,7 +65,7 @@ def propose(study: Study) -> Ask | None:
         return Ask(point=_unguided(study, points))
     from modeldyno.search.outlook import Outlook  # noqa: PLC0415 - numpy
 
-    gain = _gain(Outlook.of(study), leaders, points)
+    gain = _gain(Outlook.of(study, leaders), leaders, points)
     best = int(gain.argmax())
     if spent(study) >= LEAST and gain[best] < max(ENOUGH, blur(study, study.goal.objectives[0].query)):
         return None
