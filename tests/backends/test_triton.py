@@ -267,6 +267,19 @@ def test_the_command_line_of_a_container(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("container", engine.CONTAINERS)
+def test_what_runs_containers_may_not_be_here(
+    container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said before anything is started, with what to do."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (
+        pytest.raises(MissingExtra, match=f"There is no {container} here; install it"),
+        opened({"launch": container}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("container", engine.CONTAINERS)
 def test_a_container_is_started_asked_about_and_ended(
     container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

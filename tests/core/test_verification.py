@@ -19,7 +19,7 @@ from modeldyno.core.objective import Goal, Objective, Rank
 from modeldyno.core.ranking import Ranking, ranking
 from modeldyno.core.space import Key, Point, key
 from modeldyno.core.study import LOADS, Ask, Budget, Stage, State, Study, Trial
-from modeldyno.core.verification import LOOK, MORE, RIVALS, ROUNDS, fresh, next_ask
+from modeldyno.core.verification import LOOK, MORE, RIVALS, ROUNDS, TWICE, fresh, next_ask
 from modeldyno.testing.studies import a_served_study, a_study
 from modeldyno.testing.trials import a_trial, an_answer, log
 
@@ -107,19 +107,22 @@ class TestRounds:
 
         assert max(map(found.count, found)) == ROUNDS
 
-    @pytest.mark.parametrize(("error", "rounds"), [(0.01, ROUNDS), (0.1, 2)])
+    @pytest.mark.parametrize(
+        ("error", "second", "searching", "rounds"),
+        [(0.01, 185.0, 1.0, ROUNDS), (0.1, 160.0, 1.0, TWICE), (0.1, 160.0, 100.0, TWICE + 1)],
+    )
     def test_looks_that_err_by_much_verify_for_as_long_as_was_searched(
-        self, error: float, rounds: int
+        self, error: float, second: float, searching: float, rounds: int
     ) -> None:
-        """What is nearly certain gets all rounds where looks are exact; where they are not, two."""
+        """What is nearly certain gets rounds more; where looks are not exact, only in the time of a search."""
         study = a_study("batch_size=1..9", goal=FREE, default=batch(1), budget=Budget(certain=0.999))
-        means = {1: 100.0, 2: 200.0, 3: 185.0}
+        means = {1: 100.0, 2: 200.0, 3: second}
         source = np.random.default_rng(3)
 
         def rate(number: int, stage: Stage) -> Trial:
             value = means[number] * math.exp(source.normal(0, 0.03))
             trial = a_trial(batch(number), an_answer("throughput", value, error=error), stage=stage)
-            return replace(trial, seconds=1.0)
+            return replace(trial, seconds=1.0 if stage is Stage.VERIFY else searching)
 
         study = log(study, [rate(number, Stage.SEARCH) for number in means])
         while (ask := next_ask(study)) is not None:

@@ -18,7 +18,7 @@ from modeldyno.backends.triton_hosting import Hosting
 from modeldyno.backends.triton_remote import account, elsewhere, version
 from modeldyno.engines import ports, triton, triton_config, triton_repository
 from modeldyno.engines.server import Launch, http_ready
-from modeldyno.errors import RequestError
+from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.ports import Form
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]
     """Start one, as a program or in a container."""
     name = triton_composing.name_of(model)
     contained = config.get("launch") in triton.CONTAINERS
+    if contained and not shutil.which(str(config["launch"])):
+        raise MissingExtra(f"There is no {config['launch']} here; install it, or leave launch away.")
     program = None if contained else triton.program(str(config.get("program", "")))
     if program is not None and program.packages:
         serving.need_torch(model, "triton", "Triton", program.packages)
