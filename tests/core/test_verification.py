@@ -114,7 +114,7 @@ class TestRounds:
     def test_looks_that_err_by_much_verify_for_as_long_as_was_searched(
         self, error: float, second: float, searching: float, rounds: int
     ) -> None:
-        """What is nearly certain gets rounds more; where looks are not exact, only in the time of a search."""
+        """What is nearly certain gets rounds more; where looks err, only in the time of a search."""
         study = a_study("batch_size=1..9", goal=FREE, default=batch(1), budget=Budget(certain=0.999))
         means = {1: 100.0, 2: 200.0, 3: second}
         source = np.random.default_rng(3)
