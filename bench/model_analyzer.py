@@ -2,11 +2,12 @@
 
 Both look for the largest throughput of a small network under a bound on its p99 latency, over instances, the
 largest batch and the concurrency. Printed are the wall time and the measurements of each, and what each
-found; then both winners and the default are measured again, in turns, by both load generators.
+found; then both winners and the default are measured again, in turns, each time on a server of its own, by
+both load generators, and the ratio of the winners is told with its 95 % interval.
 
     modeldyno engine install triton
     python -m venv MA && MA/bin/pip install triton-model-analyzer==1.58.0
-    python bench/model_analyzer.py MA/bin/model-analyzer [--require 'latency.p99 <= 20ms']
+    python bench/model_analyzer.py MA/bin/model-analyzer [--model cnn] [--require 'latency.p99 <= 20ms']
 """
 
 from __future__ import annotations
@@ -29,18 +30,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 from perf_analyzer import perf_analyzer
+from surfaces import cnn
 
 import modeldyno
 from modeldyno import Plan, plugins
 from modeldyno.core.goal import Constraint
 from modeldyno.core.knob import configure
 from modeldyno.core.model import ModelRef
+from modeldyno.core.student import point
 from modeldyno.engines import triton
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NAME, WIDTH = "mlp", 256
+    from numpy.typing import NDArray
+
+WIDTH = 256
 INSTANCES, BATCHES, CONCURRENCIES = (1, 5), (1, 2, 4, 8, 16, 32, 64, 128), (1, 1024)
 PATIENCE = 3600
 
@@ -77,11 +82,18 @@ def mlp(folder: Path) -> Path:
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", size])
         for name, size in (("v0", WIDTH), ("v3", 10))
     ]
-    graph = onnx.helper.make_graph(nodes, NAME, ends[:1], ends[1:], weights)
+    graph = onnx.helper.make_graph(nodes, "mlp", ends[:1], ends[1:], weights)
     opsets = [onnx.helper.make_opsetid("", 17)]
-    path = folder / f"{NAME}.onnx"
+    path = folder / "mlp.onnx"
     onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     return path
+
+
+MODELS: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "mlp": (mlp, f"1x{WIDTH}"),
+    "cnn": (cnn, "1x3x32x32"),
+}
+"""What writes a model, and the shape of a request."""
 
 
 def script(path: Path, environment: dict[str, str], words: list[str]) -> Path:
@@ -90,6 +102,11 @@ def script(path: Path, environment: dict[str, str], words: list[str]) -> Path:
     path.write_text(f'#!/bin/sh\nexec env {settings} {shlex.join(words)} "$@"\n')
     path.chmod(0o755)
     return path
+
+
+def shape(model: Path) -> str:
+    """Give the shape of a request."""
+    return MODELS[model.stem][1]
 
 
 def repository(model: Path, folder: Path) -> Path:
@@ -191,7 +208,7 @@ def ours(model: Path, folder: Path, require: list[str]) -> tuple[Found, float]:
     path = folder / "study.json"
     words = [
         sys.executable, "-m", "modeldyno", "sweep", str(model), "--backend", "triton", "--no-store",
-        "--set", "protocol=grpc", "--input", f"1x{WIDTH}", "--maximize", "throughput",
+        "--set", "protocol=grpc", "--input", shape(model), "--maximize", "throughput",
         "--space", f"instances={INSTANCES[0]}..{INSTANCES[1]}",
         "--space", f"max_batch={','.join(map(str, BATCHES))}",
         "--space", f"concurrency={CONCURRENCIES[0]}..{CONCURRENCIES[1]}*2",
@@ -226,7 +243,7 @@ def again(model: Path, settings: dict[str, Any], seconds: float) -> tuple[float,
     """Measure a configuration by our load generator: throughput and p99."""
     chosen = {name: value for name, value in settings.items() if name != "concurrency"}
     result = modeldyno.load(
-        model, backend="triton", protocol="grpc", inputs=[f"1x{WIDTH}"], concurrency=settings["concurrency"],
+        model, backend="triton", protocol="grpc", inputs=[shape(model)], concurrency=settings["concurrency"],
         duration=seconds, probes=["load"], plan=Plan(max_time=3 * seconds), **chosen,
     )  # fmt: skip
     return result["throughput"] or 0.0, result["latency.p99.raw"] or float("nan")
@@ -243,7 +260,7 @@ def again_theirs(model: Path, settings: dict[str, Any], seconds: float, tool: To
     with backend.open(loaded, configure(backend.knobs, chosen)) as session:
         at = session.server.ports["grpc"]  # type: ignore[union-attr]
         words = [
-            str(tool[0].absolute()), "-m", NAME, "-u", f"127.0.0.1:{at}", "-i", "grpc",
+            str(tool[0].absolute()), "-m", model.stem, "-u", f"127.0.0.1:{at}", "-i", "grpc",
             "--concurrency-range", str(settings["concurrency"]), "--measurement-interval",
             str(int(1000 * seconds / 3)),
         ]  # fmt: skip
@@ -258,19 +275,31 @@ def again_theirs(model: Path, settings: dict[str, Any], seconds: float, tool: To
     return (float(rate[1]), 1e-6 * float(p99[1])) if rate and p99 else (float("nan"), float("nan"))
 
 
+def ratio(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
+    """Say the geometric mean of the ratios within the rounds, and its 95 % interval."""
+    logs = np.log(one / other)
+    logs = logs[np.isfinite(logs)]
+    if len(logs) < 2:
+        return f"not told, by {len(logs)} rounds"
+    half = point(0.025, len(logs) - 1) * logs.std(ddof=1) / len(logs) ** 0.5
+    low, middle, high = np.exp(logs.mean() + np.array([-half, 0, half]))
+    return f"{middle:.2f} ({low:.2f} to {high:.2f}, {len(logs)} rounds)"
+
+
 def main() -> None:
     """Compare the two."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("analyzer")
     parser.add_argument("--require", default="latency.p99 <= 20ms")
+    parser.add_argument("--model", choices=MODELS, default="mlp")
     parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=("ours", "theirs"))
     options = parser.parse_args()
     bound = Constraint.parse(options.require).bound
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model = mlp(folder)
+        model = MODELS[options.model][0](folder)
         tool = their_generator(folder)
         found: list[Found] = []
         if options.only != "theirs":
@@ -293,13 +322,16 @@ def main() -> None:
             "perf_analyzer": lambda settings: again_theirs(model, settings, options.seconds, tool),
         }
         seen: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        for _ in range(options.rounds):
-            for who, settings in winners.items():
+        for number in range(options.rounds):
+            for who, settings in list(winners.items())[:: -1 if number % 2 else 1]:
                 for what, measure in generators.items():
                     seen.setdefault((who, what), []).append(measure(settings))
         for (who, what), figures in seen.items():
             rate, p99 = np.nanmedian(np.array(figures), axis=0)
             print(f"{who:15} by {what:14} {rate:8,.0f}/s at p99 {1e3 * p99:6.1f} ms", flush=True)
+        for what in generators if len(found) > 1 else ():
+            one, other = (np.array(seen[each.tool, what])[:, 0] for each in found)
+            print(f"modeldyno / Model Analyzer by {what}: {ratio(one, other)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -145,22 +145,28 @@ SURFACES = {
 }  # fmt: skip
 
 
-def models(folder: Path) -> dict[str, str]:
-    """Write the models; give the references by their short names."""
+def cnn(folder: Path) -> Path:
+    """Write the small network for images as an ONNX file."""
     import torch  # noqa: PLC0415 - after the arguments were read
 
-    source = folder / "cnn.py"
-    source.write_text(CNN)
     scope: dict[str, Any] = {}
     exec(CNN, scope)
+    path = folder / "cnn.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            scope["make"](), (), folder / "cnn.onnx", kwargs={"pixels": torch.zeros(2, 3, 32, 32)},
+            scope["make"](), (), path, kwargs={"pixels": torch.zeros(2, 3, 32, 32)},
             dynamo=True, dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}}, verbose=False,
         )  # fmt: skip
+    return path
+
+
+def models(folder: Path) -> dict[str, str]:
+    """Write the models; give the references by their short names."""
+    source = folder / "cnn.py"
+    source.write_text(CNN)
     export(directory(), folder / "minilm.onnx", batch(directory(), 8))
-    named = {"minilm": str(folder / "minilm.onnx"), "cnn": str(folder / "cnn.onnx")}
+    named = {"minilm": str(folder / "minilm.onnx"), "cnn": str(cnn(folder))}
     return {**named, "cnn.py": f"torch:{source}:make"}
 
 

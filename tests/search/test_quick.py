@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -8,11 +10,18 @@ import pytest
 from modeldyno.core.study import Ask, Study
 from modeldyno.search import quick
 from modeldyno.search.history import LEAST, allowance
+from modeldyno.search.outlook import Outlook
 from modeldyno.testing.strategies import GOALS, LATE, RATE, lost, plain, told
 from modeldyno.testing.studies import a_study
 from modeldyno.testing.surfaces import searched, starts, study_of
 from modeldyno.testing.synthetic import FAMILIES
 from modeldyno.testing.trials import a_trial, an_answer, log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.space import Point
+    from modeldyno.search.outlook import Array
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -64,6 +73,25 @@ def test_what_a_look_cannot_see_is_not_searched_for(told_error: float, *, soon: 
     assert (max(counts) < 2 * LEAST) is soon
 
 
+def test_less_is_dared_as_measurements_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A surprise is worth most while there are measurements left that can make use of it."""
+    dared: list[float] = []
+    draws = Outlook.draws
+
+    def noted(self: Outlook, points: Sequence[Point], daring: float = 1.0) -> tuple[Array, Array]:
+        dared.append(daring)
+        return draws(self, points, daring)
+
+    monkeypatch.setattr(Outlook, "draws", noted)
+    study = a_study("batch_size=1..64*2", "threads=1..8", goal=GOALS["one objective"])
+    while (ask := quick.propose(study)) is not None:
+        study = told(study, ask, plain(ask.point))
+
+    assert len(study.trials) == allowance(study)
+    assert dared == sorted(dared, reverse=True)
+    assert dared[0] > dared[-1] == quick.LAST
+
+
 def test_where_nothing_holds_the_bounds_it_comes_near_them() -> None:
     """The point that misses them by least is found, though it is the slowest."""
     study = a_study("batch_size=1..64*2", "threads=1..8", goal=GOALS["a bound that nothing holds"])
@@ -74,17 +102,20 @@ def test_where_nothing_holds_the_bounds_it_comes_near_them() -> None:
     assert nearest == plain({"batch_size": 1, "threads": 1})[LATE]
 
 
-def test_it_prefers_the_server_that_is_open() -> None:
-    """Where a knob has shown no effect, no server is started for it."""
+@pytest.mark.parametrize(("start", "stays"), [(0.0, False), (30.0, True)])
+def test_it_stays_with_the_open_server_where_a_start_takes_long(start: float, *, stays: bool) -> None:
+    """Where a knob has shown next to no effect, no server is started for it that takes longer than a look."""
     study = a_study("flavour=a,b,c,d", "concurrency=1..64*2", goal=GOALS["one objective"])
-    for flavour in "abcd":
+    for place, flavour in enumerate("abcd"):
         for n in (1, 2):
             ask = Ask(point={"flavour": flavour, "concurrency": n})
-            study = told(study, ask, {RATE: 100.0 * n})
+            after = told(study, ask, {RATE: (100.0 - place) * n})
+            look = replace(after.trials[-1], seconds=1.0 + (start if n == 1 else 0.0))
+            study = log(study, [look])
     proposed = quick.propose(study)
 
     assert proposed is not None
-    assert proposed.point["flavour"] == "d"
+    assert (proposed.point["flavour"] == "d") is stays
 
 
 def test_it_starts_fewer_servers_than_it_makes_measurements() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modeldyno.core.space import Axis, Point, Space, parse_axis
-from modeldyno.search.outlook import DARING
+from modeldyno.search.quick import DARING
 from modeldyno.search.surrogate import Chart, Prior, Scale, Surrogate, kernel
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TestSurrogate:
         assert wrong.max() < 0.4
 
     def test_its_errors_are_as_large_as_it_says(self) -> None:
-        """Of what was not measured 95 % lies within two standard deviations, as a search takes them."""
+        """Of what was not measured 95 % lies within two deviations, as a search takes them at first."""
         made, _, other = fitted(17, noise=0.03)
         wrong, spread = errors(made, other)
 

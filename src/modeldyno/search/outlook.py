@@ -40,11 +40,6 @@ _YIELD = 0.5
 _RATE = Prior(effect=0.4, local=0.06, noise=0.035)
 _TAIL = Prior(effect=0.1, local=0.04, noise=0.08)
 _OTHER = Prior(effect=0.3, local=0.06, noise=0.02)
-DARING = 2.0
-"""Times that a score may be farther from what is predicted: few measurements tell little of errors too.
-
-That a bound is broken is believed at once: what lies just beyond it is a temptation otherwise.
-"""
 _UNSEEN = 0.5
 """Points that work which are taken for granted everywhere."""
 _DRAWS = 48
@@ -104,8 +99,13 @@ class Outlook:
             failed=np.array([c.failed for c in tried], dtype=bool),
         )
 
-    def draws(self, points: Sequence[Point]) -> tuple[Array, Array]:
-        """Give points x draws of the score, and of the summed logarithms by which bounds are exceeded."""
+    def draws(self, points: Sequence[Point], daring: float = 1.0) -> tuple[Array, Array]:
+        """Give points x draws of the score, and of the summed logarithms by which bounds are exceeded.
+
+        Args:
+            points: at any place.
+            daring: times that a score is farther from what is predicted than its error says.
+        """
         logs = self._logs(points)
         score, excess = np.zeros((len(points), _DRAWS)), np.zeros((len(points), _DRAWS))
         whole = sum(objective.weight for objective in self.goal.objectives)
@@ -113,7 +113,7 @@ class Outlook:
             share = objective.weight / whole
             score += logs[objective.query] * (share if objective.maximize else -share)
         middle = score.mean(axis=1, keepdims=True)
-        score = middle + DARING * (score - middle)
+        score = middle + daring * (score - middle)
         floors = {output.query: output.floor for output in self.outputs}
         for bound in self.goal.constraints:
             if bound.query in logs:

@@ -2,17 +2,20 @@
 
 After the default that is always the point whose expected improvement under the bounds is greatest (Gardner
 et al. 2014, "Bayesian optimization with inequality constraints"), or one of the server that is open, where
-it is not much worse. While nothing holds the bounds, it is the point from which they are missed by least.
+that gains as much in a second. While nothing holds the bounds, it is the point from which they are missed by
+least.
 """
 
 from __future__ import annotations
 
 import random
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 from modeldyno.core.estimate import blur
 from modeldyno.core.space import key
-from modeldyno.core.study import Ask
+from modeldyno.core.study import Ask, State
 from modeldyno.search import grid
 from modeldyno.search.history import (
     LEAST,
@@ -37,8 +40,17 @@ requires: tuple[str, ...] = ()
 ENOUGH = 0.01
 """Expected gain, as a share, below which nothing more is measured, once there are `LEAST` measurements; nor
 for one below what a look errs by, which would not be seen."""
-WARM = 0.4
-"""Share of the greatest expected gain for which the open server is kept: a start costs more than a load."""
+WARM, WARMEST = 0.75, 0.4
+"""Shares of the greatest expected gain for which the open server is kept: where nothing is known of how long
+a start takes, and however long it takes, for a measurement is spent as well."""
+DARING, LAST = 2.5, 1.25
+"""Times that a score may be farther from what is predicted: few measurements tell little of errors too.
+
+It falls from the one to the other with the measurements that are left, which can make use of a surprise.
+That a bound is broken is believed at once: what lies just beyond it is a temptation otherwise.
+"""
+_MOMENT = 1e-3
+"""Seconds that a trial takes at least."""
 _WALKED = 512
 """Largest space of which all points are looked at."""
 _BESIDE = 16
@@ -65,12 +77,12 @@ def propose(study: Study) -> Ask | None:
         return Ask(point=_unguided(study, points))
     from modeldyno.search.outlook import Outlook  # noqa: PLC0415 - numpy
 
-    gain = _gain(Outlook.of(study, leaders), leaders, points)
+    gain = _gain(Outlook.of(study, leaders), leaders, points, _daring(study))
     best = int(gain.argmax())
     if spent(study) >= LEAST and gain[best] < max(ENOUGH, blur(study, study.goal.objectives[0].query)):
         return None
     opened = max(_open(study, points), key=lambda place: float(gain[place]), default=best)
-    return Ask(point=points[opened if gain[opened] >= WARM * gain[best] else best])
+    return Ask(point=points[opened if gain[opened] >= _keeping(study) * gain[best] else best])
 
 
 def _candidates(study: Study, leaders: Sequence[Candidate]) -> list[Point]:
@@ -90,12 +102,18 @@ def _unguided(study: Study, points: Sequence[Point]) -> Point:
     return first if first in points else source.choice(points)
 
 
-def _gain(outlook: Outlook, leaders: Sequence[Candidate], points: Sequence[Point]) -> Array:
+def _daring(study: Study) -> float:
+    """Give how far scores may be from what is predicted, by the share of the measurements that is left."""
+    left = 1 - spent(study) / (allowance(study) - 1)
+    return LAST + (DARING - LAST) * left
+
+
+def _gain(outlook: Outlook, leaders: Sequence[Candidate], points: Sequence[Point], daring: float) -> Array:
     """Give the expected gain of each point; while nothing holds the bounds, what their excess would lose."""
     import numpy as np  # noqa: PLC0415 - heavy
 
-    score, excess = outlook.draws([candidate.point for candidate in leaders[:_RIVALS]])
-    ahead, beyond = outlook.draws(points)
+    score, excess = outlook.draws([candidate.point for candidate in leaders[:_RIVALS]], daring)
+    ahead, beyond = outlook.draws(points, daring)
     holds = (excess <= 0).mean(axis=1) >= _HOLDS
     if holds.any():
         best = score.mean(axis=1)[holds].max()
@@ -104,6 +122,18 @@ def _gain(outlook: Outlook, leaders: Sequence[Candidate], points: Sequence[Point
         least = excess.mean(axis=1).min()
         gain = (np.clip(least - beyond, 0, None) + _HOPE * (beyond <= 0)).mean(axis=1)
     return np.asarray(gain * outlook.works(points))
+
+
+def _keeping(study: Study) -> float:
+    """Give the share of a gain that is worth as much on the open server, by the seconds that trials took."""
+    looks: dict[bool, list[float]] = {True: [], False: []}
+    for before, trial in pairwise(study.measured):
+        same = study.configuration(before.point) == study.configuration(trial.point)
+        looks[same and before.state is State.DONE].append(trial.seconds)
+    if not all(looks.values()):
+        return WARM
+    kept, started = (max(median(looks[same]), _MOMENT) for same in (True, False))
+    return min(max(WARMEST, kept / started), 1.0)
 
 
 def _open(study: Study, points: Sequence[Point]) -> list[int]:
