@@ -40,7 +40,7 @@ requires: tuple[str, ...] = ()
 ENOUGH = 0.01
 """Expected gain, as a share, below which nothing more is measured, once there are `LEAST` measurements; nor
 for one below what a look errs by, which would not be seen."""
-WARM, WARMEST = 0.75, 0.4
+WARM, WARM_LEAST = 0.75, 0.4
 """Shares of the greatest expected gain for which the open server is kept: where nothing is known of how long
 a start takes, and however long it takes, for a measurement is spent as well."""
 DARING, LAST = 2.5, 1.25
@@ -133,7 +133,7 @@ def _keeping(study: Study) -> float:
     if not all(looks.values()):
         return WARM
     kept, started = (max(median(looks[same]), _MOMENT) for same in (True, False))
-    return min(max(WARMEST, kept / started), 1.0)
+    return min(max(WARM_LEAST, kept / started), 1.0)
 
 
 def _open(study: Study, points: Sequence[Point]) -> list[int]:
