@@ -9,12 +9,13 @@ A look is a part of what the Plan allows, for runs differ by more than a longer 
 is undecided for want of samples these are what the decision needs: from the second round on, such a candidate
 is looked at for as long as those that are missing will take, by what the looks before have given.
 
-Where looks err by more than what matters, rounds more tell little: verifying ends when it has taken as long
-as the search did, and something is known of the best.
+Where looks err by more than what matters, rounds more tell little: verifying ends before it takes longer than
+the search did, once something is known of the best.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -160,11 +161,13 @@ def _verified(found: Ranking) -> bool:
 
 
 def _blurred_for_long(study: Study) -> bool:
-    """Say whether looks err by more than what matters, and those that verify took as long as all others."""
+    """Say whether looks err by more than what matters, and a round more would outlast the search."""
     if blur(study, study.goal.objectives[0].query) <= ALIKE:
         return False
-    verifying = sum(trial.seconds for trial in study.measured if trial.stage is Stage.VERIFY)
-    return 2 * verifying >= sum(trial.seconds for trial in study.measured)
+    again = [trial for trial in study.measured if trial.stage is Stage.VERIFY]
+    taken = sum(trial.seconds for trial in again)
+    rounds = max(Counter(key(trial.point) for trial in again).values())
+    return taken * (rounds + 1) / rounds > sum(trial.seconds for trial in study.measured) - taken
 
 
 def _hopeless(found: Ranking, certain: float) -> bool:
