@@ -102,14 +102,16 @@ def test_where_nothing_holds_the_bounds_it_comes_near_them() -> None:
     assert nearest == plain({"batch_size": 1, "threads": 1})[LATE]
 
 
-@pytest.mark.parametrize(("start", "stays"), [(0.0, False), (30.0, True)])
-def test_it_stays_with_the_open_server_where_a_start_takes_long(start: float, *, stays: bool) -> None:
-    """Where a knob has shown next to no effect, no server is started for it that takes longer than a look."""
+@pytest.mark.parametrize(("start", "worse", "stays"), [(0.0, 1, False), (30.0, 1, True), (3e9, 30, False)])
+def test_it_stays_with_the_open_server_where_a_start_takes_long(
+    start: float, worse: float, *, stays: bool
+) -> None:
+    """However long it takes, a server that gains much less is left: a measurement is spent as well."""
     study = a_study("flavour=a,b,c,d", "concurrency=1..64*2", goal=GOALS["one objective"])
     for place, flavour in enumerate("abcd"):
         for n in (1, 2):
             ask = Ask(point={"flavour": flavour, "concurrency": n})
-            after = told(study, ask, {RATE: (100.0 - place) * n})
+            after = told(study, ask, {RATE: (100.0 - worse * place) * n})
             look = replace(after.trials[-1], seconds=1.0 + (start if n == 1 else 0.0))
             study = log(study, [look])
     proposed = quick.propose(study)
