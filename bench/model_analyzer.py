@@ -13,6 +13,7 @@ both load generators, and the ratio of the winners is told with its 95 % interva
 from __future__ import annotations
 
 import argparse
+import compileall
 import csv
 import json
 import os
@@ -297,6 +298,8 @@ def main() -> None:
     parser.add_argument("--only", choices=("ours", "theirs"))
     options = parser.parse_args()
     bound = Constraint.parse(options.require).bound
+    # An installer does this, and did it for Model Analyzer.
+    compileall.compile_dir(str(Path(modeldyno.__file__).parent), quiet=1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = MODELS[options.model][0](folder)

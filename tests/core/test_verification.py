@@ -271,7 +271,7 @@ class TestAsk:
             rate = 100.0 * int(ask.point["batch_size"])
             study = log(study, [few(ask.point, rate, ask.stage, size=5, care=ask.care)])
 
-        assert cares == pytest.approx([LOOK, 2 * LOOK, 1.0, 1.0])
+        assert cares == pytest.approx([LOOK, 2 * LOOK, 6 * LOOK, 1.0])
 
     def test_longer_looks_are_for_those_that_are_likely_best_and_want_samples(self) -> None:
         """The others have what they need, and wait; a default that is far behind is only compared with."""

@@ -46,8 +46,8 @@ TWICE = 2
 """Measurements that show how much a candidate differs from itself."""
 POWER = 0.2
 """Chance of becoming certain below which rounds more are not worth their time."""
-LOOK = 0.2
-"""Of the Plan's time, what a look takes at least; at most it takes all of it."""
+LOOK = 0.15
+"""Of the Plan's time, what a look takes at least (why: decision 0015); at most it takes all of it."""
 MORE = 1.5
 """Factor beyond the time that the missing samples would take: the looks before tell it roughly."""
 _LEAST = 1e-6
