@@ -47,7 +47,7 @@ TWICE = 2
 POWER = 0.2
 """Chance of becoming certain below which rounds more are not worth their time."""
 LOOK = 0.15
-"""Of the Plan's time, what a look takes at least (why: decision 0015); at most it takes all of it."""
+"""Of the Plan's time, what a look takes at least (why: decision 0023); at most it takes all of it."""
 MORE = 1.5
 """Factor beyond the time that the missing samples would take: the looks before tell it roughly."""
 _LEAST = 1e-6

@@ -151,7 +151,7 @@ def _rivalry(found: Study, ranked: Ranking, best: Standing) -> str:
     """Say what cannot be told from the best, and which of them to take."""
     first, *more = ranked.rivals
     others = f" and {count(len(more), 'other')}" if more else ""
-    shares = f"{100 * best.share:.0f} : {100 * first.share:.0f} of 100 resamples"
+    shares = f"best in {100 * best.share:.0f} against {100 * first.share:.0f} of 100 resamples"
     same = f"it cannot be told from {_called(_only_configuration(found, first))}{others} ({shares})"
     if ranked.cheaper is None:
         return f"{same}; take it, as none of them takes less"
