@@ -23,7 +23,7 @@ from modeldyno.core.model import ModelRef
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import FailureKind, Result
 from modeldyno.engines.server import ServerFailed
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, Unloadable
 from modeldyno.executors.inline import inline
 from modeldyno.executors.replicated import replicated
 from modeldyno.ports import Model, Pass, Subject
@@ -176,6 +176,18 @@ def test_a_form_that_the_backend_cannot_run_is_refused() -> None:
     """The sentence says what the backend runs."""
     with pytest.raises(RequestError, match="runs onnx, and call:"):
         run(job("modeldyno.testing.truth:steady", backend="onnxruntime"))
+
+
+def test_a_model_that_cannot_be_loaded_is_told_from_a_request_that_cannot_be() -> None:
+    """The one is wrong whatever is asked of it, the other may be asked otherwise."""
+    lost = Job(model=ModelRef(scheme="onnx", locator="nowhere.onnx"), backend="onnxruntime")
+    loaded = Job(model=ModelRef(scheme="call", locator="modeldyno.testing.truth:steady"), backend="torch")
+
+    with pytest.raises(Unloadable, match=r"no file nowhere\.onnx"):
+        run(lost)
+    with pytest.raises(RequestError) as caught:
+        run(loaded)
+    assert type(caught.value) is RequestError
 
 
 def test_a_callable_may_return_nothing() -> None:

@@ -7,6 +7,7 @@
      │    ├── UnknownName             2   a plugin, knob or metric that does not exist
      │    ├── UnreadableDocument      2   a saved document is damaged, or not one of ours
      │    ├── TrustRequired           2   loading would execute code from the file
+     │    ├── Unloadable              2   the model is not where it was said to be, or is none
      │    └── StaleStudy              2   its trials are of another model, or of another machine
      ├── MissingExtra                 3   an optional package is not installed
      ├── RunFailed                    4   asked for a number of a run that failed
@@ -71,6 +72,10 @@ class UnreadableDocument(RequestError):
 
 class TrustRequired(RequestError):
     """The file holds a pickle, which runs code when it is loaded, and `--trust` was not given."""
+
+
+class Unloadable(RequestError):
+    """The model is not where it was said to be, or is none that its loader reads."""
 
 
 class StaleStudy(RequestError):

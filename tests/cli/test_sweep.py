@@ -18,6 +18,7 @@ import pytest
 from modeldyno import plugins, wire
 from modeldyno.cli import exporting
 from modeldyno.cli.studying import exit_code
+from modeldyno.core.objective import Rank
 from modeldyno.core.ranking import ranking
 from modeldyno.core.result import Artifact, FailureKind, Kept
 from modeldyno.sweeps import loop
@@ -234,6 +235,53 @@ def test_a_winner_under_another_goal_is_verified(
         assert modeldyno("show", trial.result).code == 0
 
 
+def test_what_a_new_goal_does_not_name_stays(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """A bound alone changes no objective, and an objective alone no bound."""
+    bench()
+    bounds = ("--require", "latency.max <= 1s", "--minimize", "latency.mean", "--rank", "each-load")
+    name = study_of(modeldyno("sweep", *BATCHES, *bounds)).id
+    modeldyno("sweep", "--rerank", name, "--require", "throughput >= 1/s", "--json", "bound.json")
+    modeldyno("sweep", "--rerank", name, "--maximize", "throughput", "--json", "aim.json")
+    bound, aim = (wire.read_study(Path(each)).goal for each in ("bound.json", "aim.json"))
+
+    assert [str(o) for o in bound.objectives] == ["minimize latency.mean"]
+    assert [str(c) for c in bound.constraints] == ["throughput >= 1/s"]
+    assert [str(o) for o in aim.objectives] == ["maximize throughput"]
+    assert [str(c) for c in aim.constraints] == ["latency.max <= 1 s"]
+    assert bound.rank is aim.rank is Rank.EACH
+
+
+def test_a_goal_that_no_trial_tells_is_not_searched_on(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+) -> None:
+    """What was not measured would not be measured by more of the same trials."""
+    used = bench()
+    name = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "2")).id
+    made = len(used.jobs)
+    said = modeldyno("sweep", "--resume", name, "--minimize", "weight_bytes", "--max-trials", "9")
+
+    assert (said.code, len(used.jobs)) == (2, made)
+    assert "tells weight_bytes; begin a new sweep" in said.err.replace("\n", " ")
+
+
+def test_the_settings_of_a_project_are_of_sweeps_that_begin(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    """What modeldyno.toml says of sweeps neither hinders one that goes on, nor gives it another goal."""
+    bench()
+    found = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "2"))
+    (tmp_path / "modeldyno.toml").write_text(
+        '[sweep]\nbackend = "onnxruntime"\ntrial_time = "1s"\nlatency_budget = "5ms"\n'
+    )
+    again = modeldyno("sweep", "--resume", found.id, "--max-trials", "4")
+
+    assert again.code == 0
+    assert study_of(again).id == found.id
+    assert modeldyno("sweep", "--rerank", found.id, "--minimize", "latency.mean").code == 0
+
+
 def test_results_that_are_gone_are_told(modeldyno: Callable[..., Said], bench: Callable[..., Bench]) -> None:
     """A metric that the study did not keep is unknown once the results were removed."""
     bench()
@@ -434,6 +482,13 @@ def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., Said], tmp_
     (tmp_path / "s.yml").write_text(f"model: {MODEL}\nspace:\n  batch_size: 0,1\n")
 
     assert "s.yml, line 3: The knob batch_size takes a whole number from 1" in modeldyno("sweep", "s.yml").err
+
+
+def test_a_list_is_no_certainty(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """It is refused in a sentence, with its line."""
+    (tmp_path / "s.yml").write_text(f"model: {MODEL}\nbudget:\n  certain: [0.9]\n")
+
+    assert "s.yml, line 3: ['0.9'] is no quantity" in modeldyno("sweep", "s.yml").err
 
 
 def test_the_schema_of_a_file_is_printed(modeldyno: Callable[..., Said]) -> None:

@@ -60,7 +60,7 @@ def test_verification_is_as_careful_as_the_plan() -> None:
     assert plan == replace(JOB.plan, percentiles=("p50", "p95", "p99"))
 
 
-@pytest.mark.parametrize(("care", "longest", "precision"), [(0.25, 5.0, 0.04), (0.01, LONGEST, 0.2)])
+@pytest.mark.parametrize(("care", "longest", "precision"), [(0.25, 5.0, 0.04), (0.01, 1.5, 0.2)])
 def test_less_care_relaxes_what_bounds_a_look(care: float, longest: float, precision: float) -> None:
     """A part of the time, with a precision to match, but no less than a search looks; what is least stays."""
     plan = looking(JOB, GOAL, Ask(point={}, stage=Stage.VERIFY, care=care)).plan
@@ -68,6 +68,14 @@ def test_less_care_relaxes_what_bounds_a_look(care: float, longest: float, preci
     assert plan.max_time == longest
     assert plan.precision == pytest.approx(precision)
     assert (plan.min_time, plan.min_runs) == (JOB.plan.min_time, JOB.plan.min_runs)
+
+
+@pytest.mark.parametrize(("least", "longest"), [(0.1, LONGEST), (4.0, 6.0), (19.0, 20.0)])
+def test_the_least_time_fits_into_a_look_beside_its_warm_up(least: float, longest: float) -> None:
+    """A warm-up takes a third of a look at most; the Plan bounds both."""
+    job = replace(JOB, plan=replace(JOB.plan, min_time=least))
+
+    assert looking(job, GOAL, Ask(point={}, stage=Stage.VERIFY, care=0.01)).plan.max_time == longest
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,44 @@ class TestOrder:
         assert (len(found.rows), found.skipped, found.measurements) == (1, 1, 1)
 
 
+class TestNothing:
+    """What is to be made smaller may be nothing, of which there is no logarithm."""
+
+    def test_nothing_is_better_than_little_but_not_endlessly(self) -> None:
+        """A weight of one per cent does not outvote a factor of a hundred."""
+        aims = (Objective.parse("throughput:99"), Objective.parse("error_rate:1"))
+        found = ranking(_failing((1000.0, 0.001), (10.0, 0.0), goal=Goal(objectives=aims)))
+
+        assert points(found) == [{"batch_size": 1}, {"batch_size": 2}]
+
+    def test_nothing_is_best_where_it_is_all_that_is_asked_for(self) -> None:
+        """No errors are fewer than few."""
+        found = ranking(_failing((1.0, 0.5), (1.0, 0.001), (1.0, 0.0), goal=_RELIABLE))
+
+        assert points(found)[0] == {"batch_size": 3}
+        assert the_best(found).gain is not None
+        assert found.certainty > 0.9
+
+    def test_nothing_of_what_is_to_be_made_larger_is_not_made_good(self) -> None:
+        """What gives nothing is last, however well it does in all else."""
+        aims = (Objective.parse("throughput:1"), Objective.parse("error_rate:99"))
+        found = ranking(_failing((10.0, 0.5), (0.0, 0.0), goal=Goal(objectives=aims)))
+
+        assert points(found) == [{"batch_size": 1}, {"batch_size": 2}]
+
+
+_RELIABLE = Goal(objectives=(Objective.parse("error_rate"),))
+
+
+def _failing(*seen: tuple[float, float], goal: Goal) -> Study:
+    """Measure the batches 1, 2, ... with a rate and a share of errors each."""
+    trials = (
+        a_trial({"batch_size": place}, an_answer("throughput", rate), an_answer("error_rate", share))
+        for place, (rate, share) in enumerate(seen, 1)
+    )
+    return in_process(*trials, goal=goal)
+
+
 class TestCertainty:
     def test_a_clear_winner_is_certain(self) -> None:
         """Twice the rest, measured twice: it is best in all resamples, and beats the default in all."""

@@ -165,6 +165,21 @@ def test_nothing_is_no_score() -> None:
     assert best_so_far(study) is None
 
 
+def test_nothing_is_the_best_score_of_what_is_to_be_smaller() -> None:
+    """A load without errors is known to be good: greater ones are tried, and it is the best so far."""
+    goal = Goal(objectives=(Objective.parse("error_rate"),))
+    study = a_served_study("concurrency=1..64*2", goal=goal)
+    ask = Ask(point={"concurrency": 8}, stage=Stage.DEFAULT)
+    result = a_result(measurements=(observed("error_rate", 0.0),))
+    study = study.add(Trial.of(result, goal, ask, number=1, seconds=1.0))
+    further, best = next_ask(study), best_so_far(study)
+
+    assert further is not None
+    assert further.point == {"concurrency": 32}
+    assert best is not None
+    assert best.point == {"concurrency": 8}
+
+
 def test_a_percentile_that_is_no_claim_is_a_hint() -> None:
     """Without enough samples the plain quantile is taken; of a number there is none."""
     goal = Goal(objectives=(Objective.parse("latency.p99"),))

@@ -127,6 +127,13 @@ class TestRefusals:
                 (Axis(name="a", values=(1,), where="b", equals=(1,)),),
                 "depends on b, which is no axis before it",
             ),
+            (
+                (
+                    Axis(name="b", values=("on", "off")),
+                    Axis(name="a", values=(1,), where="b", equals=("of",)),
+                ),
+                "a depends on b=of, which it never is; b may be on, off",
+            ),
         ],
     )
     def test_a_space_that_cannot_be_is_refused(self, axes: tuple[Axis, ...], message: str) -> None:

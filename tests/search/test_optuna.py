@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from modeldyno import plugins
-from modeldyno.core.study import Ask
+from modeldyno.core.study import Ask, Stage
 from modeldyno.errors import MissingExtra
 from modeldyno.search.history import allowance
 from modeldyno.testing.strategies import GOALS, LATE, RATE, lost, told
@@ -33,6 +33,19 @@ def test_what_breaks_a_bound_is_worse_than_all_that_holds_it() -> None:
     (one,), (two,), (missed,), (far,), (failed,) = _values(study, list(study.candidates.values()))
 
     assert one > two > missed > far > failed
+
+
+@pytest.mark.parametrize("name", ["optuna", "optuna-nsga2"])
+def test_a_small_space_without_the_default_is_measured_whole(name: str) -> None:
+    """The default is no point of it, and takes the place of none."""
+    pytest.importorskip("optuna")
+    study = a_study("batch_size=4,8,16", default={"batch_size": 1})
+    strategy = plugins.strategy(name)
+    study = told(study, Ask(point={"batch_size": 1}, stage=Stage.DEFAULT), {RATE: 1.0, LATE: 0.001})
+    while (ask := strategy.propose(study)) is not None:
+        study = told(study, ask, {RATE: 10.0, LATE: 0.001})
+
+    assert sorted(float(trial.point["batch_size"]) for trial in study.trials) == [1, 4, 8, 16]
 
 
 def test_it_learns_from_what_was_measured() -> None:

@@ -17,7 +17,7 @@ from modeldyno.core.objective import Goal, Objective
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Doubted, FailureKind, Progressed
 from modeldyno.core.study import Ask, Budget, Stage, State
-from modeldyno.errors import RequestError, RunFailed, StaleStudy, UnknownName
+from modeldyno.errors import RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
 from modeldyno.stores import sql
 from modeldyno.sweeps.loop import check, next_ask, saved, sweep
 from modeldyno.testing.studies import Bench, a_served_study, a_study
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from modeldyno.core.job import Job
     from modeldyno.core.result import Event
     from modeldyno.core.space import Point
     from modeldyno.core.study import Study
@@ -157,6 +158,54 @@ def test_a_point_that_cannot_be_is_a_row(strategy: Callable[[list[Point]], None]
     assert len(bench.jobs) == 2
 
 
+class Lost(Bench):
+    """A bench whose model cannot be loaded, or that refuses what it is asked, from some Job on."""
+
+    __slots__ = ("after", "error")
+
+    def __init__(self, error: Exception, after: int, **given: Any) -> None:
+        """Refuse with this error after so many Jobs."""
+        super().__init__(**given)
+        self.error, self.after = error, after
+
+    def _events(self, job: Job, *, fresh: bool) -> list[Event]:
+        if len(self.jobs) > self.after:
+            raise self.error
+        return super()._events(job, fresh=fresh)
+
+
+def ended(study: Study, rooms: Rooms) -> tuple[Study, str]:
+    """Carry a study out until it is refused; give it as far as it came, and what was said."""
+    said, left = "", study
+    try:
+        for found, _, _ in sweep(study, rooms=rooms):
+            left = found
+    except RequestError as error:
+        said = f"{type(error).__name__}: {error}"
+    return left, said
+
+
+@pytest.mark.parametrize("after", [1, 4])
+def test_a_model_that_is_gone_ends_the_sweep(after: int) -> None:
+    """It is wrong at every point; nothing is noted as what cannot be, so that the study can go on later."""
+    study = a_study("batch_size=1,2,4", default={"batch_size": 1})
+    left, said = ended(study, Lost(Unloadable("There is no file."), after, rate=by_batch))
+    whole = swept(left, Bench(rate=by_batch))
+
+    assert (said, len(left.trials)) == ("Unloadable: There is no file.", after)
+    assert not whole.skipped
+    assert {trial.point["batch_size"] for trial in whole.measured} == {1, 2, 4}
+
+
+def test_what_was_measured_can_be() -> None:
+    """A point that is refused while it is verified is none that cannot be: something else is wrong."""
+    study = a_study("batch_size=1,2,4", default={"batch_size": 1})
+    left, said = ended(study, Lost(RequestError("out of ports"), 3, rate=by_batch))
+
+    assert said == "RequestError: out of ports"
+    assert [trial.state for trial in left.trials] == [State.DONE] * 3
+
+
 def test_a_sweep_that_cannot_succeed_ends() -> None:
     """Where the first two trials fail, the cause is told, with the end of the log and where the whole is."""
     bench = Bench(rate=by_batch, fails=lambda _point: FailureKind.CRASH)
@@ -225,6 +274,12 @@ def test_fresh_processes_are_not_asked_for_twice() -> None:
         check(replace(study, job=replace(study.job, plan=Plan(processes=5))))
 
 
+def test_a_space_that_a_strategy_cannot_search_is_refused() -> None:
+    """Before the default is measured, and before a plan of it is printed."""
+    with pytest.raises(RequestError, match="ladder"):
+        check(a_study("batch_size=1,2", "intra_threads=1,2", strategy="ladder"))
+
+
 def test_an_unknown_strategy_is_refused() -> None:
     """The strategies are plugins, and are named where one is missing."""
     with pytest.raises(UnknownName, match="no strategy 'griddy'; did you mean 'grid'"):
@@ -251,6 +306,16 @@ def test_a_budget_of_all_points_covers_a_grid(most: int, verified: int) -> None:
     assert {t.point["batch_size"] for t in found.measured if t.point} == {1, 2, 4, 8, 16, 32, 64}
     assert (len(found.measured), stages(found).count(Stage.VERIFY)) == (most, verified)
     assert stages(found).count(Stage.DEFAULT) == (most > 7)
+
+
+@pytest.mark.parametrize("most", [3, 5, 6])
+def test_what_is_kept_to_verify_is_searched_with_where_there_is_nothing_to_verify(most: int) -> None:
+    """The loads of the default alone have no rival; with what is left others are measured."""
+    axes = ("instances=1..4", "concurrency=1..64*2")
+    study = a_served_study(*axes, default={"instances": 1}, budget=Budget(max_trials=most))
+    found = swept(study, Bench(rate=lambda point: 100.0 * float(point.get("concurrency", 1))))
+
+    assert len(found.measured) == most
 
 
 def test_a_grid_that_holds_the_default_begins_with_it() -> None:

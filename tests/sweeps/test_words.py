@@ -175,6 +175,14 @@ def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
     assert served.default == {"instances": 1}
 
 
+def test_the_default_names_its_backend_where_that_is_varied() -> None:
+    """It is one of the points, and not its own rival."""
+    study = told(space={"backend": ["onnxruntime"], "batch_size": [1, 8]})
+
+    assert study.default == {"backend": "onnxruntime", "batch_size": 1}
+    assert study.space.holds(study.default)
+
+
 def test_only_what_a_run_does_not_tell_needs_an_analysis() -> None:
     """The static probe is left out, for its time, unless the goal asks for what it alone gives."""
     assert told().job.probes == ("latency", "throughput")

@@ -84,6 +84,19 @@ def test_a_small_gain_is_told_in_percent() -> None:
     assert "50% more than the default" in said(swept(found, lambda p: 100.0 + 50.0 * (p["batch_size"] == 2)))
 
 
+def test_nothing_of_what_is_to_be_smaller_is_told_against_the_default() -> None:
+    """There is no ratio to nothing."""
+    aim = Goal(objectives=(Objective.parse("error_rate"),))
+    found = a_served_study("instances=1,2", goal=aim, default={"instances": 1})
+    trials = (
+        a_trial({"instances": n}, an_answer("error_rate", share), stage=stage)
+        for stage in (Stage.SEARCH, Stage.VERIFY, Stage.VERIFY)
+        for n, share in ((1, 0.5), (2, 0.0))
+    )
+
+    assert "instances=2 gives error_rate 0%, against 50.0% of the default; " in said(log(found, trials))
+
+
 def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
     """Rivals are named with their shares of the resamples, and the cheaper one is advised."""
     found = a_study("intra_threads=1,2", goal=goal(), default={"intra_threads": 1})

@@ -29,6 +29,7 @@ from modeldyno.core.search import RATE, Search
 from modeldyno.errors import RequestError
 from modeldyno.measure import BROKEN, INTERRUPTED, OK, UNDECIDED, Outcome, measure
 from modeldyno.views import load_page
+from modeldyno.views.words import count, lasting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,6 +140,8 @@ def _several(
 
     found: Any = None
     exit_code = OK
+    if options["find_load"] and not (places.silent or options["quiet"]):
+        click.echo(_foretold(_search(options, asked), asked.plan.max_time))
     with Progress(quiet=options["quiet"]) as progress:
         series: Iterator[tuple[Outcome, Any]] = (
             loads.search(asked, _search(options, asked), watch=progress.watch)
@@ -159,6 +162,12 @@ def _several(
     if exit_code == INTERRUPTED or not isinstance(found, Capacity):
         return exit_code
     return {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}[found.verdict]
+
+
+def _foretold(search: Search, each: float) -> str:
+    """Say how long a search may take: a load whose bound stays open is looked at for longer."""
+    loads, most = count(search.measurements, "load"), lasting(each * search.measurements * search.patience)
+    return f"It takes {loads} and about {most} at most; --measurements and --max-time make it shorter."
 
 
 def _tell_several(found: Ladder | Capacity, provided: Provided, places: Places, *, quiet: bool) -> None:

@@ -18,7 +18,7 @@ from modeldyno.run import serves
 from modeldyno.sweeps.loop import check
 from modeldyno.sweeps.placing import placed
 from modeldyno.views.study_rows import point
-from modeldyno.views.words import count
+from modeldyno.views.words import count, lasting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +61,8 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
     trials, (least, most) = measurements(study, possible), seconds(study, possible)
     yield Notice(
         severity=Severity.VERDICT,
-        text=f"{whole}. The strategy {study.strategy} measures {trials}, which takes {_time(least)} to "
-        f"{_time(most)}, more where the model is slow to load. Nothing was measured.",
+        text=f"{whole}. The strategy {study.strategy} measures {trials}, which takes {lasting(least)} to "
+        f"{lasting(most)}, more where the model is slow to load. Nothing was measured.",
     )
     goal = (*map(str, study.goal.objectives), *(f"require {bound}" for bound in study.goal.constraints))
     yield Notice(severity=Severity.NOTE, code="goal", text="; ".join(goal))
@@ -139,10 +139,3 @@ def seconds(study: Study, possible: int) -> tuple[float, float]:
     most = starts * slow + (default + search) * min(whole, glance.LONGEST) + many * (slow + whole)
     limit = study.budget.max_time or math.inf
     return min(least, limit), min(most, limit)
-
-
-def _time(seconds: float) -> str:
-    if seconds < 100:  # noqa: PLR2004 - below, minutes tell too little
-        return f"{seconds:.0f} s"
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"  # noqa: PLR2004

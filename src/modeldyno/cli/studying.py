@@ -20,8 +20,10 @@ from modeldyno.cli.writing import check, write
 from modeldyno.core import onward
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.goal import Verdict
+from modeldyno.core.objective import Rank
 from modeldyno.core.ranking import Ranking, ranking
 from modeldyno.core.rerank import reranked
+from modeldyno.core.study import State
 from modeldyno.core.units import SECONDS, format_quantity
 from modeldyno.documents import find_study
 from modeldyno.errors import ModelDynoError, RequestError
@@ -73,7 +75,12 @@ def resume(words: Words, options: dict[str, Any]) -> int:
         )
     study = find_study(options["resume"])
     if words.tree.keys() & _GOALS:
-        study, _ = _reranked(study, words)
+        study, unknown = _reranked(study, words)
+        if unknown and unknown == sum(trial.state is State.DONE for trial in study.measured):
+            raise RequestError(
+                f"No trial of study {study.id[:6]} tells {', '.join(map(str, study.goal.queries))}; "
+                "begin a new sweep, which measures it."
+            )
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         study = replace(study, id=secrets.token_hex(6), created=now)
     budget = told.budget(words, study.budget)
@@ -107,7 +114,7 @@ def rerank(words: Words, options: dict[str, Any]) -> int:
 
 def _reranked(found: Study, words: Words) -> tuple[Study, int]:
     """Ask the results of a study for another goal; give it so, and how many trials do not tell all of it."""
-    goal = told.goal_for(told.goal_of(words), found.job) if words.tree else found.goal
+    goal = told.goal_for(told.goal_of(words, found.goal), found.job) if words.tree else found.goal
     with plugins.store() as store:
 
         def kept(identifier: str) -> Result | None:
@@ -194,6 +201,7 @@ def _typed(study: Study) -> Iterator[str]:
         weight = f":{objective.weight:g}" if objective.weight != 1 else ""
         yield f"--{'maximize' if objective.maximize else 'minimize'} {objective.query}{weight}"
     yield from (f"--require '{bound}'" for bound in study.goal.constraints)
+    yield from () if study.goal.rank is Rank.BEST else (f"--rank {study.goal.rank}",)
 
 
 def _why_over(study: Study) -> str:

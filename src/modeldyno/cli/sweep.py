@@ -174,10 +174,11 @@ def command(ctx: click.Context, /, **options: Any) -> None:
             f"--{exclusive[0]} goes on with a stored study, which knows its model; "
             f"leave {options['model']} away."
         )
-    if options["rerank"] is not None:
-        ctx.exit(studying.rerank(words(ctx, options), options))
+    typed = {name: value for name, value in options.items() if _typed(ctx, name)}
+    if options["rerank"] is not None:  # what modeldyno.toml says is of sweeps that begin
+        ctx.exit(studying.rerank(words(ctx, typed), options))
     if options["resume"] is not None:
-        ctx.exit(studying.resume(words(ctx, options), options))
+        ctx.exit(studying.resume(words(ctx, typed), options))
     if options["model"] is None:
         raise RequestError("A sweep needs a MODEL, or a file SWEEP.yaml; see modeldyno sweep --help.")
     ctx.exit(studying.begin(words(ctx, options), options))
@@ -185,10 +186,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
 def words(ctx: click.Context, options: dict[str, Any]) -> Words:
     """Give what is told by a file and by options; of these, what was typed counts more than the file."""
-    path = Path(options["model"] or "")
+    path = Path(options.get("model") or "")
     if path.suffix not in SUFFIXES:
         told = _tree(options, (name for name, value in options.items() if _given(ctx, name, value)))
-        return Words(tree={**({"model": options["model"]} if options["model"] else {}), **told})
+        return Words(tree={**({"model": options["model"]} if options.get("model") else {}), **told})
     file = read(path)
     below = (name for name, value in options.items() if _given(ctx, name, value) and not _typed(ctx, name))
     above = [name for name, value in options.items() if _given(ctx, name, value) and _typed(ctx, name)]

@@ -48,7 +48,7 @@ def membership(study: Study, resamples: int = RESAMPLES) -> Mapping[Key, float]:
     source = np.random.default_rng(study.seed)
     columns = zip(*(_estimates(contender) for contender in found), strict=True)
     logs = [
-        objective.sign * drawn(column, learnt(study, objective.query), resamples, source)
+        objective.sign * drawn(column, objective, learnt(study, objective.query), resamples, source)
         for objective, column in zip(study.goal.objectives, columns, strict=True)
     ]
     chances = np.array([contender.chance for contender in found])

@@ -56,12 +56,14 @@ def _relaxed(plan: Plan, care: float) -> Plan:
     """Give a part of the time, though no less than a short look, and what the user asked for at least."""
     return replace(
         plan,
-        max_time=max(care * plan.max_time, min(plan.max_time, LONGEST)),
+        max_time=min(plan.max_time, max(care * plan.max_time, LONGEST, plan.min_time / _STEADY)),
         precision=min(plan.precision / math.sqrt(care), _COARSEST),
     )
 
 
 _COARSEST = 0.5
+_STEADY = 2 / 3
+"""Share of a look that is left when the warm-up has taken all that it may."""
 
 
 def _short(plan: Plan, hinted: Sequence[str]) -> Plan:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.estimate import Estimate, estimate, judgement
@@ -13,7 +14,7 @@ from modeldyno.core.goal import Answer, Judgement, Verdict
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
 from modeldyno.core.objective import Rank
-from modeldyno.core.resamples import Contender, Resamples, contenders, score
+from modeldyno.core.resamples import Contender, Resamples, contenders, scores
 from modeldyno.core.space import Key, Point, key
 from modeldyno.core.statistics import load_numpy
 from modeldyno.core.study import State, Study
@@ -127,7 +128,10 @@ def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
     for contender in found:
         groups.setdefault(key(contender.load) if apart else (), []).append(contender)
     each = tuple(_ranked(study, groups[load], resamples) for load in sorted(groups))
-    whole = max(each, key=lambda r: _height(r, study), default=Ranking(rows=()))
+    able = [(part, part.best.objectives) for part in each if part.best is not None]
+    heights = scores([objectives for _, objectives in able], study.goal)
+    tallest = max(zip(heights, (part for part, _ in able), strict=True), key=itemgetter(0), default=None)
+    whole = tallest[1] if tallest else next(iter(each), Ranking(rows=()))
     if apart:
         whole = replace(whole, rows=tuple(row for part in each for row in part.rows), each=each)
     return replace(
@@ -137,10 +141,6 @@ def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
         failed=sum(trial.state is State.FAILED for trial in study.measured),
         skipped=len(study.skipped),
     )
-
-
-def _height(found: Ranking, study: Study) -> float:
-    return -math.inf if found.best is None else score(found.best.objectives, study.goal)
 
 
 # --- the order -------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _ranked(study: Study, group: Sequence[Contender], resamples: int) -> Ranking
     field = _Field(
         study=study,
         contenders=able,
-        scores=[score(contender.objectives, study.goal) for contender in able],
+        scores=scores([contender.objectives for contender in able], study.goal),
         draws=Resamples.of(study, able, resamples),
     )
     teams: dict[Key, list[int]] = {}

@@ -95,7 +95,7 @@ def _score(trial: Trial, goal: Goal) -> float | None:
     if trial.state is not State.DONE or broken or len(found) < len(values):
         return None
     score = goal.gain(found, dict.fromkeys(found, 1.0))
-    return score if math.isfinite(score) else None
+    return None if math.isnan(score) or score == -math.inf else score
 
 
 def value(trial: Trial, query: Query) -> float | None:

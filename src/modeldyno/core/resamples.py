@@ -12,16 +12,22 @@ from modeldyno.core.statistics import load_numpy
 from modeldyno.core.study import Candidate, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from modeldyno.core.metric import Query
-    from modeldyno.core.objective import Goal
+    from modeldyno.core.objective import Goal, Objective
     from modeldyno.core.study import Study
 
 FEASIBLE = 0.5
 """A candidate counts as one that holds its bounds where this is more likely than not."""
 _NOTHING = 1e-300
-"""In place of a value that has no logarithm."""
+"""In place of a value that has no logarithm, of what is to be made larger: nothing makes good for it."""
+_BELOW = 0.5
+"""Of what is to be made smaller, what nothing counts as: a share of the least that is more than nothing.
+
+So is a measurement below the limit of detection commonly taken: that no request of ten thousand failed is
+better than that one did, but not endlessly.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,24 +83,38 @@ def _estimated(candidate: Candidate, query: Query, between: Spread) -> Estimate 
     return joined(claims(candidate.telling, query), between)
 
 
-def score(objectives: Iterable[Estimate | None], goal: Goal) -> float:
-    """Give the weighted mean of the logarithms, each such that more is better."""
+def scores(found: Sequence[Sequence[Estimate | None]], goal: Goal) -> list[float]:
+    """Give of each the weighted mean of the logarithms of its objectives, each such that more is better.
+
+    Args:
+        found: those that are compared; each has a value of every objective.
+        goal: whose objectives these are.
+    """
     whole = sum(objective.weight for objective in goal.objectives)
-    return sum(
-        objective.weight / whole * objective.sign * math.log(max(found.value, _NOTHING))
-        for objective, found in zip(goal.objectives, objectives, strict=True)
-        if found is not None
+    columns = (
+        [o.weight / whole * o.sign * log for log in _logarithms([e for e in column if e is not None], o)]
+        for o, column in zip(goal.objectives, zip(*found, strict=True), strict=False)
     )
+    return [sum(row) for row in zip(*columns, strict=True)]
 
 
-def drawn(found: Sequence[Estimate], between: Spread, resamples: int, source: Any) -> Any:
+def _logarithms(found: Sequence[Estimate], objective: Objective) -> list[float]:
+    values = [estimate.value for estimate in found]
+    least = min((value for value in values if value > 0), default=1.0)
+    floor = _NOTHING if objective.maximize else _BELOW * least
+    return [math.log(value if value > 0 else floor) for value in values]
+
+
+def drawn(
+    found: Sequence[Estimate], objective: Objective, between: Spread, resamples: int, source: Any
+) -> Any:
     """Draw the logarithm of each value: an array of resamples x values.
 
     The spread from run to run is itself an estimate: in each resample it is another one, the same for
     all, drawn from the scaled inverse chi-square distribution that its degrees of freedom leave open.
     """
     np = load_numpy()
-    centres = np.array([math.log(max(e.value, _NOTHING)) for e in found])
+    centres = np.array(_logarithms(found, objective))
     errors = np.array([e.error if e.value > 0 else 0.0 for e in found])
     runs = np.array([e.between for e in found])
     factor = between.degrees / source.chisquare(between.degrees, (resamples, 1))
@@ -119,7 +139,7 @@ class Resamples:
         scores = np.zeros((resamples, len(found)))
         for place, objective in enumerate(goal.objectives):
             estimates = [e for c in found if (e := c.objectives[place]) is not None]
-            logs = drawn(estimates, learnt(study, objective.query), resamples, source)
+            logs = drawn(estimates, objective, learnt(study, objective.query), resamples, source)
             scores += objective.weight / whole * objective.sign * logs
         chances = np.array([contender.chance for contender in found])
         return cls(scores=scores, holds=source.random(scores.shape) < chances)

@@ -66,6 +66,11 @@ class Space:
                 raise RequestError(
                     f"The axis {axis.name} depends on {axis.where}, which is no axis before it; put it first."
                 )
+            if axis.where is not None and (odd := set(axis.equals).difference(seen[axis.where].values)):
+                raise RequestError(
+                    f"The axis {axis.name} depends on {axis.where}={_shown(min(odd, key=str))}, which it "
+                    f"never is; {axis.where} may be {', '.join(map(_shown, seen[axis.where].values))}."
+                )
             seen[axis.name] = axis
 
     @property

@@ -39,6 +39,7 @@ from modeldyno.run.guests import Guests, hosted
 from modeldyno.run.opening import (
     Opened,
     batch_size_of,
+    brought,
     conversion,
     described,
     identity,
@@ -267,7 +268,7 @@ def _looked(
     mark(samplers, "load")
     with stage("load", spent):
         bring = loader.load if used else getattr(loader, "look", loader.load)
-        model = bring(job.model, seed=job.plan.seed, trust=job.trust)
+        model = brought(bring, job)
     spent["load"] = max(0.0, spent["load"] - model.looked)
     yield from noting(described(job, model))
     alone = {name: probe for name, probe in probes.items() if probe.needs is None}

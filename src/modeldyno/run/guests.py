@@ -10,7 +10,7 @@ from modeldyno.core.result import Doubted, Event, Failed, Found, Located
 from modeldyno.core.together import at
 from modeldyno.errors import RequestError
 from modeldyno.ports import CanHost, Subject
-from modeldyno.run.opening import called, identity, imported, payload_of
+from modeldyno.run.opening import brought, called, identity, imported, payload_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -58,7 +58,7 @@ def hosted(job: Job, session: Session, place: Environment, stage: Stage, stack: 
         )
         with stage(f"load {name}"):
             imported((*loader.tools, *loader.requires), each)
-            model = loader.load(each.model, seed=each.plan.seed, trust=each.trust)
+            model = brought(loader.load, each)
             model = replace(model, identity=identity(each, model))
         payload = payload_of(each, model, backend)
         with stage(f"open {name}"):

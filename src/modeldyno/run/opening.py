@@ -15,7 +15,7 @@ from modeldyno import feeds, machine, plugins
 from modeldyno.core import doubt
 from modeldyno.core.measurement import observed
 from modeldyno.core.result import Artifact, Doubted, Environment, Event, Found, Kept, Loaded
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, Unloadable
 from modeldyno.feeds import Payload
 from modeldyno.ports import (
     CanCall,
@@ -62,6 +62,21 @@ def imported(modules: tuple[str, ...], job: Job) -> None:
             import_module(module)
     finally:
         logging.disable(before)
+
+
+def brought(bring: Callable[..., Model], job: Job) -> Model:
+    """Load the model of a Job by what its loader has for that.
+
+    Raises:
+        Unloadable: it is not there, or is none; whatever the Job asks for beside it.
+        RequestError: of the kinds that say more.
+    """
+    try:
+        return bring(job.model, seed=job.plan.seed, trust=job.trust)
+    except RequestError as error:
+        if type(error) is not RequestError:
+            raise
+        raise Unloadable(str(error)) from error
 
 
 def described(job: Job, model: Model) -> Iterator[Event]:

@@ -30,7 +30,8 @@ _TINY = 1e-300
 def allowance(study: Study) -> int:
     """Give how many measurements a search may make; the default is one of them, verification is not."""
     size = study.space.size
-    return min(size, max(LEAST, int(SHARE * size)))
+    beside = sum(t.stage is Stage.DEFAULT and not study.space.holds(t.point) for t in study.measured)
+    return min(size + beside, max(LEAST, int(SHARE * size)))
 
 
 def spent(study: Study) -> int:

@@ -70,7 +70,7 @@ def _sized(given: str) -> bool:
     return bool(shape) and isinstance(shape[0], int)
 
 
-def default(space: Space, knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> Point:
+def default(space: Space, backend: str, knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> Point:
     """Give the point that others are compared with: what is set, or else what the backend does by itself.
 
     Where nobody can say what that is, the axis is left out; and loads are no part of it.
@@ -80,7 +80,7 @@ def default(space: Space, knobs: Iterable[Knob], settings: Mapping[str, KnobValu
     for each in space.axes:
         knob = table.get(each.name)
         usual_value = None if knob is None else knob.default if knob.default is not None else knob.usual
-        value = settings.get(each.name, usual_value)
+        value = backend if each.name == BACKEND else settings.get(each.name, usual_value)
         if value is not None:
             told[each.name] = value
     return space.named(told)

@@ -21,7 +21,7 @@ from modeldyno.core.observation import Observation
 from modeldyno.core.result import Loaded, Progressed
 from modeldyno.core.space import key
 from modeldyno.core.study import Stage, State, Trial
-from modeldyno.errors import RequestError, RunFailed, StaleStudy, TrustRequired, UnknownName
+from modeldyno.errors import RequestError, RunFailed, StaleStudy, TrustRequired, UnknownName, Unloadable
 from modeldyno.executors.rooms import children
 from modeldyno.sweeps.placing import check_axes, check_dimensions, placed
 from modeldyno.views import brief
@@ -115,7 +115,7 @@ def check(
     Where an axis is neither a knob nor a load, the model is looked at, as `modeldyno inspect` does.
 
     Raises:
-        RequestError: an axis, a value or the default cannot be.
+        RequestError: an axis, a value or the default cannot be, or the strategy cannot search such a space.
         MissingExtra: an optional package is not installed.
     """
     if study.job.plan.processes > 1:
@@ -128,6 +128,8 @@ def check(
         with children(lambda: 0) if room is None else nullcontext(room) as rooms:
             check_dimensions(study, unknown, _dimensions(study.job, rooms, watch))
     placed(study, study.default)
+    if not study.trials:
+        plugins.strategy(study.strategy).propose(study)  # which says what spaces it cannot search
 
 
 def _dimensions(job: Job, room: Rooms, watch: Callable[[Event], None]) -> frozenset[str] | None:
@@ -163,17 +165,26 @@ def next_ask(study: Study, elapsed: float) -> Ask | None:
     if ask is not None and not _enough_of_default(study, ask):
         return ask
     share = 1.0 if _covered(study) else SEARCH_SHARE
-    if not _spent(
-        study, searched.spent + onward.usual(searched), len(searched.measured), share, SEARCH_SHARE
-    ):
-        ask = plugins.strategy(study.strategy).propose(searched)
-        if ask is not None and key(ask.point) in study.skipped:
-            raise RunFailed(f"The strategy '{study.strategy}' asks again for what it was told cannot be.")
-        if ask is not None:
-            return ask
+    rest = _spent(study, searched.spent + onward.usual(searched), len(searched.measured), share, SEARCH_SHARE)
+    if not rest and (ask := _proposed(searched)) is not None:
+        return ask
     if _spent(study, elapsed + onward.usual(study, verifying=True), len(study.measured)):
         return None
-    return verification.next_ask(study)
+    ask = verification.next_ask(study)
+    kept = rest and len(searched.trials) == len(study.trials)
+    return _proposed(searched) if ask is None and kept else ask  # kept to verify, and nothing is to be
+
+
+def _proposed(searched: Study) -> Ask | None:
+    """Ask the strategy.
+
+    Raises:
+        RunFailed: it asks for what it was told cannot be.
+    """
+    ask = plugins.strategy(searched.strategy).propose(searched)
+    if ask is not None and key(ask.point) in searched.skipped:
+        raise RunFailed(f"The strategy '{searched.strategy}' asks again for what it was told cannot be.")
+    return ask
 
 
 def _spent(study: Study, seconds: float, trials: int, of_trials: float = 1.0, of_time: float = 1.0) -> bool:
@@ -210,10 +221,10 @@ def _tried(study: Study, ask: Ask, room: Rooms, guard: onward.Guard) -> Step | N
     try:
         job = looking(placed(study, ask.point), study.goal, ask)
         result = room(job, fresh=verification.fresh(study, ask))(job, watch=guard)
-    except (StaleStudy, UnknownName, TrustRequired):
+    except (StaleStudy, UnknownName, TrustRequired, Unloadable):
         raise  # what is wrong is wrong at every point
     except RequestError as error:
-        if ask.stage is Stage.DEFAULT:
+        if ask.stage is not Stage.SEARCH:  # the default has to be there, and what is verified was
             raise
         trial = Trial(
             number=number,

@@ -88,5 +88,5 @@ LOADED: dict[str, Callable[[Any], Any]] = {
 BUDGETED: dict[str, Callable[[Any], Any]] = {
     "max_time": of(SECONDS),
     "max_trials": whole,
-    "certain": lambda given: certainty(given) if isinstance(given, str) else float(given),
+    "certain": lambda given: quantity(given, FRACTION, lambda text, _unit: certainty(text)),
 }

@@ -101,7 +101,7 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
         space=space,
         goal=goal,
         settings=settings,
-        default=axes.default(space, knobs, settings),
+        default=axes.default(space, backend, knobs, settings),
         strategy=_strategy(words),
         seed=plan.seed,
         budget=budget(words, Budget()),
@@ -151,19 +151,26 @@ def _unknown(name: str, known: Iterable[str], within: str = "") -> RequestError:
 # --- goal ------------------------------------------------------------------------------------------
 
 
-def goal_of(words: Words) -> Goal:
+def goal_of(words: Words, before: Goal | None = None) -> Goal:
     """Read objectives, bounds and the rule of ranking; without any objective, it is the throughput.
+
+    Of a goal that was before, each of the three stays that the words do not speak of.
 
     Raises:
         RequestError: one of them is wrong.
     """
-    aims = [
+    before = before or Goal(objectives=(Objective.parse(THROUGHPUT),))
+    aims = (
         *_objectives(words, "maximize", maximize=True),
         *_objectives(words, "minimize", maximize=False),
-    ] or [Objective.parse(THROUGHPUT)]
+    )
     with words.at("rank"):
-        rank = values.chosen("rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank])
-    return Goal(objectives=tuple(aims), constraints=tuple(_bounds(words)), rank=Rank(rank))
+        rank = values.chosen("rank", words.tree.get("rank", before.rank), [str(rank) for rank in Rank])
+    return Goal(
+        objectives=aims or before.objectives,
+        constraints=tuple(_bounds(words)) or before.constraints,
+        rank=Rank(rank),
+    )
 
 
 def goal_for(goal: Goal, job: Job) -> Goal:

@@ -75,7 +75,7 @@ def _how(result: Result) -> str:
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     parts = [
         f"{count(len(value), unit)} in {count(processes, 'process', 'processes')}",
-        f"worth {worth:,} independent ones" if worth < len(value) else "",
+        f"worth {worth:,} independent ones to the median" if worth < len(value) else "",
         f"{value.warmup_dropped:,} of warm-up left out" if value.warmup_dropped else "no warm-up",
         f"{value.rejected:,} rejected as invalid" if value.rejected else "",
         f"stop: {value.stop}{unmet}",

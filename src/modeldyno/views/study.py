@@ -98,7 +98,7 @@ def _answer(found: Study, ranked: Ranking, best: Standing) -> str:
     what = f"{point(best.point) if alone else _called(best)} gives {joined(*_values(found, best))}"
     rival = any(row.default for row in ranked.rivals[1:])  # of the first it is said below
     if best.gain is not None and not best.default and (rival or not best.gain.low <= 1 <= best.gain.high):
-        what += f", {_better(best.gain, found)}"
+        what += f", {_better(best, best.gain, found, ranked.default)}"
     held = [f"{j.constraint.query} {_value(j)} {_sign(j)}" for j in best.judgements]
     what += f", at {' and '.join(held)}" if held else ""
     certain = "" if alone else _rivalry(found, ranked, best) if ranked.rivals else _sure(ranked)
@@ -125,17 +125,21 @@ def _value(judgement: Judgement) -> str:
     return "of unknown size" if answer.value is None else format_quantity(answer.value, answer.query.unit, 3)
 
 
-def _better(gain: Gain, found: Study) -> str:
+def _better(best: Standing, gain: Gain, found: Study, default: Standing | None) -> str:
     """Compare with the default, as far as the samples bear it out."""
     several = len(found.goal.objectives) > 1
+    first, mine = found.goal.objectives[0], best.objectives[0]
+    other = None if default is None else default.objectives[0]
     if gain.low <= 1 <= gain.high:
         return "which cannot be told from the default"
     if not isfinite(gain.times) or not gain.times:
         return "where the default gives nothing"
-    if several or (gain.times >= _TIMES and found.goal.objectives[0].maximize):
+    if not several and not first.maximize and mine is not None and not mine.value and other is not None:
+        return f"against {format_quantity(other.value, first.query.unit, 3)} of the default"
+    if several or (gain.times >= _TIMES and first.maximize):
         weighed = " as good as the default by the weighted objectives" if several else " that of the default"
         return f"{gain.times:.2g} times{weighed}"
-    ratio = gain.times if found.goal.objectives[0].maximize else 1 / gain.times
+    ratio = gain.times if first.maximize else 1 / gain.times
     return f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} than the default"
 
 

@@ -147,3 +147,11 @@ def called(results: Sequence[Result]) -> tuple[str, ...]:
 
 
 _NAME = 18
+
+
+def lasting(seconds: float) -> str:
+    """Write about how long something takes."""
+    if seconds < 100:  # noqa: PLR2004 - below, minutes tell too little
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"  # noqa: PLR2004
