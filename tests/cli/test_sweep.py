@@ -484,6 +484,19 @@ def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., Said], tmp_
     assert "s.yml, line 3: The knob batch_size takes a whole number from 1" in modeldyno("sweep", "s.yml").err
 
 
+@pytest.mark.parametrize("option", [("--set", "intra_threads=abc"), ("--space", "inter_threads=abc")])
+def test_a_mistake_of_an_option_tells_no_line(
+    modeldyno: Callable[..., Said], tmp_path: Path, option: tuple[str, str]
+) -> None:
+    """Though the file tells of other knobs, and of other axes."""
+    (tmp_path / "s.yml").write_text(f"model: {MODEL}\nset:\n  arena: true\nspace:\n  batch_size: 1,2\n")
+    said = modeldyno("sweep", "s.yml", *option)
+
+    assert said.code == 2
+    assert "takes a whole number" in said.err
+    assert "line" not in said.err
+
+
 def test_a_list_is_no_certainty(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
     """It is refused in a sentence, with its line."""
     (tmp_path / "s.yml").write_text(f"model: {MODEL}\nbudget:\n  certain: [0.9]\n")

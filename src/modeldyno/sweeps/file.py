@@ -46,15 +46,29 @@ class Words:
 
     @contextmanager
     def at(self, *place: str) -> Iterator[None]:
-        """Have a mistake within tell the line of this part, or of the nearest part around it."""
+        """Have a mistake within tell the line of this part, or of the nearest part around it.
+
+        What an option told has no line, though a file may tell of its neighbours.
+        """
         try:
             yield
         except RequestError as error:
-            while place and place not in self.lines:
-                place = place[:-1]
-            if place and not str(error).startswith(self.origin):
-                error.args = (f"{self.origin}, line {self.lines[place]}: {error}",)
+            line = self._line(place)
+            if line is not None and not str(error).startswith(self.origin):
+                error.args = (f"{self.origin}, line {line}: {error}",)
             raise
+
+    def _line(self, place: Place) -> int | None:
+        while place and place not in self.lines and not self._names(place):
+            place = place[:-1]
+        return self.lines.get(place) if place else None
+
+    def _names(self, place: Place) -> bool:
+        """Say whether a part stands in the tree under a name of its own."""
+        around: Any = self.tree
+        for name in place[:-1]:
+            around = around.get(name) if isinstance(around, Mapping) else None
+        return isinstance(around, Mapping) and place[-1] in around
 
 
 def _merged(above: Tree, below: Tree, place: Place, gone: set[Place]) -> Tree:
