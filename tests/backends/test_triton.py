@@ -464,6 +464,9 @@ def test_a_running_triton_loads_and_unloads() -> None:
             name = session.endpoint.model
             reply = once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
             assert session.arrays(reply)["scores"].shape == (1, 10)
+            deadline = time.monotonic() + 5  # Triton counts a request after it has answered it
+            while not session.account().requests and time.monotonic() < deadline:
+                time.sleep(0.01)
             assert session.account().requests == 1
             assert [doubt.code for doubt in session.doubts] == ["foreign-models"]
             assert http_ready(home.server.ports["http"], f"/v2/models/{name}/ready")
