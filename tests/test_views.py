@@ -328,7 +328,8 @@ class TestFooter:
 
         assert told.startswith("80 calls in 2 processes, worth ")
         assert told.endswith(
-            " independent ones, no warm-up, 3 rejected as invalid, stop: time limit (precision 2 %)"
+            " independent ones to the median, no warm-up, 3 rejected as invalid, "
+            "stop: time limit (precision 2 %)"
         )
 
     def test_what_is_unknown_is_left_out(self) -> None:
