@@ -115,7 +115,7 @@ def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str])
     assert run(url, *words, *SURE) == 0
     said = capsys.readouterr().out
 
-    assert said.startswith("It takes 10 loads and about 80 min at most; --measurements and --max-time make")
+    assert said.startswith("At most 10 loads, about 80 min; --measurements and --max-time shorten it.\n")
     assert "Concurrency 2 holds latency.p50 <= 1 s" in said
 
 

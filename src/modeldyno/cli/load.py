@@ -167,7 +167,7 @@ def _several(
 def _foretold(search: Search, each: float) -> str:
     """Say how long a search may take: a load whose bound stays open is looked at for longer."""
     loads, most = count(search.measurements, "load"), lasting(each * search.measurements * search.patience)
-    return f"It takes {loads} and about {most} at most; --measurements and --max-time make it shorter."
+    return f"At most {loads}, about {most}; --measurements and --max-time shorten it."
 
 
 def _tell_several(found: Ladder | Capacity, provided: Provided, places: Places, *, quiet: bool) -> None:
