@@ -58,6 +58,23 @@ def test_a_query_stands_for_every_model_unless_it_names_one() -> None:
     assert together.each(memory, "a", ("b",)) == (memory,)
 
 
+@pytest.mark.parametrize(
+    ("asked", "own", "written"),
+    [
+        ("latency.p99", "a", "latency.p99@a"),
+        ("latency.p99@b", "a", "latency.p99@b"),
+        ("latency.p99", "", "latency.p99"),
+        ("process_memory.max", "a", "process_memory.max"),
+    ],
+)
+def test_a_query_is_written_such_that_it_stands_for_one_model(asked: str, own: str, written: str) -> None:
+    """What is written is read as the same again, and not as of every model."""
+    query = Query.parse(asked)
+
+    assert str(together.told(query, own)) == written
+    assert not own or together.each(together.told(query, own), own, ("b",)) == (query,)
+
+
 def test_a_goal_is_meant_of_every_model() -> None:
     """Objectives and bounds alike, with their weights; one that names a model is that one's."""
     goal = Goal(

@@ -166,3 +166,16 @@ def test_weights_decide_which_model_is_favoured(weights: tuple[int, int], best: 
     assert found is not None
     assert (found.point["instances"], found.point["b.instances"]) == best
     assert {key.scope for key in study.goal.queries} == {"", "b"}
+
+
+def test_a_new_goal_speaks_of_every_model_once() -> None:
+    """What it does not name stays as it was, and what it names is asked of all."""
+    study = told(space={"instances": [1, 2]}, maximize="throughput", require="latency.p99 <= 5ms")
+    bound = words_of.goal_over(Words(tree={"require": "error_rate <= 1%"}), study.goal, study.job)
+    aim = words_of.goal_over(Words(tree={"minimize": "latency.p99@b"}), study.goal, study.job)
+
+    assert bound.objectives == study.goal.objectives
+    assert [str(o.query) for o in bound.objectives] == ["throughput", "throughput@b"]
+    assert [str(c.query) for c in bound.constraints] == ["error_rate", "error_rate@b"]
+    assert [str(o) for o in aim.objectives] == ["minimize latency.p99@b"]
+    assert aim.constraints == study.goal.constraints

@@ -17,7 +17,7 @@ from modeldyno.cli.keeping import Places
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.cli.writing import check, write
-from modeldyno.core import onward
+from modeldyno.core import onward, together
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.goal import Verdict
 from modeldyno.core.objective import Rank
@@ -114,7 +114,7 @@ def rerank(words: Words, options: dict[str, Any]) -> int:
 
 def _reranked(found: Study, words: Words) -> tuple[Study, int]:
     """Ask the results of a study for another goal; give it so, and how many trials do not tell all of it."""
-    goal = told.goal_for(told.goal_of(words, found.goal), found.job) if words.tree else found.goal
+    goal = told.goal_over(words, found.goal, found.job)
     with plugins.store() as store:
 
         def kept(identifier: str) -> Result | None:
@@ -197,10 +197,13 @@ def _places(options: dict[str, Any]) -> Places:
 
 def _typed(study: Study) -> Iterator[str]:
     """Give the goal of a study as options of the command line."""
+    own = str(study.job.name) if study.job.beside else ""
     for objective in study.goal.objectives:
         weight = f":{objective.weight:g}" if objective.weight != 1 else ""
-        yield f"--{'maximize' if objective.maximize else 'minimize'} {objective.query}{weight}"
-    yield from (f"--require '{bound}'" for bound in study.goal.constraints)
+        aim = f"{together.told(objective.query, own)}{weight}"
+        yield f"--{'maximize' if objective.maximize else 'minimize'} {aim}"
+    bounds = (replace(bound, query=together.told(bound.query, own)) for bound in study.goal.constraints)
+    yield from (f"--require '{bound}'" for bound in bounds)
     yield from () if study.goal.rank is Rank.BEST else (f"--rank {study.goal.rank}",)
 
 

@@ -170,7 +170,8 @@ METRICS: dict[str, Metric] = dict(
             "process_memory",
             BYTES,
             _LOW,
-            "Memory of the process tree above the baseline before loading; 40 bytes a timed call are ours.",
+            "Memory of the process tree above the baseline before loading; "
+            "about 40 bytes for each timed call are our own.",
             spread=True,
         ),
         _row(

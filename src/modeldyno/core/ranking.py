@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.estimate import Estimate, estimate, judgement
@@ -128,10 +127,9 @@ def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
     for contender in found:
         groups.setdefault(key(contender.load) if apart else (), []).append(contender)
     each = tuple(_ranked(study, groups[load], resamples) for load in sorted(groups))
-    able = [(part, part.best.objectives) for part in each if part.best is not None]
-    heights = scores([objectives for _, objectives in able], study.goal)
-    tallest = max(zip(heights, (part for part, _ in able), strict=True), key=itemgetter(0), default=None)
-    whole = tallest[1] if tallest else next(iter(each), Ranking(rows=()))
+    able = [part for part in each if part.best is not None]
+    heights = scores([best.objectives for part in each if (best := part.best) is not None], study.goal)
+    whole = able[heights.index(max(heights))] if able else next(iter(each), Ranking(rows=()))
     if apart:
         whole = replace(whole, rows=tuple(row for part in each for row in part.rows), each=each)
     return replace(

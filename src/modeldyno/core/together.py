@@ -175,6 +175,11 @@ def each(query: Query, own: str, beside: Sequence[str]) -> tuple[Query, ...]:
     return (query, *(replace(query, scope=name) for name in beside))
 
 
+def told(query: Query, own: str) -> Query:
+    """Give a query such that it names its model: the first of several is called `own`; empty: it is alone."""
+    return replace(query, scope=own) if own and not query.scope and query.metric in PER_MODEL else query
+
+
 def goal(goal: Goal, own: str, beside: Sequence[str]) -> Goal:
     """Give the goal of a sweep with an objective and a bound for every model where none is named.
 

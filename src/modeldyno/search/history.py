@@ -28,7 +28,10 @@ _TINY = 1e-300
 
 
 def allowance(study: Study) -> int:
-    """Give how many measurements a search may make; the default is one of them, verification is not."""
+    """Give how many measurements a search may make; the default is one of them, verification is not.
+
+    A default outside of a small space takes the place of none of its points.
+    """
     size = study.space.size
     beside = sum(t.stage is Stage.DEFAULT and not study.space.holds(t.point) for t in study.measured)
     return min(size + beside, max(LEAST, int(SHARE * size)))

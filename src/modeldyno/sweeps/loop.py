@@ -1,7 +1,8 @@
 """Study -> Studies, one trial more each: the default, what the strategy asks for, and what verifies it.
 
 Of a budget a third is kept for what verifies: a winner that was not measured again is a rumour. Only where
-there are measurements for every point of a grid, all are made, and what is left verifies.
+there are measurements for every point of a grid, all are made, and what is left verifies; and where nothing
+has a rival, so that nothing is to be verified, the search has the third as well.
 """
 
 from __future__ import annotations

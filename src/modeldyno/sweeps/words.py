@@ -151,25 +151,32 @@ def _unknown(name: str, known: Iterable[str], within: str = "") -> RequestError:
 # --- goal ------------------------------------------------------------------------------------------
 
 
-def goal_of(words: Words, before: Goal | None = None) -> Goal:
+def goal_of(words: Words) -> Goal:
     """Read objectives, bounds and the rule of ranking; without any objective, it is the throughput.
-
-    Of a goal that was before, each of the three stays that the words do not speak of.
 
     Raises:
         RequestError: one of them is wrong.
     """
-    before = before or Goal(objectives=(Objective.parse(THROUGHPUT),))
-    aims = (
+    aims = [
         *_objectives(words, "maximize", maximize=True),
         *_objectives(words, "minimize", maximize=False),
-    )
+    ] or [Objective.parse(THROUGHPUT)]
     with words.at("rank"):
-        rank = values.chosen("rank", words.tree.get("rank", before.rank), [str(rank) for rank in Rank])
+        rank = values.chosen("rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank])
+    return Goal(objectives=tuple(aims), constraints=tuple(_bounds(words)), rank=Rank(rank))
+
+
+def goal_over(words: Words, before: Goal, job: Job) -> Goal:
+    """Give the goal of a study with what the words speak of in its stead: objectives, bounds, the rule.
+
+    Raises:
+        RequestError: one of them is wrong.
+    """
+    anew, told = goal_for(goal_of(words), job), words.tree.keys()
     return Goal(
-        objectives=aims or before.objectives,
-        constraints=tuple(_bounds(words)) or before.constraints,
-        rank=Rank(rank),
+        objectives=anew.objectives if told & {"maximize", "minimize"} else before.objectives,
+        constraints=anew.constraints or before.constraints,
+        rank=anew.rank if "rank" in told else before.rank,
     )
 
 
