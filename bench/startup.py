@@ -1,38 +1,75 @@
-"""How long ``modeldyno --help`` takes against ``python -c 'import click'``, in alternating runs.
+"""What a command takes before it does anything, against what it cannot do without, in alternating runs.
 
-python bench/startup.py [--rounds 30]
+``modeldyno --help`` against ``import click``, in wall time. With --torch, ``modeldyno inspect`` of two layers
+against ``import torch``, in CPU time of all its processes.
+
+python bench/startup.py [--rounds 30] [--torch]
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MODELDYNO = str(Path(sys.executable).with_name("modeldyno"))
+TWO_LAYERS = """from torch import nn
+
+def make():
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+"""
 
 
-def seconds(command: list[str]) -> float:
-    """Run a command and give its wall time."""
+def wall_time(command: list[str]) -> float:
+    """Run a command and give its wall time, in seconds."""
     begin = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - begin
 
 
+def cpu_time(command: list[str]) -> float:
+    """Run a command and give the CPU time of it and its children, in seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def compare(ours: list[str], peer: list[str], rounds: int, measure: Callable[[list[str]], float]) -> str:
+    """Alternate the two, and write both medians and the median of the ratios; two rounds warm up."""
+    pairs = [(measure(ours), measure(peer)) for _ in range(rounds + 2)][2:]
+    ratio = statistics.median(a / b for a, b in pairs)
+    one, other = (statistics.median(column) * 1e3 for column in zip(*pairs, strict=True))
+    return f"{one:.0f} ms against {other:.0f} ms: x {ratio:.2f}"
+
+
 def main() -> None:
-    """Alternate the two and print the ratio of the medians."""
+    """Print the ratios."""
     parser = argparse.ArgumentParser(description="start-up of the command line")
     parser.add_argument("--rounds", type=int, default=30)
-    rounds = parser.parse_args().rounds
-    ours = [str(Path(sys.executable).with_name("modeldyno")), "--help"]
-    peer = [sys.executable, "-c", "import click"]
-    pairs = [(seconds(ours), seconds(peer)) for _ in range(rounds + 2)][2:]
-    ratio = statistics.median(a / b for a, b in pairs)
-    medians = [statistics.median(column) * 1e3 for column in zip(*pairs, strict=True)]
-    print(
-        f"modeldyno --help {medians[0]:.0f} ms, import click {medians[1]:.0f} ms: x {ratio:.2f} (bound 1.5)"
-    )
+    parser.add_argument("--torch", action="store_true", help="inspect two layers, against import torch")
+    given = parser.parse_args()
+    if not given.torch:
+        found = compare(
+            [MODELDYNO, "--help"], [sys.executable, "-c", "import click"], given.rounds, wall_time
+        )
+        print(f"modeldyno --help, import click: {found} (bound 1.5)")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "two_layers.py"
+        file.write_text(TWO_LAYERS, encoding="utf-8")
+        ours = [MODELDYNO, "inspect", f"{file}:make", "--input", "input=1x8", "--no-store", "-q"]
+        found = compare(ours, [sys.executable, "-c", "import torch"], given.rounds, cpu_time)
+    print(f"modeldyno inspect of two layers, import torch, CPU time: {found} (aim 1.15)")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 import modeldyno
+from modeldyno import views
 from modeldyno.core.goal import Constraint
 from modeldyno.reporters import terminal
 
@@ -32,7 +33,8 @@ def main() -> None:
         "    --set batch_size=32 --set threads=1 --require 'latency.p99 <= 5ms'\n",
         style="bold",
     )
-    terminal.draw(result, [bound.judge(result.measurements)], console=console)
+    blocks = views.overview(result, [bound.judge(result.measurements)])
+    terminal.print_blocks(blocks, console=console)
     console.save_svg(str(ROOT / "docs" / "profile.svg"), title="modeldyno profile")
 
 

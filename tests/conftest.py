@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 GOLDEN = Path(__file__).parent / "golden"
 settings.register_profile("unhurried", settings(), deadline=None)  # a busy machine is no mistake
@@ -21,6 +21,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--overwrite-golden", action="store_true", help="write golden files anew; look at the diff"
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _store_of_these_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what tests measure out of the store of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path_factory.mktemp('store')}/store.db")
+        yield
 
 
 @pytest.fixture

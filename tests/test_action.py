@@ -52,6 +52,26 @@ def run(folder: Path, **inputs: str) -> tuple[int, str, dict[str, str]]:
     return failed, said, {name: value for name, _, value in pairs}
 
 
+def test_what_is_installed_is_what_the_action_came_with(tmp_path: Path) -> None:
+    """By default ModelDyno from the files of the action, as no index has it; other packages beside it."""
+    (tmp_path / "python").write_text('#!/bin/sh\necho "$PWD: $@" >> "$SEEN"\n', encoding="utf-8")
+    (tmp_path / "python").chmod(0o755)
+    step = ACTION["runs"]["steps"][0]
+    for given in (ACTION["inputs"]["install"]["default"], ". torch", ""):
+        environment = os.environ | {
+            "INSTALL": given,
+            "GITHUB_ACTION_PATH": str(ROOT),
+            "SEEN": str(tmp_path / "seen"),
+            "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        }
+        subprocess.run(["bash", "-c", step["run"]], cwd=tmp_path, env=environment, check=True)
+
+    assert (tmp_path / "seen").read_text(encoding="utf-8").splitlines() == [
+        f"{ROOT}: -m pip install --quiet -- .[onnx]",
+        f"{ROOT}: -m pip install --quiet -- . torch",
+    ]
+
+
 def _rendered(text: str, known: dict[str, Any]) -> str:
     return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda found: str(known[found[1]]), text)
 

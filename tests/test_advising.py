@@ -197,20 +197,73 @@ def test_findings_alone_leave_the_usual_space_out() -> None:
     assert codes <= {finding.code for finding in found.findings}
 
 
-def test_without_time_the_first_is_looked_at_and_the_others_named() -> None:
-    """The least of rounds is made of it."""
-    found = advised(Machine(), Wish(query=RATE, max_time=0.0))[-1]
-    assert len(found.tried) == 1
-    assert found.tried[0].rounds == 3
+def test_without_time_the_model_is_run_once_and_all_that_was_not_tried_is_named() -> None:
+    """A limit is one: no candidate is begun after it."""
+    machine = Machine()
+    found = advised(machine, Wish(query=RATE, max_time=0.0))[-1]
+    assert len(machine.jobs) == 1
+    assert found.tried == ()
     assert found.left_out
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that stands still, but for who sets it."""
+    now = [0.0]
+    monkeypatch.setattr("modeldyno.advising.trial.time.monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize(
+    ("limit", "tried", "in_turns", "confirmed"),
+    [
+        (1.0, 0, 0, 0),
+        (40.0, 4, 0, 0),
+        (90.0, 8, 0, 0),
+        (120.0, 6, 0, 1),
+        (300.0, 10, 3, 1),
+        (900.0, 10, 10, 1),
+    ],
+)
+def test_the_time_is_spent_on_several_candidates_and_not_exceeded(
+    clock: list[float], limit: float, tried: int, in_turns: int, confirmed: int
+) -> None:
+    """Of a model whose every run takes eight seconds, and whose every watched one half a minute."""
+    machine = Machine(gains={("threads", 1): 1.2})
+
+    def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+        clock[0] += 32.0 if "layers" in job.probes else 12.0 if "static" in job.probes else 8.0
+        return machine(job, watch=watch)
+
+    found = list(advise(JOB, Wish(query=RATE, max_time=limit), Campaign(execute=execute)))[-1]
+
+    assert clock[0] <= max(limit, 8.0)
+    assert len(found.tried) == tried
+    assert sum(each.rounds > 0 for each in found.tried) == in_turns
+    assert len(found.finals) == confirmed
+
+
+def test_a_candidate_that_the_end_of_the_time_cut_off_was_not_tried(clock: list[float]) -> None:
+    """It did not fail; there was no time left for it."""
+    machine = Machine(broken={("threads", 1): "it was still running", ("compile", "default"): "no compiler"})
+
+    def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+        clock[0] += 1e4 if job.config.get("threads") == 1 else 1.0
+        return machine(job, watch=watch)
+
+    found = list(advise(JOB, Wish(query=RATE, max_time=1e3), Campaign(execute=execute)))[-1]
+
+    assert not any(tried.candidate.settings == {"threads": 1} for tried in found.tried)
+    assert any(candidate.settings == {"threads": 1} for candidate in found.left_out)
 
 
 def test_a_backend_that_cannot_be_watched_is_looked_at_without() -> None:
     """As far as it goes."""
     machine = Machine(static=False)
     assert advised(machine)[-1].tried
-    assert "layers" in machine.jobs[0].probes
-    assert "layers" not in machine.jobs[1].probes
+    assert machine.jobs[0].probes == ("latency", "throughput", "outputs")
+    assert "layers" in machine.jobs[1].probes
+    assert "layers" not in machine.jobs[2].probes
 
 
 def test_a_baseline_that_fails_is_an_error() -> None:
@@ -228,9 +281,9 @@ def test_a_baseline_that_is_refused_is_refused() -> None:
 def test_an_interruption_keeps_what_was_measured() -> None:
     """After the run at work it ends."""
     machine = Machine()
-    bench = Campaign(execute=machine, interrupted=lambda: int(len(machine.jobs) > 2))
+    bench = Campaign(execute=machine, interrupted=lambda: int(len(machine.jobs) > 3))
     found = list(advise(JOB, Wish(query=RATE), bench))[-1]
-    assert len(machine.jobs) == 3
+    assert len(machine.jobs) == 4
     assert len(found.tried) == 2
     assert not found.left_out  # which is what there was no time for
     assert found.best is None
@@ -240,8 +293,10 @@ def test_a_candidate_is_given_up_and_the_baseline_is_waited_for() -> None:
     """One that takes minutes to start must not take the time of all; without the model nothing is advised."""
     machine = Machine()
     advised(machine, Wish(query=RATE, max_time=300.0))
-    baseline, candidate = (job.plan.timeout for job in machine.jobs[:2])
+    baseline, watched, candidate = (job.plan.timeout for job in machine.jobs[:3])
     assert (baseline, candidate) == (None, 100.0)
+    assert watched is not None
+    assert watched <= 300.0
 
 
 def test_progress_names_what_is_at_work() -> None:
@@ -252,10 +307,10 @@ def test_progress_names_what_is_at_work() -> None:
         if isinstance(event, Progressed):
             seen.append(event.stage)
 
-    list(advise(JOB, Wish(query=RATE, max_time=0.0), Campaign(execute=Machine(), watch=watch)))
+    list(advise(JOB, Wish(query=RATE, max_time=1e4), Campaign(execute=Machine(), watch=watch)))
     assert seen[0] == "baseline: latency: steady"
     assert any(stage.startswith("candidate 1 of ") for stage in seen)
-    assert any(stage.startswith("round 1 of 3") for stage in seen)
+    assert any(stage.startswith("round 1 of 5") for stage in seen)
 
 
 def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:

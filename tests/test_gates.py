@@ -271,6 +271,17 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             opened.tag(result.id, add=["@main", *(["@dev"] if number == 0 else [])])
 
 
+@pytest.mark.parametrize("word", ["nets.py:make", "onnx:absent.onnx"])
+def test_a_model_is_not_taken_for_a_result(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says how to get a result of it."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+
+    with pytest.raises(RequestError, match=rf"'{word}' is a model, .*modeldyno profile {word} --json"):
+        baseline_of(word)
+
+
 @pytest.mark.usefixtures("store")
 def test_a_branch_names_the_newest_baseline_of_the_model() -> None:
     """Of several models the one that is called so; of one, whatever it is called."""

@@ -78,16 +78,16 @@ def test_a_model_is_advised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command tries what was found, in fresh processes, and tells what came of it."""
-    monkeypatch.setattr("modeldyno.advising.trial._PATIENCE", 500.0)  # a busy machine is none that hangs
+    monkeypatch.setattr("modeldyno.advising.trial._PATIENCE", 1.0)  # a busy machine is none that hangs
     path = tmp_path / "advice.json"
-    assert run("advise", DIGITS, *QUICK, "--json", str(path)) == 0
+    assert run("advise", DIGITS, *QUICK, "--max-time", "40s", "--json", str(path)) == 0
 
     told = capsys.readouterr().out
-    assert "Tried, each in turns with the baseline" in told
+    assert "\nTried, " in told
     assert max(map(len, told.splitlines())) <= 80 + len(str(path))
     document = json.loads(path.read_text())
     assert document["baseline"]["job"]["backend"] == "onnxruntime"
-    assert document["tried"][0]["rounds"] == 3
+    assert document["tried"][0]["change"]["outcome"]
     assert {finding["code"] for finding in document["findings"]} <= set(RULES)
     (words,) = (words for words in commands("make-it-faster.md") if words[0] == "advise")
     advise_command.command.make_context("advise", words[1:], **cli.context_settings)
@@ -147,7 +147,7 @@ def url() -> Iterator[str]:
         yield f"127.0.0.1:{running.port}"
 
 
-SHORT = ("--max-time", "60s", "--min-time", "0.3s", "--precision", "30%", "--percentile", "p50")
+SHORT = ("--max-time", "15s", "--min-time", "0.3s", "--precision", "30%", "--percentile", "p50")
 
 
 @pytest.mark.timeout(600)

@@ -52,6 +52,16 @@ def test_a_ladder_is_measured_on_one_server(server: str) -> None:
     assert [rung.load for rung in steps[-1][1].sorted] == [1, 2, 8]
 
 
+def test_the_first_request_is_given_up_when_any_would_be() -> None:
+    """A server that runs already and never answers is not waited for longer than `--request-timeout` says."""
+    with serving("--fault", "hang=1") as running:
+        url = f"http://127.0.0.1:{running.port}#echo"
+        [(outcome, _)] = loads.climb(asked(url, Load(concurrency=1, timeout=0.5)), (1,))
+    [failure] = outcome.result.failures
+    assert failure.where == "first call"
+    assert failure.message.endswith("did not answer within 0.5 s")
+
+
 def test_a_search_brackets_the_largest_load_that_holds(server: str) -> None:
     """With two workers of 20 ms, four slots wait for 40 ms, and eight for 80."""
     what = Search(bounds=(BOUND,), start=2, most=16, measurements=4, patience=2.0)
@@ -110,3 +120,18 @@ def test_a_rate_is_searched_in_an_open_loop(server: str) -> None:
     *_, (_, answer) = loads.search(asked(server, load), what)
     assert answer is not None
     assert answer.passed is None or answer.passed < 110
+
+
+@pytest.mark.parametrize("load", [Load(concurrency=8), Load(arrivals=Arrivals.CONSTANT, rate=50.0)])
+def test_a_search_ends_at_the_first_load_where_the_server_refuses_all(server: str, load: Load) -> None:
+    """A model that the server lacks is missed under any load, so that no smaller one is tried."""
+    what = (
+        Search(bounds=(BOUND,), start=8)
+        if load.closed
+        else Search(bounds=(BOUND,), knob=RATE, start=50.0, most=1000.0)
+    )
+    missing = f"{server.partition('#')[0]}/fault/400/#echo"
+    *before, (_, answer) = loads.search(asked(missing, load), what)
+    assert not before
+    assert answer is not None
+    assert (answer.end, answer.passed) == (End.REFUSED, None)

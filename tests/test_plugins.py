@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -51,11 +54,28 @@ def test_what_is_like_nothing_gets_no_suggestion() -> None:
 def test_a_missing_extra_says_what_to_install() -> None:
     """The sentence has the command to type."""
     with pytest.raises(
-        MissingExtra, match="needs no_such_module; install it with: pip install 'no_such_module'"
+        MissingExtra, match="needs no_such_module; install it with: pip install no_such_module"
     ):
         plugins.require(("json", "no_such_module"), "model x")
 
-    assert "pip install 'modeldyno[hf]'" in plugins.missing(("transformers", "safetensors"), "model x")
+    assert plugins.missing(("onnx",), "model x").endswith("pip install onnx onnxruntime")
+    assert plugins.missing(("psycopg",), "store").endswith("pip install 'psycopg[binary]'")
+
+
+def test_what_to_install_is_what_the_extras_declare() -> None:
+    """A hint names packages, so that it works where ModelDyno is on no index; pyproject has the same ones."""
+    path = Path(__file__).parents[1] / "pyproject.toml"
+    extras = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    declared = {re.match(r"[\w-]+(?:\[\w+\])?", each)[0] for extra in extras.values() for each in extra}  # type: ignore[index]
+    kinds = ("loader", "backend", "exporter", "strategy")
+    plugged = (plugins.resolve(kind, name) for kind in kinds for name in plugins.names(kind))
+    modules = {module for plugin in plugged for module in getattr(plugin, "requires", ())}
+    hinted = {package for module in modules for package in plugins.PACKAGES.get(module, (module,))}
+
+    assert {"onnx", "onnxruntime", "torch", "transformers", "optuna"} <= hinted
+    assert hinted - {"scipy", "sqlalchemy"} <= declared
+    assert {package for packages in plugins.PACKAGES.values() for package in packages} <= declared
+    assert not any("modeldyno" in package for package in hinted)
 
 
 def test_a_part_that_is_gone_is_no_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ EQUAL = {"a": GIVEN, "b": GIVEN}
 
 
 def test_what_moved_is_explained_by_layers() -> None:
-    """Each side is looked at once more, by the probes that its backend bears."""
+    """Each side is run once more, by the probes that its backend bears."""
     track = Looked(EQUAL, bears="layers ops")
 
     found = run(track, *SLOWER)
@@ -205,6 +205,89 @@ def test_what_was_interrupted_is_not_looked_at() -> None:
     assert found is None
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that stands still, but for who sets it."""
+    now = [0.0]
+    monkeypatch.setattr("modeldyno.reasons.time.monotonic", lambda: now[0])
+    return now
+
+
+class Slow(Looked):
+    """Each run takes ten seconds, and each look at layers forty."""
+
+    def __init__(self, now: list[float]) -> None:
+        super().__init__(EQUAL, bears="layers ops memory")
+        self.now = now
+
+    def __call__(self, job: Job, *, watch: Callable[[Event], None]) -> Result:
+        """Take the time of a run, or of a look."""
+        self.now[0] += 40.0 if "memory" in job.probes else 30.0 if "layers" in job.probes else 10.0
+        return super().__call__(job, watch=watch)
+
+
+@pytest.mark.parametrize(
+    ("limit", "looks", "unexplained"),
+    [(400.0, 4, False), (250.0, 2, False), (175.0, 2, False), (150.0, 2, True), (60.0, 2, True)],
+)
+def test_the_time_is_for_all_that_is_done(
+    clock: list[float], limit: float, looks: int, unexplained: bool
+) -> None:
+    """Causes are watched twice, once, by less, or not at all; what was not looked for is doubted."""
+    track = Slow(clock)
+    turns = Turns(sides=2, first=5, most=5, max_time=limit)
+
+    found = carried_out(SLOWER, turns, Question(metrics=("latency",)), Campaign(execute=track))
+
+    assert found is not None
+    looked = [job for job in track.jobs if job.observation.outputs]
+    assert clock[0] <= limit
+    assert len(looked) == looks
+    assert all(job.plan.timeout is not None and job.plan.timeout <= limit for job in looked)
+    assert ("unexplained" in {doubt.code for doubt in found.contrasts[0].doubts}) is unexplained
+    assert bool(found.contrasts[0].causes) is not unexplained
+
+
+def test_a_single_round_may_take_all_the_time(clock: list[float]) -> None:
+    """It is made in any case; then not even the outputs are looked at."""
+    track = Slow(clock)
+    turns = Turns(sides=2, first=5, most=5, max_time=15.0)
+
+    found = carried_out(SLOWER, turns, Question(metrics=("latency",)), Campaign(execute=track))
+
+    assert found is not None
+    assert found.sequence == (0, 1)
+    assert len(track.jobs) == 2
+    assert [doubt.code for doubt in found.contrasts[0].doubts] == ["unexplained"]
+
+
+@pytest.mark.parametrize(("limit", "longest"), [(1.0, 0.3), (18.0, 1.0), (600.0, 20.0), (None, 20.0)])
+def test_no_run_is_planned_longer_than_the_time_allows(
+    clock: list[float], limit: float | None, longest: float
+) -> None:
+    """Its probes share the time of three rounds, which a verdict takes; the first is made in any case."""
+    track = Slow(clock)
+    turns = Turns(sides=2, first=5, most=5, max_time=limit)
+    carried_out(SLOWER, turns, Question(metrics=("latency",), why=False), Campaign(execute=track))
+
+    assert {len(job.probes) for job in track.jobs} == {3}
+    assert {job.plan.max_time for job in track.jobs} == {longest}
+    assert all(job.plan.min_time <= longest for job in track.jobs)
+
+
+def test_without_a_limit_everything_is_looked_at(clock: list[float]) -> None:
+    """However long it takes."""
+    track = Slow(clock)
+
+    found = carried_out(
+        SLOWER, Turns(sides=2, first=5, most=5), Question(metrics=("latency",)), Campaign(execute=track)
+    )
+
+    assert found is not None
+    assert found.contrasts[0].causes
+    assert track.jobs[-1].plan.timeout is None
+
+
 def test_progress_says_that_causes_are_looked_for() -> None:
     """By side."""
     seen: list[Event] = []
@@ -217,4 +300,4 @@ def test_progress_says_that_causes_are_looked_for() -> None:
     )
 
     stages = [event.stage for event in seen if isinstance(event, Progressed)]
-    assert stages[-1] == "looking for causes, candidate: latency: steady"
+    assert stages[-1] == "looking for causes, 2 of 2, candidate: latency: steady"

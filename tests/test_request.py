@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,7 +10,11 @@ from modeldyno.core.inspection import Inspection, Mode
 from modeldyno.core.observation import Observation
 from modeldyno.core.plan import Plan
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.naming import reference
 from modeldyno.request import Request
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STEADY = "call:modeldyno.testing.truth:steady"
 
@@ -102,3 +107,12 @@ def test_calls_are_not_held_to_the_costs_of_training_steps(
     with pytest.raises(RequestError, match=rf"The probe '{named}' watches calls .* without --mode train"):
         asked(probes=probes, observation=look, inspection=trained).job()
     assert asked(probes=("training",), inspection=trained).job().probes == ("training",)
+
+
+def test_a_repository_entry_without_a_configuration_is_told_as_such(tmp_path: Path) -> None:
+    """The directory is there; what it lacks, and what would do, stands in the sentence."""
+    (tmp_path / "text" / "1").mkdir(parents=True)
+    with pytest.raises(RequestError, match=r"text' has no config\.pbtxt.* such as .*text/1/model\.onnx"):
+        reference(f"{tmp_path}#text")
+    with pytest.raises(RequestError, match="There is no file or directory"):
+        reference(f"{tmp_path}#absent")

@@ -57,14 +57,20 @@ def test_rounds_are_added_while_it_is_undecided() -> None:
 
 
 def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What still fits into it is made, and the first rounds in any case."""
-    clock = iter(range(0, 10_000, 10))
-    monkeypatch.setattr("modeldyno.rounds.time.monotonic", lambda: float(next(clock)))
-    noisy = Track(noise=0.2)
+    """What fits into it is made, before the first look, too; and one round in any case."""
+    now = [0.0]
+    monkeypatch.setattr("modeldyno.rounds.time.monotonic", lambda: now[0])
 
-    found = run(noisy, a_side("a"), a_side("b", 1.04e-3), turns=Turns(sides=2, first=4, most=64, max_time=30))
+    def rounds(max_time: float, *, block: bool = False) -> list[int]:
+        noisy = Track(noise=0.2, hook=lambda _job: now.__setitem__(0, now[0] + 5.0))
+        turns = Turns(sides=2, first=4, most=64, max_time=max_time, block=block)
+        found = run(noisy, a_side("a"), a_side("b", 1.04e-3), turns=turns)
+        return [len(each.sequence) // 2 for each in found]
 
-    assert [len(each.sequence) // 2 for each in found] == [4, 6]
+    assert rounds(60.0) == [4, 6]
+    assert rounds(30.0) == [3]
+    assert rounds(1.0) == [1]
+    assert rounds(30.0, block=True) == [3]
 
 
 def test_a_block_design_runs_one_side_after_the_other() -> None:

@@ -123,6 +123,14 @@ def test_a_file_of_json_is_a_document_and_other_paths_are_models(here: Path) -> 
     assert names_model("onnx:absent.json")
 
 
+@pytest.mark.parametrize(
+    "word", ["nets.py:make", "./nets.py:Net", "{here}/nets.py:Net.small", "absent.py:make"]
+)
+def test_a_name_in_a_file_of_code_is_a_model(here: Path, word: str) -> None:
+    """It needs no scheme, as for profile; a file that is missing is a mistake in a model, not in a result."""
+    assert names_model(word.format(here=here))
+
+
 def test_a_job_is_run_again_without_the_files_that_it_wrote() -> None:
     """Once in each round."""
     look = Observation(trace="t.json", outputs="o.npz", layers=("fc",))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from modeldyno.errors import RequestError
-from modeldyno.request import reference
+from modeldyno.naming import reference
 from modeldyno.unclaimed import why_not
 
 HERE = Path(__file__)
@@ -42,6 +42,17 @@ def archive(path: Path, pickled: bytes) -> Path:
         ("m.pt2", "PK\x03\x04", "is an archive whose end is missing; copy it again"),
         ("m.pt", "weights?", "holds weights without an architecture; write a function"),
         ("m.py", "x = 1", "m.py:make"),
+        (
+            "m.py",
+            "class Net: pass\ndef make(n=1): pass\ndef f(a): pass\n_x = 1",
+            "is code, with Net, make in it;",
+        ),
+        ("m.py", "def make(*, n): pass\nclass _Net: pass", "is code; write a function in it"),
+        ("m.py", "def make(", "is no Python that can be read ("),
+        ("m.tflite", "\x1c\0\0\0TFL3", "-m tf2onnx.convert --tflite"),
+        ("m.bin", "\x1c\0\0\0TFL3", "is a TensorFlow Lite model"),
+        ("m.keras", "PK\x03\x04", 'model.export("model.onnx", format="onnx")'),
+        ("m.h5", "\x89HDF", "is a Keras model"),
         ("m.xyz", "what", "is nothing that a loader recognises by its content; write scheme:"),
     ],
 )
@@ -51,6 +62,13 @@ def test_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: str, 
     path.write_bytes(content.encode("latin-1"))
 
     assert says in why_not(path, ("onnx", "torch"))
+
+
+def test_the_last_of_what_code_has_is_proposed(tmp_path: Path) -> None:
+    """A network is defined after the blocks that it is made of."""
+    (tmp_path / "m.py").write_text("class Block: pass\nclass Net: pass")
+
+    assert why_not(tmp_path / "m.py", ()).endswith("m.py:Net")
 
 
 @pytest.mark.parametrize(
@@ -71,10 +89,13 @@ def test_an_archive_without_a_pickle_is_told_by_what_it_holds(tmp_path: Path, me
 
 def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
     """A configuration that cannot be read is there all the same."""
-    assert why_not(tmp_path, ()).startswith("holds no config.json")
+    assert why_not(tmp_path, ()).startswith("holds no model: neither a config.json of")
     (tmp_path / "config.json").write_text("{")
 
     assert why_not(tmp_path, ()).startswith("has a config.json that is no JSON (")
+    (tmp_path / "saved_model.pb").touch()
+
+    assert why_not(tmp_path, ()).startswith("is a TensorFlow SavedModel, which is not run here; convert it")
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
@@ -103,6 +124,7 @@ def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
     torch.save(torch.nn.Linear(2, 2).state_dict(), tmp_path / "state.pt")
 
     assert why_not(tmp_path / "whole.pt", ()).startswith("is a pickled torch.nn.modules.linear.Linear, and")
+    assert "--trust does not load it either" in why_not(tmp_path / "whole.pt", ())
     assert why_not(tmp_path / "state.pt", ()).startswith("holds weights without an architecture")
 
 

@@ -27,6 +27,7 @@ from modeldyno.testing.reporters import (
     static_only,
     uncertified,
 )
+from modeldyno.views.table import COMPUTED, MEASURED
 from modeldyno.views.words import LOG_LINES
 
 
@@ -38,7 +39,8 @@ def measured(*measurements: Measurement) -> Result:
 def results(document: Result, *bounds: str) -> dict[str, tuple[str, ...]]:
     """Give the rows of the table of results by their first cell."""
     judgements = [Constraint.parse(bound).judge(document.measurements) for bound in bounds]
-    return {row[0]: row[1:] for row in table(views.blocks(document, judgements), "Results").rows}
+    found = [block for block in views.blocks(document, judgements) if isinstance(block, Table)]
+    return {row[0]: row[1:] for each in found if each.title in {MEASURED, COMPUTED} for row in each.rows}
 
 
 def table(blocks: tuple[Block, ...], title: str) -> Table:
@@ -60,7 +62,7 @@ class TestHeadline:
                 full(),
                 (
                     "digits.onnx answers in 413 us (median, 95 % interval 411 to 415 us) at batch 32 "
-                    "on onnxruntime: 77,600 samples/s."
+                    "on onnxruntime; on average 77,600 samples/s."
                 ),
             ),
             (
@@ -79,7 +81,8 @@ class TestHeadline:
                 partly_failed(),
                 (
                     "digits.onnx answers in 413 us (median, 95 % interval 411 to 415 us) at batch 32 "
-                    "on onnxruntime: 77,600 samples/s, but failed in throughput (crash): signal 11 (SIGSEGV)."
+                    "on onnxruntime; on average 77,600 samples/s, but failed in throughput (crash): "
+                    "signal 11 (SIGSEGV)."
                 ),
             ),
             (empty(), "onnx:models/digits.onnx was not measured."),
@@ -125,7 +128,7 @@ class TestHeadline:
             Measurement(metric="throughput", value=blocks),
         )
 
-        assert views.headline(document).endswith(": 1,000 samples/s.")
+        assert views.headline(document).endswith("; on average 1,000 samples/s.")
         assert results(document)["throughput.mean"][0] == "1,000/s"
 
     @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -145,9 +148,9 @@ class TestResults:
 
         assert names == [
             "latency.p50", "latency.p90", "latency.p95", "latency.p99", "latency.p99.9", "latency.mean",
-            "throughput", "batch_rate", "load_time", "first_call", "process_memory.max",
-            "process_memory@baseline", "cpu_utilization", "parameters", "buffers", "weight_bytes",
-            "file_bytes",
+            "latency.std", "latency.min", "throughput", "batch_rate", "load_time", "first_call",
+            "process_memory.max", "process_memory@baseline", "cpu_utilization", "parameters", "buffers",
+            "weight_bytes", "file_bytes",
         ]  # fmt: skip
 
     def test_an_uncertified_percentile_has_no_value(self) -> None:
@@ -210,7 +213,7 @@ class TestResults:
     def test_nothing_measured_gives_no_table(self) -> None:
         """A run without measurements has no empty table."""
         assert not any(
-            isinstance(block, Table) and block.title == "Results" for block in views.blocks(failed())
+            isinstance(block, Table) and block.title == "Measured" for block in views.blocks(failed())
         )
 
     def test_an_unusual_metric_has_a_row(self) -> None:
@@ -279,11 +282,14 @@ class TestNotices:
 
 class TestHistogram:
     def test_it_shows_the_bulk_and_names_the_rest(self) -> None:
-        """The picture has all calls but those that it says it leaves out."""
+        """The picture has all calls but those that it says it leaves out; its last bin is the tail."""
         (chart,) = (block for block in views.blocks(full()) if isinstance(block, Bins))
 
-        assert sum(chart.counts) == 2400 - 12
-        assert chart.note == "not drawn: 1 below, down to 316 us and 11 above, up to 1.24 ms"
+        assert sum(chart.counts) == 2400 - 1
+        assert chart.note == (
+            "the last bin holds all 11 slower ones, up to 1.24 ms; not drawn: 1 below, down to 316 us"
+        )
+        assert chart.counts[-1] == 11
         assert [mark.name for mark in chart.marks] == ["p50", "p99"]
 
     def test_growing_bins_are_explained(self) -> None:
@@ -326,9 +332,9 @@ class TestFooter:
         value = Distribution.of(drifting, drifting, stop="time limit", unmet=("precision 2 %",), rejected=3)
         told = footer(measured(Measurement(metric="latency", value=value)))["measured"]
 
-        assert told.startswith("80 calls in 2 processes, worth ")
+        assert told.startswith("80 calls in 2 processes, equivalent to ")
         assert told.endswith(
-            " independent ones to the median, no warm-up, 3 rejected as invalid, "
+            " independent ones for the median, no warm-up, 3 rejected as invalid, "
             "stop: time limit (precision 2 %)"
         )
 

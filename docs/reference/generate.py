@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from modeldyno.cli import COMMANDS, cli
+from modeldyno.cli.helping import show_all_options
 from modeldyno.core.counts.table import convention, formulas
 from modeldyno.core.doubt import CODES
 from modeldyno.core.metric import METRICS
@@ -48,12 +49,16 @@ def command_line() -> str:
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        pages.append(command.get_help(click.Context(command, context, info_name=name, terminal_width=88)))
+        shown = click.Context(command, context, info_name=name, terminal_width=88)
+        pages.append(command.get_help(show_all_options(shown)))
     blocks = [f"```text\n{page}\n```\n" for page in pages]
     lead = (
         "Defaults come from `modeldyno.toml` (a table per command, `[profile]`, in this directory\n"
         "or one above), from the environment (`MODELDYNO_PROFILE_MAX_TIME=5s`), and from flags; the\n"
-        "later wins.\n"
+        "later wins. The help of a command that has many options shows the first twelve; `--help-all` shows\n"
+        "them all, as below.\n\n"
+        "Commands, options and files are completed by the shell after\n"
+        '`eval "$(_MODELDYNO_COMPLETE=bash_source modeldyno)"`; zsh takes `zsh_source`.\n'
     )
     return "\n".join(["# Command line", "", lead, *blocks])
 

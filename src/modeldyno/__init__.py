@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from modeldyno.api.advising import advise, trend
     from modeldyno.api.comparing import compare, read_comparison, save_comparison
     from modeldyno.api.decorators import profiled
-    from modeldyno.api.functions import inspect, profile, read, save
+    from modeldyno.api.functions import inspect, profile, read, read_all, save, store
+    from modeldyno.api.gating import Regressions, detect_regressions, load_baseline
     from modeldyno.api.model_profiler import ModelProfiler
     from modeldyno.api.served import load
     from modeldyno.api.sweeping import read_study, sweep
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from modeldyno.core.ranking import ranking
     from modeldyno.core.result import Result
     from modeldyno.core.study import Study
-    from modeldyno.errors import ModelDynoError
+    from modeldyno.errors import ModelDynoError, UndecidedWarning
 
 _HOMES = {
     "Comparison": "modeldyno.core.comparison",
@@ -34,21 +35,27 @@ _HOMES = {
     "ModelDynoError": "modeldyno.errors",
     "ModelProfiler": "modeldyno.api",
     "Plan": "modeldyno.core.plan",
+    "Regressions": "modeldyno.api",
     "Result": "modeldyno.core.result",
     "Study": "modeldyno.core.study",
+    "UndecidedWarning": "modeldyno.errors",
     "Verdict": "modeldyno.core.goal",
     "advise": "modeldyno.api",
     "compare": "modeldyno.api",
+    "detect_regressions": "modeldyno.api",
     "inspect": "modeldyno.api",
     "load": "modeldyno.api",
+    "load_baseline": "modeldyno.api",
     "profile": "modeldyno.api",
     "profiled": "modeldyno.api",
     "ranking": "modeldyno.core.ranking",
     "read": "modeldyno.api",
+    "read_all": "modeldyno.api",
     "read_comparison": "modeldyno.api",
     "read_study": "modeldyno.api",
     "save": "modeldyno.api",
     "save_comparison": "modeldyno.api",
+    "store": "modeldyno.api",
     "sweep": "modeldyno.api",
     "trend": "modeldyno.api",
 }
@@ -61,21 +68,27 @@ __all__ = [
     "ModelDynoError",
     "ModelProfiler",
     "Plan",
+    "Regressions",
     "Result",
     "Study",
+    "UndecidedWarning",
     "Verdict",
     "advise",
     "compare",
+    "detect_regressions",
     "inspect",
     "load",
+    "load_baseline",
     "profile",
     "profiled",
     "ranking",
     "read",
+    "read_all",
     "read_comparison",
     "read_study",
     "save",
     "save_comparison",
+    "store",
     "sweep",
     "trend",
 ]

@@ -6,7 +6,6 @@ a gate may take. On these runs the gate is rehearsed: every alarm that it raises
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from modeldyno.core.gate import Rule
 from modeldyno.core.headlines import SMALLEST, exact, headlines
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Progressed, merge
+from modeldyno.core.statistics import share_interval
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
 from modeldyno.executors.campaign import silent
 from modeldyno.run import INTERRUPTED
@@ -126,20 +126,12 @@ def told_calibration(kept: Result) -> str:
 
 def told(found: Calibration, rounds: int) -> str:
     """Say how often the gate is wrong, and what it sees."""
+    most = share_interval(found.alarms, found.comparisons)[1]
     seen = "not even a doubling" if found.smallest is None else f"a slowdown of {100 * found.smallest:.1f}%"
     return (
-        f"{found.alarms} false alarms in {found.comparisons:,} rehearsals (at most {_at_most(found):.1%}), "
+        f"{found.alarms} false alarms in {found.comparisons:,} rehearsals (at most {most:.1%}), "
         f"and {seen} is found in {POWER:.0%} of the cases within {rounds} rounds"
     )
-
-
-def _at_most(found: Calibration) -> float:
-    """Give the upper end of the 95 % interval of a rare share: Wilson's."""
-    z, n = 1.96, found.comparisons
-    share = found.alarms / n
-    middle = share + z * z / (2 * n)
-    reach = z * math.sqrt((share * (1 - share) + z * z / (4 * n)) / n)
-    return (middle + reach) / (1 + z * z / n)
 
 
 def advice(result: Result) -> Iterator[Doubt]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import conclusions, plugins, wire
 from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
+from modeldyno.views import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from modeldyno.core.conclusion import Conclusion
     from modeldyno.core.result import Result
     from modeldyno.core.study import Study
@@ -81,6 +85,20 @@ def find_any(document: str) -> Result | Study | Conclusion:
             with suppress(RequestError):
                 return other(document)
         raise
+
+
+def keep(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
+    """Put Results into the store, and remove what has expired in it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    with plugins.store() as store:
+        for result in results:
+            store.put(result, headline=brief(result))
+            if tags:
+                store.tag(result.id, add=tuple(tags))
+        store.expire(datetime.now(UTC))
 
 
 def kept(identifier: str) -> Result | None:

@@ -8,6 +8,7 @@
      │    ├── UnreadableDocument      2   a saved document is damaged, or not one of ours
      │    ├── TrustRequired           2   loading would execute code from the file
      │    ├── Unloadable              2   the model is not where it was said to be, or is none
+     │    ├── SizesRefused            2   the network cannot be carried out at the sizes of its inputs
      │    └── StaleStudy              2   its trials are of another model, or of another machine
      ├── MissingExtra                 3   an optional package is not installed
      ├── RunFailed                    4   asked for a number of a run that failed
@@ -74,6 +75,10 @@ class TrustRequired(RequestError):
     """The file holds a pickle, which runs code when it is loaded, and `--trust` was not given."""
 
 
+class SizesRefused(RequestError):
+    """The network cannot be carried out at the sizes of its inputs."""
+
+
 class Unloadable(RequestError):
     """The model is not where it was said to be, or is none that its loader reads."""
 
@@ -94,3 +99,15 @@ class RunFailed(ModelDynoError):
 
 class StoreError(ModelDynoError):
     """The store cannot be opened, read or written."""
+
+
+class UndecidedWarning(UserWarning):
+    """Whether a model has got worse could not be decided, or there is nothing to compare it with."""
+
+
+class NotStoredWarning(UserWarning):
+    """A Result was to be kept in the store, which cannot be written; it is returned all the same."""
+
+
+class UncertifiedWarning(UserWarning):
+    """A percentile was read that rests on too few independent samples to be a claim."""

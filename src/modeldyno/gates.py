@@ -21,6 +21,8 @@ from modeldyno.core.turns import Turns
 from modeldyno.documents import find
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.executors.campaign import Campaign
+from modeldyno.history import scatter_of
+from modeldyno.naming import refers_to_model
 from modeldyno.rounds import called
 from modeldyno.run import INTERRUPTED
 from modeldyno.sides import again
@@ -47,7 +49,7 @@ def baseline_of(word: str, *names: str) -> Result:
         RequestError: there is none, or it is not clear which.
     """
     if not word.startswith(BRANCH):
-        return find(word)
+        return find_result(word)
     with plugins.store() as store:
         kept = store.find(tag=word, limit=_KEPT)
         known = sorted({entry.name for entry in kept})
@@ -65,6 +67,23 @@ def baseline_of(word: str, *names: str) -> Result:
     )
 
 
+def find_result(word: str) -> Result:
+    """Find a Result: a file, an id, a tag.
+
+    Raises:
+        RequestError: there is none; where the word is a model, it says what to do with one.
+    """
+    try:
+        return find(word)
+    except RequestError as error:
+        if not refers_to_model(word):
+            raise
+        raise RequestError(
+            f"'{word}' is a model, and a result is needed here; measure it first, with modeldyno profile "
+            f"{word} --json result.json, or run two models in turns with modeldyno compare."
+        ) from error
+
+
 # --- what was measured -------------------------------------------------------------------------------
 
 
@@ -78,10 +97,14 @@ def checked(baseline: Result, candidate: Result, question: Question, rule: Rule 
     queries = _queries(baseline, candidate, question)
     found = contrast(baseline, candidate, question)  # refuses what cannot be compared
     _check_work(baseline, candidate, question)
-    ruling = rule_on_stored(
-        changes(baseline, candidate, smallest=question.smallest, queries=queries, level=rule.alarm),
-        changes(baseline, candidate, smallest=question.smallest, queries=queries, level=rule.passing),
+    history = scatter_of(baseline, candidate, queries)
+    alarm, passing = (
+        changes(
+            baseline, candidate, smallest=question.smallest, queries=queries, level=level, history=history
+        )
+        for level in (rule.alarm, rule.passing)
     )
+    ruling = rule_on_stored(alarm, passing, {query for query, found in history.items() if found.covers})
     note = f"against {_called(baseline)}, measured at another time: nothing was measured anew"
     return Checked(result=candidate, baseline=baseline, ruling=ruling, notes=(note,), doubts=found.doubts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,16 @@ from modeldyno import plugins
 from modeldyno.core.comparison import SMALLEST_EFFECT
 from modeldyno.core.metric import Query
 from modeldyno.core.model import ModelRef
+from modeldyno.core.scatter import FEWEST, scatter
 from modeldyno.core.trend import LONGEST, Reading, Trend, setup, trend, usual_query
-from modeldyno.errors import RequestError
+from modeldyno.errors import ModelDynoError, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from modeldyno.core.knob import KnobValue
     from modeldyno.core.result import Result
+    from modeldyno.core.scatter import Scatter
     from modeldyno.ports import Entry, Store
 
 
@@ -64,6 +67,37 @@ def trend_of(
         raise RequestError(_nothing(name, asked, newest))
     left_out = len(entries) - len(readings)
     return trend(name, asked, readings, smallest=smallest, left_out=left_out, setup=setup(newest))
+
+
+def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) -> dict[Query, Scatter]:
+    """Learn from the store what results of the baseline's model differ by, metric by metric.
+
+    Those count that were measured on the same machine with the same software, as the baseline was. A store
+    that cannot be read tells nothing.
+    """
+    results: list[Result] = []
+    with suppress(ModelDynoError), plugins.store() as store:
+        alike = [e for e in store.find(name=baseline.name, limit=_NEWEST) if not e.failed]
+        results = [store.get(each.id) for each in alike if each.config == baseline.job.config]
+    known = [result for result in results if result.id != candidate.id and _is_alike(baseline, result)]
+    found: dict[Query, Scatter] = {}
+    for query in queries:
+        readings = [reading for each in known if (reading := Reading.of(each, query)) is not None]
+        if len(readings) > FEWEST and min(reading.value for reading in readings) > 0:
+            told = scatter(trend(baseline.name, query, readings), baseline, candidate)
+            found |= {} if told is None else {query: told}
+    return found
+
+
+_NEWEST = 100
+"""Stored results of which the noise of a history is learnt."""
+
+
+def _is_alike(baseline: Result, result: Result) -> bool:
+    """Whether a result is of the same setup, machine and software."""
+    places = (baseline.environment, result.environment)
+    same = places[0].hardware == places[1].hardware and places[0].software == places[1].software
+    return same and setup(baseline) == setup(result)
 
 
 def _entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[Entry]]:

@@ -11,6 +11,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from modeldyno.core import records
+from modeldyno.core.approach import End
 from modeldyno.core.capacity import Capacity, careful, propose, so_far, under
 from modeldyno.core.ladder import Ladder, Rung, worth_climbing
 from modeldyno.core.result import Progressed
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.job import Job
     from modeldyno.core.load import Load
-    from modeldyno.core.result import Event
+    from modeldyno.core.result import Event, Result
     from modeldyno.ports import Executor
     from modeldyno.request import Request
 
@@ -84,12 +86,12 @@ def search(
             watch(Progressed(stage=f"measurement {len(history) + 1}: {what.knob} {step.load:,g}"))
             outcome = _measured(execute, job, under(load, step.load, step.care), what, step.care, watch)
             history = (*history, Rung.of(outcome.result, step.load, what.bounds, care=step.care))
-            over = outcome.exit_code == INTERRUPTED
-            answer = so_far(what, history) if over else propose(what, history)
+            end = _ended(outcome, history)
+            answer = propose(what, history) if end is None else so_far(what, history, end)
             if isinstance(answer, Capacity):
                 found = replace(answer, ours=ours, id=own, created=created, name=outcome.result.name)
             yield outcome, found
-            if over:
+            if end is not None:
                 return
     if found is None or found.passed is None:
         return
@@ -98,6 +100,20 @@ def search(
     with isolated() as execute:
         outcome = _measured(execute, job, under(load, found.passed, care), what, care, watch)
     yield outcome, found.with_verification(Rung.of(outcome.result, found.passed, what.bounds, care=care))
+
+
+def _ended(outcome: Outcome, history: Sequence[Rung]) -> End | None:
+    """Say why no further load is worth a measurement, whatever the search has seen."""
+    if outcome.exit_code == INTERRUPTED:
+        return End.INTERRUPTED
+    refused = all(rung.failure for rung in history) and _refused(outcome.result)
+    return End.REFUSED if refused else None
+
+
+def _refused(result: Result) -> bool:
+    """Say whether every request was refused as a wrong one, such as that for a model that is not there."""
+    ends = {m.scope for m in result.measurements if m.metric == "requests"}
+    return ends == {records.Outcome.CLIENT_ERROR.word}
 
 
 def _now() -> str:

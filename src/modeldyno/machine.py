@@ -125,6 +125,46 @@ def memory_limit() -> int:
     return total
 
 
+def free_memory() -> int:
+    """Bytes that are free for a process that is to start: of the machine, and of the container's limit."""
+    free = int(psutil.virtual_memory().available)
+    for folder in _memory_groups():
+        for limit, used, cache in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            with suppress(ValueError, TypeError):
+                left = int(_text(folder / limit) or "") - int(_text(folder / used) or "")
+                facts = dict(line.split() for line in (_text(folder / "memory.stat") or "").splitlines())
+                free = min(free, left + int(facts.get(cache, 0)))
+    return max(0, free)
+
+
+def memory_kills() -> int | None:
+    """Count the processes that the kernel has killed for want of memory; None where it does not tell.
+
+    Those of this container, or where there is none, of the machine.
+    """
+    files = [folder / name for folder in _memory_groups() for name in ("memory.events", "memory.oom_control")]
+    for file in (*files, Path("/proc/vmstat")):
+        for line in (_text(file) or "").splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return None
+
+
+def _memory_groups(listed: Path = Path("/proc/self/cgroup")) -> list[Path]:
+    """Give the directories of the control group of this process that tell of memory."""
+    found: list[Path] = []
+    for line in (_text(listed) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        root = _CGROUP if not controllers else _CGROUP / "memory"
+        if not controllers or "memory" in controllers.split(","):
+            found += dict.fromkeys((root / path.lstrip("/"), root))
+    return [folder for folder in found if folder.is_dir()]
+
+
 def _text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison import Agreement
+from modeldyno.ports import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,23 +15,74 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    from modeldyno.ports import Feed
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with one array of an output."""
+
+    output: str
+    kind: str
+    """``nan``, ``infinite``, or ``empty`` of anything finite."""
+    sentence: str
 
 
 def faults(output: Feed) -> Iterator[str]:
-    """Name what is wrong with the arrays of an output: NaN, or infinite values."""
+    """Say in a sentence each what is wrong with the arrays of an output: see `find_faults`."""
+    return (fault.sentence for fault in find_faults(output))
+
+
+def find_faults(output: Feed) -> Iterator[Fault]:
+    """Find NaN, positive infinity, and an output of which no value at all is above minus infinity.
+
+    Masks are filled with minus infinity on purpose, so that it is no fault in some places, nor in the whole
+    of one array among others.
+    """
     import numpy as np  # noqa: PLC0415 - dear at start-up
 
-    for name, values in output.items():
-        if values.dtype.kind not in "fc":
-            continue
+    floats = {name: values for name, values in output.items() if values.dtype.kind in "fc"}
+    for name, values in floats.items():
         nans = int(np.isnan(values).sum())
         infinite = int(np.isinf(values).sum())
         if nans:
-            yield f"output '{name}' has {nans:,} NaN of {values.size:,} values"
-        # Masks are filled with -inf on purpose; a positive one is no such mask.
-        if infinite and bool(np.isposinf(values).any()):
-            yield f"output '{name}' has {infinite:,} infinite of {values.size:,} values"
+            yield Fault(name, "nan", f"output '{name}' has {nans:,} NaN of {values.size:,} values")
+        if infinite and bool(np.isposinf(values.real).any() or np.isposinf(values.imag).any()):
+            text = f"output '{name}' has {infinite:,} infinite of {values.size:,} values"
+            yield Fault(name, "infinite", text)
+    hollow = all_minus_infinity(output)
+    if hollow and len(hollow) == len(floats):
+        for name in hollow:
+            text = f"every one of the {output[name].size:,} values of output '{name}' is minus infinity"
+            yield Fault(name, "empty", text)
+
+
+def all_minus_infinity(output: Feed) -> list[str]:
+    """Name the arrays of an output that hold minus infinity and nothing else."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    floats = ((name, values) for name, values in output.items() if values.dtype.kind == "f")
+    return [name for name, values in floats if values.size and bool(np.isneginf(values).all())]
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """What is kept of an output to compare a later one with: little, however large the output is."""
+
+    shapes: dict[str, tuple[int, ...]]
+    values: Feed
+    """Values of each array, evenly spread over it."""
+
+
+_SKETCHED = 4096
+"""Values of an array that a sketch keeps."""
+
+
+def sketch(output: Feed) -> Sketch:
+    """Keep the shapes of an output, and a few thousand values of each array."""
+    step = {name: max(1, values.size // _SKETCHED) for name, values in output.items()}
+    return Sketch(
+        shapes={name: values.shape for name, values in output.items()},
+        values={name: values.reshape(-1)[:: step[name]].copy() for name, values in output.items()},
+    )
 
 
 _INPUT, _OUTPUT = "input ", "output "

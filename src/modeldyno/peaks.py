@@ -2,9 +2,10 @@
 
 The peak is the best of a few matrix products of growing size, in numpy, and in torch where that is
 loaded; the bandwidth is the better of copying and reading arrays far larger than the caches, on
-all allowed cores. What was measured beside other work may be too low, and a bound made of it too high:
-the Device says so, and every later call measures anew until one finds the machine quiet. What was once
-reached can be reached, so the best of all of them counts.
+all allowed cores. A process of its own measures them: the arrays would count as memory of whatever model
+the calling process runs, and so would what the libraries keep for later. What was measured beside other
+work may be too low, and a bound made of it too high: the Device says so, and every later call measures anew
+until one finds the machine quiet. What was once reached can be reached, so the best of all of them counts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import json
 import math
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -71,7 +73,7 @@ def here(dtype: str = "float32", *, measure: Measure | None = None, directory: P
     path = _file(directory or cache_directory(), library, wanted)
     kept = _kept(path)
     if kept is None or kept.busy:
-        kept = _better(kept, busy=_busy(), found=(measure or measured)(wanted))
+        kept = _better(kept, busy=_busy(), found=(measure or measured_apart)(wanted))
         _keep(path, kept)
     return Device(
         name=NAME,
@@ -81,6 +83,19 @@ def here(dtype: str = "float32", *, measure: Measure | None = None, directory: P
         source=f"measured here with {library}" + (", beside other work" if kept.busy else ""),
         busy=kept.busy,
     )
+
+
+def measured_apart(dtype: str) -> tuple[float, float]:
+    """Measure in a process of its own, with the library and the threads of this one."""
+    torch = sys.modules.get("torch")
+    threads = [str(torch.get_num_threads())] if torch else []
+    command = [sys.executable, "-W", "ignore", "-m", "modeldyno.peaks", dtype, *threads]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        flops, bandwidth = map(float, ended.stdout.split())
+    except (OSError, ValueError):
+        return measured(dtype)  # no process can be started, or it was ended: better here than not at all
+    return flops, bandwidth
 
 
 def measured(
@@ -215,3 +230,16 @@ def _keep(path: Path | None, peaks: _Peaks) -> None:
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
             json.dump(asdict(peaks), file)
         Path(file.name).replace(path)
+
+
+def main(dtype: str, *threads: str) -> None:
+    """Measure, in torch where the number of its threads is given, and print both peaks."""
+    if threads:
+        import torch  # noqa: PLC0415 - optional, and heavy
+
+        torch.set_num_threads(int(threads[0]))
+    sys.stdout.write("{} {}\n".format(*measured(dtype)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

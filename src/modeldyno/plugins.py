@@ -7,20 +7,26 @@ whole start-up of the command line.
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from modeldyno.core.metric import METRICS
 from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from importlib.metadata import EntryPoint
+    from pathlib import Path
 
     from modeldyno import ports
     from modeldyno.core.counts import Formula
     from modeldyno.core.knob import Knob
+    from modeldyno.core.metric import Metric
 
 KINDS = (
     "loader",
@@ -37,20 +43,17 @@ KINDS = (
 
 STORE_VARIABLE = "MODELDYNO_STORE"
 
-EXTRAS = {
-    "onnx": "onnx",
-    "onnxruntime": "onnx",
-    "torch": "torch",
-    "torchao": "int8",
-    "transformers": "hf",
-    "safetensors": "hf",
-    "psycopg": "postgres",
-    "optuna": "search",
-    "mlflow": "mlflow",
-    "tensorboard": "tensorboard",
-    "wandb": "wandb",
+PACKAGES: dict[str, tuple[str, ...]] = {
+    "onnx": ("onnx", "onnxruntime"),
+    "onnxruntime": ("onnx", "onnxruntime"),
+    "psycopg": ("psycopg[binary]",),
+    "mlflow": ("mlflow-skinny",),
+    "pynvml": ("nvidia-ml-py",),
 }
-"""Importable name to the extra that installs it."""
+"""Importable name to the packages to install, where these are called otherwise or one is of little use alone.
+
+They are named, and not an extra of ModelDyno, so that the command works in any environment.
+"""
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -81,6 +84,23 @@ def resolve(kind: str, name: str) -> Any:
         ) from error
 
 
+def describe(kind: str, name: str) -> str:
+    """Give the first sentence of what a plugin's module says of itself.
+
+    Raises:
+        UnknownName: no plugin of this kind has this name.
+        MissingExtra: it cannot be imported.
+    """
+    found = resolve(kind, name)
+    module = found if isinstance(found, ModuleType) else sys.modules[_entries(kind)[name].module]
+    sentence = (module.__doc__ or "").strip().partition("\n")[0].replace("`", "")
+    for lead in (f"The {kind} {name}: ", f"{name}: "):
+        if sentence.startswith(lead):
+            said = sentence.removeprefix(lead)
+            return said[:1].upper() + said[1:]
+    return sentence
+
+
 def require(modules: Iterable[str], wanted_by: str) -> None:
     """Check, without importing them, that optional packages are installed.
 
@@ -94,9 +114,13 @@ def require(modules: Iterable[str], wanted_by: str) -> None:
 
 def missing(modules: tuple[str, ...], wanted_by: str) -> str:
     """Say in one sentence what to install."""
-    extras = ",".join(dict.fromkeys(EXTRAS.get(module, "") for module in modules)).strip(",")
-    command = f"modeldyno[{extras}]" if extras else " ".join(modules)
-    return f"The {wanted_by} needs {', '.join(modules)}; install it with: pip install '{command}'"
+    return f"The {wanted_by} needs {', '.join(modules)}; install it with: {install_command(modules)}"
+
+
+def install_command(modules: Iterable[str]) -> str:
+    """Write the command that installs what is imported by these names."""
+    packages = (package for module in modules for package in PACKAGES.get(module, (module,)))
+    return f"pip install {shlex.join(dict.fromkeys(packages))}"
 
 
 def loader(name: str) -> ports.Loader:
@@ -141,6 +165,18 @@ def reporter(name: str) -> ports.Reporter:
     return cast("ports.Reporter", resolve("reporter", name))
 
 
+def reporter_for(path: Path) -> ports.Reporter:
+    """Give the reporter that writes files with the suffix of `path`.
+
+    Raises:
+        RequestError: none does.
+    """
+    formats = {reporter(name).suffix: name for name in names("reporter") if name != "terminal"}
+    if path.suffix not in formats:
+        raise RequestError(f"No reporter writes '{path.name}'; use one of {', '.join(sorted(formats))}.")
+    return reporter(formats[path.suffix])
+
+
 def exporter(name: str) -> ports.Exporter:
     """Give an exporter by the name of its tool."""
     return cast("ports.Exporter", resolve("exporter", name))
@@ -154,6 +190,14 @@ def importer(name: str) -> ports.Importer:
 def formulas() -> dict[str, Formula]:
     """Gather what plugins know of operators: each entry point of ``modeldyno.formulas`` is a mapping."""
     return {kind: formula for name in names("formula") for kind, formula in resolve("formula", name).items()}
+
+
+def metrics() -> dict[str, Metric]:
+    """Gather the metrics that plugins bring: each entry point of ``modeldyno.metrics`` is a mapping."""
+    return {metric: row for name in names("metric") for metric, row in resolve("metric", name).items()}
+
+
+METRICS.complete_from(metrics)
 
 
 def store(url: str | None = None) -> ports.Store:
@@ -174,12 +218,17 @@ def store(url: str | None = None) -> ports.Store:
     return cast("ports.Store", plugin.open(address or plugin.default_url()))
 
 
-@lru_cache(maxsize=len(KINDS) + 1)
+@lru_cache(maxsize=len(KINDS) + 2)
 def _entries(kind: str) -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - dear at start-up
 
-    group = f"modeldyno.{_PLURALS.get(kind, kind + 's')}"
+    group = f"modeldyno.{plural(kind)}"
     return {entry.name: entry for entry in entry_points(group=group)}
+
+
+def plural(kind: str) -> str:
+    """Name several plugins of a kind."""
+    return _PLURALS.get(kind, f"{kind}s")
 
 
 _PLURALS = {"strategy": "strategies"}

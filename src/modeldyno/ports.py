@@ -93,6 +93,8 @@ class Tracing:
     """Every symbolic dimension of the model, bound."""
     mode: Mode = Mode.INFERENCE
     optimizer: str = "adamw"
+    values: Feed = field(default_factory=dict)
+    """Real values by input name, in the shape of `inputs`: whole and single numbers that are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +119,16 @@ class Model:
     """Text to inputs by the model's own tokenizer, padded to the length given or to the longest."""
     example: Feed | None = None
     """Inputs that the model came with (a factory's example, a callable's inputs)."""
+    candidates: Callable[[], Iterable[InputSpec]] | None = None
+    """Inputs that it may take, the likeliest first, where it has one input and declares no shape."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """Dimension to the most that it is where nobody says how large, such as the positions of text."""
+    guesses: Callable[[Mapping[str, int]], Iterable[Mapping[str, int]]] | None = None
+    """Sizes to try for its free dimensions, given those that are known, the likeliest first."""
+    assumed: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of free dimensions that nobody gave, as `feeds.assume` found that it takes them."""
     doubts: tuple[Doubt, ...] = ()
     """Such as: the weights are random."""
-    looked: float = 0.0
-    """Seconds of `load` that went into looking (digest, graph), which no user of the model pays."""
     undeclared: bool = False
     """Nobody tells its inputs: those that the user names are taken, and must have shapes."""
     borrowed: bool = False
@@ -374,6 +380,13 @@ class HasDevice(Protocol):
 
 
 @runtime_checkable
+class HasThreads(Protocol):
+    """A session that knows how many threads of the host compute one operator."""
+
+    threads: int
+
+
+@runtime_checkable
 class HasConverted(Protocol):
     """A session that may have converted the weights."""
 
@@ -529,7 +542,7 @@ class Pass(StrEnum):
 class Baton(Protocol):
     """Who of several processes that are compared may measure now: each measures in slices, in turns."""
 
-    def tells(self, mark: Callable[[str], None]) -> None:
+    def tells(self, mark: Callable[[WatchStage], None]) -> None:
         """Have the samplers told of the stage ``waiting``, and of ``timed`` when it is over."""
 
     def in_turns(
@@ -548,7 +561,7 @@ class Baton(Protocol):
 class Alone:
     """The baton of a process that is not compared: it is always its turn."""
 
-    def tells(self, mark: Callable[[str], None]) -> None:
+    def tells(self, mark: Callable[[WatchStage], None]) -> None:
         """Nothing will be told."""
 
     def in_turns(
@@ -599,6 +612,8 @@ class Subject:
     interrupted: Callable[[], bool] = field(default=lambda: False)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     """Told of progress and of provisional measurements while measuring."""
+    mark: Callable[[WatchStage], None] = field(default=lambda _stage: None)
+    """Tells those who watch from outside which stage begins."""
 
 
 Seen = Measurement | Doubt | Failure | Outline | Activity | Artifact
@@ -616,6 +631,27 @@ class Probe(Protocol):
         """Measure."""
 
 
+class WatchStage(StrEnum):
+    """What a run does at present, as far as those need to know who watch it from outside."""
+
+    IDLE = "idle"
+    """Nothing: what a device draws now is its floor."""
+    BASELINE = "baseline"
+    """Frameworks are imported, and nothing is loaded; memory counts from here."""
+    IMPORT = "import"
+    """Libraries that are known only once the model is; their memory is the baseline's."""
+    LOAD = "load"
+    """The model is loaded, opened, and called once."""
+    OURS = "ours"
+    """Work of ours: analysis, payloads, statistics. What the process grows by is not the model's."""
+    TIMED = "timed"
+    """Calls of the timed pass."""
+    WAITING = "waiting"
+    """Another process has its turn."""
+    SECOND = "second"
+    """The second pass, whose calls are watched; its memory and noise are not told."""
+
+
 class Watch(Protocol):
     """A side process at work."""
 
@@ -624,10 +660,9 @@ class Watch(Protocol):
         """The side processes, which are no load of the model."""
 
     def mark(self, stage: str) -> None:
-        """Say that a stage begins now; what is sampled from here on belongs to it.
+        """Say that a stage of `WatchStage` begins now; what is sampled from here on belongs to it.
 
-        The stages are idle, baseline, load, timed and after. May return late: while ``idle`` is marked, the
-        run waits, and does nothing else.
+        May return late: while ``idle`` is marked, the run waits, and does nothing else.
         """
 
     def stop(self) -> Iterable[Measurement | Doubt]:

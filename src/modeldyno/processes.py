@@ -39,6 +39,15 @@ def tree(root: int) -> list[int]:
     return found
 
 
+def ancestors(count: int) -> list[int]:
+    """List the parent of this process, the parent of that, and so on: so many, or as many as can be seen."""
+    found = [os.getppid()]
+    with suppress(OSError, IndexError, ValueError):
+        while len(found) < count and found[-1] > 1:
+            found.append(int(Path(f"/proc/{found[-1]}/stat").read_text().rpartition(")")[2].split()[1]))
+    return [pid for pid in found if pid > 1]
+
+
 def family_size(pids: Iterable[int]) -> int:
     """Bytes of memory of several processes, what they share counted once.
 
@@ -83,6 +92,24 @@ def birth(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
         return 0
+
+
+def release_free_memory() -> None:
+    """Give back to the system what this process has freed, so that its size is what it holds (glibc only).
+
+    Without it, memory that we have used and freed would be reused by the model, and never be seen as the
+    model's.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def runs_module(pid: int, name: str) -> bool:
+    """Say whether a living process is Python that was started with ``-m`` and this module."""
+    try:
+        return name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def resident_size(pid: int) -> int:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from modeldyno.errors import UndecidedWarning
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -21,10 +23,6 @@ if TYPE_CHECKING:
 
 FOLDER = "__modeldyno__"
 _PROCESSES = 5
-
-
-class UndecidedWarning(UserWarning):
-    """Whether a model has got worse could not be decided, or there is nothing to compare it with."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

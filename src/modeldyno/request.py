@@ -15,16 +15,15 @@ from modeldyno.core.job import Job, default_probes
 from modeldyno.core.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.load import Load
 from modeldyno.core.metric import canonical_statistic, fraction_of
-from modeldyno.core.model import ModelRef
 from modeldyno.core.observation import RECORD_FORMATS, Observation
 from modeldyno.core.plan import Plan
 from modeldyno.core.roofline import device_named
 from modeldyno.core.together import Neighbour, called, check_names, each
 from modeldyno.core.units import BYTES, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.naming import reference
 from modeldyno.ports import ServesSeveral
 from modeldyno.run import serves
-from modeldyno.unclaimed import why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -157,7 +156,7 @@ class Request:
             meant = next((knob.name for knob in knobs if name in {knob.name, *knob.aliases}), name)
             raise RequestError(
                 f"{meant}={self.settings[name]} has no effect: nothing is run, and the analysis takes "
-                "the model as it is stored; leave it away, or use modeldyno profile."
+                "the model as it is stored; leave it out, or use modeldyno profile."
             )
 
     def _check_written(self) -> None:
@@ -228,27 +227,6 @@ class Request:
             if fraction_of(name) is None:
                 raise RequestError(f"'{name}' is no percentile; write p99 or p99.9.")
         return replace(self.plan, percentiles=tuple(wanted))
-
-
-def reference(text: str) -> ModelRef:
-    """Parse a reference; a bare path is resolved by suffix and content, which executes nothing.
-
-    Raises:
-        RequestError: the path does not exist, or no loader claims it.
-    """
-    ref = ModelRef.parse(text)
-    if ref.scheme:
-        return ref
-    path = Path(ref.locator)
-    for scheme in plugins.names("loader"):
-        if plugins.loader(scheme).claims(path):
-            return ModelRef(scheme=scheme, locator=ref.locator)
-    if not path.exists():
-        raise RequestError(
-            f"There is no file or directory '{text}'; check the path, or write scheme:locator "
-            f"with one of {', '.join(plugins.names('loader'))}."
-        )
-    raise RequestError(f"'{text}' {why_not(path, plugins.names('loader'))}.")
 
 
 SERVER = "triton"

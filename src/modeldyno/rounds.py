@@ -81,7 +81,8 @@ def in_turns(
     """Run Jobs in turns; give the Comparison after each look, the last one being the answer.
 
     Ends when all that is judged has a verdict, when rounds or time are used up, when a model fails, or when
-    interrupted; what was not run on both sides gives nothing.
+    interrupted; what was not run on both sides gives nothing. Where time is short, fewer rounds are made
+    before the first look, and one in any case.
 
     Args:
         jobs: that of the baseline, and those of the candidates.
@@ -98,21 +99,22 @@ def in_turns(
     sequence: list[int] = []
     done = 0
     for look in turns.looks:
-        end = min(look, done + _affordable(turns, done, time.monotonic() - begun))
+        end = min(look, _affordable(turns, len(sequence), time.monotonic() - begun))
         if end <= done:
             return
         for number, sides in turns.rounds(done, end):
+            if number >= end:
+                continue
             where = f"round {number + 1} of {_rounds(turns)}"
             named = [(f"{where}, {called(side, len(jobs))}", jobs[side]) for side in sides]
             found = campaign.play(named)
-            for side, result in zip(sides, found, strict=False):
-                if isinstance(result, ModelDynoError):
-                    raise result
-                if not any(each.code == INTERRUPTED.code for each in result.doubts):
-                    runs[side].append(result)
-                    sequence.append(side)
+            for side, result in _whole(sides, found):
+                runs[side].append(result)
+                sequence.append(side)
             if any(map(is_over, found)) or campaign.interrupted():
                 break
+            # What a round takes is known better after each.
+            end = max(number + 1, min(end, _affordable(turns, len(sequence), time.monotonic() - begun)))
         if not all(runs):
             _check_failed(runs)
             return
@@ -123,6 +125,15 @@ def in_turns(
         yield compared
         if campaign.interrupted() or failed(compared) or decided(compared):
             return
+
+
+def _whole(sides: Sequence[int], found: Sequence[Result | ModelDynoError]) -> Iterator[tuple[int, Result]]:
+    """Give the runs of a round that were not interrupted, with their sides; raise a wrong request."""
+    for side, result in zip(sides, found, strict=False):
+        if isinstance(result, ModelDynoError):
+            raise result
+        if not any(each.code == INTERRUPTED.code for each in result.doubts):
+            yield side, result
 
 
 def _check_failed(runs: Sequence[Sequence[Result]]) -> None:
@@ -136,11 +147,11 @@ def _check_failed(runs: Sequence[Sequence[Result]]) -> None:
         raise RunFailed(f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
 
 
-def _affordable(turns: Turns, done: int, spent: float) -> int:
-    """Say how many more rounds the time allows, of which those before the first look are made in any case."""
-    if not done or turns.max_time is None:
+def _affordable(turns: Turns, runs: int, spent: float) -> int:
+    """Say how many rounds the time allows in all, by what the runs so far have taken."""
+    if not runs or not spent or turns.max_time is None:
         return turns.most
-    return int((turns.max_time - spent) / (spent / done))
+    return int(turns.max_time / (turns.sides * spent / runs))
 
 
 def _rounds(turns: Turns) -> str:

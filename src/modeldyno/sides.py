@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.core.conclusion import Conclusion, kind_of
-from modeldyno.core.model import ModelRef
 from modeldyno.core.result import Result
 from modeldyno.core.study import Study
 from modeldyno.core.winner import winner
 from modeldyno.documents import find_any, kept
 from modeldyno.errors import RequestError
+from modeldyno.naming import refers_to_model
 from modeldyno.request import Request
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ def _found(asked: Asked) -> Request | Result:
 
 
 def names_model(word: str) -> bool:
-    """Say whether a word is a model: a reference, or a path that is none of our documents."""
+    """Say whether a word is a model: a reference, ``file.py:name``, or a path that is no document."""
     path = Path(word)
     if path.suffix == ".json" and path.is_file():
         return False
-    return bool(ModelRef.parse(word).scheme) or path.exists()
+    return path.exists() or refers_to_model(word)
 
 
 def result_of(document: Result | Study | Conclusion) -> Result:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import pickletools
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,15 +33,59 @@ def why_not(path: Path, schemes: Iterable[str]) -> str:
     """
     if path.is_dir():
         file = path / CONFIG
+        if (path / "saved_model.pb").is_file():
+            return _SAVED_MODEL.format(path)
         return f"has a {CONFIG} that {_config(file)}" if file.is_file() else _DIRECTORY
     if path.suffix == ".py":
-        return f"is code; name a function in it that makes the model: {path}:make"
+        return _code(path)
     if path.name.endswith(CONFIG):
         return _config(path)
     return _file(path, schemes)
 
 
-_DIRECTORY = f"holds no {CONFIG}, so it is no Hugging Face model; name a model's file in it"
+_DIRECTORY = (
+    f"holds no model: neither a {CONFIG} of Hugging Face nor a file such as model.onnx; name a model's file"
+)
+_SAVED_MODEL = (
+    "is a TensorFlow SavedModel, which is not run here; convert it to ONNX (pip install tf2onnx; "
+    "python -m tf2onnx.convert --saved-model {} --output model.onnx), or give the URL of a server that has it"
+)
+_KERAS = (
+    "is a Keras model, which is not run here; convert it to ONNX (in Python, with Keras 3: "
+    'model.export("model.onnx", format="onnx")), or profile a function that calls it: call:file.py:function'
+)
+_TFLITE = (
+    "is a TensorFlow Lite model, which is not run here; convert it to ONNX (pip install tf2onnx; "
+    "python -m tf2onnx.convert --tflite {} --output model.onnx)"
+)
+
+
+def _code(path: Path) -> str:
+    """Name what is in a Python file and may be the model: classes, and functions that need no arguments."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        return f"is no Python that can be read ({error}); correct it there"
+    names = [node.name for node in tree.body if _makes_a_model(node)]
+    if not names:
+        return f"is code; write a function in it that makes the model, and name it: {path}:make"
+    known = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    # What is made of others is defined after them.
+    return f"is code, with {known} in it; name what makes the model: {path}:{names[-1]}"
+
+
+def _makes_a_model(node: ast.stmt) -> TypeGuard[ast.ClassDef | ast.FunctionDef]:
+    """Whether it is a public class, or a public function that can be called without arguments."""
+    if isinstance(node, ast.ClassDef):
+        return not node.name.startswith("_")
+    if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+        return False
+    given = node.args
+    positional = len(given.posonlyargs) + len(given.args) - len(given.defaults)
+    return not positional and None not in given.kw_defaults
+
+
+_NAMED = 6
 
 
 def _config(file: Path) -> str:
@@ -60,20 +105,30 @@ def _file(path: Path, schemes: Iterable[str]) -> str:
         return f"cannot be read: {error.strerror}"
     if not head:
         return "is empty; copy it again"
-    if head == _ZIP and (archive := _archive(path)):
-        return archive
+    if other := _of_tensorflow(path) or (_archive(path) if head == _ZIP else ""):
+        return other
     if pickled := _pickled(path, head):
         return (
-            f"is a pickled {pickled}, and loading a pickle runs code; write a function that loads it and "
-            "gives the module, and name it: torch:file.py:make"
+            f"is a pickled {pickled}, and loading a pickle runs code; --trust does not load it either, as "
+            "its class must be imported first: write a function that loads it and gives the module, and name "
+            "it, as file.py:make"
         )
     if path.suffix in _WEIGHTS:
         return (
             "holds weights without an architecture; write a function that makes the module and loads "
-            "them, and name it: torch:file.py:make"
+            "them, and name it, as file.py:make"
         )
     known = ", ".join(schemes)
     return f"is nothing that a loader recognises by its content; write scheme:{path}, a scheme of {known}"
+
+
+def _of_tensorflow(path: Path) -> str:
+    """Say what to do with a model of Keras or TensorFlow Lite; empty of any other file."""
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head[4:] == b"TFL3" or path.suffix == ".tflite":
+        return _TFLITE.format(path)
+    return _KERAS if path.suffix in {".keras", ".h5"} else ""
 
 
 def _archive(path: Path) -> str:

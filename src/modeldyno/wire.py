@@ -88,12 +88,22 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Result:
     """
     try:
         document = msgspec.json.decode(data)
-        if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
-            raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno result: it has no schema number.")
-        return _checked(msgspec.convert(_current(document, origin), Result))
+        if isinstance(document, list):
+            raise UnreadableDocument(
+                f"{origin} holds {len(document)} documents, and one is wanted; in Python, "
+                "modeldyno.read_all gives all of them."
+            )
+        return _result(document, origin)
     except _MALFORMED as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise UnreadableDocument(f"{origin} is damaged, or no ModelDyno result: {said}.") from error
+
+
+def _result(document: Any, origin: str) -> Result:
+    """Make a Result of decoded JSON."""
+    if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
+        raise UnreadableDocument(f"{origin} is JSON, but no ModelDyno result: it has no schema number.")
+    return _checked(msgspec.convert(_current(document, origin), Result))
 
 
 def _current(document: dict[str, Any], origin: str) -> dict[str, Any]:
@@ -145,7 +155,9 @@ def _checked(result: Result) -> Result:
     """Refuse what the types allow and the program does not."""
     for measurement in result.measurements:
         if measurement.metric not in METRICS:
-            raise ValueError(f"unknown metric {measurement.metric!r}")
+            raise ValueError(
+                f"unknown metric {measurement.metric!r}, of a plugin that is not installed here?"
+            )
         if isinstance(measurement.value, Distribution):
             runs = measurement.value.runs
             if not runs or any(not run or len(run) % 8 for run in runs):
@@ -261,6 +273,22 @@ def read(path: Path) -> Result:
         RequestError: the file cannot be read, or is no Result.
     """
     return decode(content(path), origin=str(path))
+
+
+def read_all(path: Path) -> tuple[Result, ...]:
+    """Read the Results of a file: a document, or an array of them.
+
+    Raises:
+        RequestError: the file cannot be read, or one of them is no Result.
+    """
+    data = content(path)
+    if not data.lstrip().startswith(b"["):
+        return (decode(data, origin=str(path)),)
+    try:
+        return tuple(_result(document, str(path)) for document in msgspec.json.decode(data))
+    except _MALFORMED as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise UnreadableDocument(f"{path} is damaged, or no ModelDyno results: {said}.") from error
 
 
 def read_study(path: Path) -> Study:

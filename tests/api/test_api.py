@@ -10,7 +10,7 @@ import pytest
 import modeldyno
 from modeldyno import Plan, Result
 from modeldyno.api import BoundBroken, functions
-from modeldyno.errors import RequestError
+from modeldyno.errors import NotStoredWarning, RequestError, StoreError
 from modeldyno.measure import Outcome
 from modeldyno.testing.results import a_result
 
@@ -81,7 +81,7 @@ def test_a_broken_bound_raises_with_the_result() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"max_time": 2}, "plan=modeldyno.Plan"),
+        ({"max_time": "2s"}, "max_time is '2s', but must be a number in base units"),
         ({"inputs": [object()]}, "give arrays and tensors as example="),
         ({"inline": True, "trust": True}, "only loaded in a child"),
         ({"inline": True, "plan": Plan(processes=5)}, "there is no processes"),
@@ -97,6 +97,78 @@ def test_one_text_stands_for_a_sequence_of_one() -> None:
     """A bound need not be put in a list."""
     with pytest.raises(BoundBroken):
         modeldyno.profile(STEADY, plan=QUICK, probes="latency", require="latency.min <= 1ms")
+
+
+def test_probes_are_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text with commas is several names."""
+    asked: list[Request] = []
+
+    def carried_out(request: Request, *_: object, **__: object) -> Outcome:
+        asked.append(request)
+        return Outcome(result=a_result())
+
+    monkeypatch.setattr(functions, "carried_out", carried_out)
+    modeldyno.profile(DIGITS, probes="latency, layers", max_time=3, min_runs=7, threads=2)
+
+    assert asked[0].probes == ("latency", "layers")
+    assert (asked[0].plan.max_time, asked[0].plan.min_runs) == (3, 7)
+    assert asked[0].settings == {"threads": 2}
+
+
+def test_the_example_may_stand_behind_the_model() -> None:
+    """``profile(model, x)``, as other profilers are called."""
+    torch = pytest.importorskip("torch")
+    result = modeldyno.profile(torch.nn.Linear(4, 2), torch.zeros(3, 4), plan=QUICK, probes="latency")
+
+    assert result.inputs[0].shape == (3, 4)
+    assert modeldyno.inspect(torch.nn.Linear(4, 2), torch.zeros(3, 4))["macs"] == 3 * 4 * 2
+
+
+def test_the_batches_of_a_loader_are_what_is_run() -> None:
+    """Several distinct batches of its size, without labels, and without the last one, which is smaller."""
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data.TensorDataset(torch.arange(40.0).reshape(10, 4), torch.zeros(10))
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    seen: list[Any] = []
+
+    class Net(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            seen.append(x)
+            return x
+
+    result = modeldyno.profile(Net(), loader, plan=QUICK, probes="latency")
+
+    assert {tuple(x[:, 0].tolist()) for x in seen} == {(0.0, 4.0, 8.0, 12.0), (16.0, 20.0, 24.0, 28.0)}
+    assert (result.job.config["batch_size"], result.inputs[0].distinct) == (4, 2)
+
+
+def test_batches_by_name_give_what_the_model_takes() -> None:
+    """Labels are for training; names that forward lacks are left out."""
+    torch = pytest.importorskip("torch")
+    rows = [{"ids": torch.ones(4), "labels": torch.ones(()), "text_length": torch.ones(())}] * 6
+    loader = torch.utils.data.DataLoader(rows, batch_size=2)
+
+    class Net(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, ids: Any, labels: Any = None) -> Any:
+            assert labels is None
+            return ids
+
+    result = modeldyno.profile(Net(), loader, plan=QUICK, probes="latency")
+
+    assert [spec.name for spec in result.inputs] == ["ids"]
+    assert not result.failures
+
+
+def test_a_loader_of_something_else_is_refused() -> None:
+    """What is no tensor, or nothing at all, gets a sentence."""
+    torch = pytest.importorskip("torch")
+    empty = torch.utils.data.DataLoader([], batch_size=2)
+    texts = torch.utils.data.DataLoader(["a", "b"], batch_size=2)
+
+    with pytest.raises(RequestError, match="has no batches"):
+        modeldyno.profile(torch.nn.Linear(4, 2), empty)
+    with pytest.raises(RequestError, match="hold str, not tensors"):
+        modeldyno.profile(torch.nn.Linear(4, 2), texts)
 
 
 def test_the_options_of_the_second_pass_are_those_of_the_command_line(
@@ -138,8 +210,8 @@ def test_precision_is_a_knob_when_it_is_a_word() -> None:
     )
 
     assert result.job.config["precision"] == "bf16"
-    with pytest.raises(RequestError, match="part of the plan"):
-        modeldyno.profile(STEADY, precision=0.1)
+    with pytest.raises(RequestError, match="must be a fraction between 0 and 1"):
+        modeldyno.profile(STEADY, precision=2.0)
 
 
 @pytest.mark.parametrize("wrong", [{"prompt": 0}, {"generate": "many"}, {"prompt": ()}])
@@ -153,6 +225,29 @@ def test_a_wrong_request_raises() -> None:
     """Knobs are checked before anything runs."""
     with pytest.raises(RequestError, match="did you mean"):
         modeldyno.profile(STEADY, batchsize=8)
+
+
+def test_a_result_is_kept_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on the command line, by default and under its tags; or later, or not at all."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    kept = modeldyno.profile(STEADY, plan=QUICK, probes="latency", inline=True, tags="mine")
+    passed = modeldyno.profile(STEADY, plan=QUICK, probes="latency", inline=True, store=False)
+
+    assert modeldyno.read("mine") == modeldyno.read(kept.id) == kept
+    with pytest.raises(RequestError, match=f"'{passed.id}'"):
+        modeldyno.read(passed.id)
+    assert modeldyno.read(modeldyno.store(passed)) == passed
+
+
+def test_a_store_that_cannot_be_written_costs_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured is returned; only a result with a tag must be kept."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{__file__}/store.db")
+    with pytest.warns(NotStoredWarning, match="cannot be opened .* To skip the store: store=False"):
+        result = modeldyno.profile(STEADY, plan=QUICK, probes="latency", inline=True)
+
+    assert result.find("latency")
+    with pytest.raises(StoreError):
+        modeldyno.profile(STEADY, plan=QUICK, probes="latency", inline=True, tags=("mine",))
 
 
 def test_a_result_is_saved_and_loaded(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from modeldyno.core.model import ModelRef
 from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.measure import Outcome
+from modeldyno.reporters import terminal
 from modeldyno.testing.results import an_inspection
 
 if TYPE_CHECKING:
@@ -139,6 +140,18 @@ def test_a_module_without_inputs_is_told_how_python_gives_them() -> None:
     with pytest.raises(RequestError) as caught:
         modeldyno.inspect(torch.nn.Linear(4, 2))
 
-    assert "such as inputs='input=1x3x224x224', or a file" in str(caught.value)
+    assert "such as inputs='input=1x4', which it takes, or a file" in str(caught.value)
     assert "as example=" in str(caught.value)
     assert "--" not in str(caught.value)
+
+
+def test_a_shape_that_is_given_is_told() -> None:
+    """Where the model declares no shape, the costs, the inputs and what was analysed name the one given."""
+    torch = pytest.importorskip("torch")
+    result = modeldyno.inspect(torch.nn.Linear(4, 2), inputs="input=3x4")
+    shown = terminal.render(result).splitlines()
+
+    assert "costs 24 MACs" in " ".join(shown[:3])
+    assert "In all, at input=3x4" in shown
+    assert "inputs    input 3x4 float32" in shown
+    assert "analysed  inference at input=3x4, nothing was run" in shown

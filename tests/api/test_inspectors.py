@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.api import BaseModelInspector, Profiler, TritonInspector, UncertifiedWarning
+from modeldyno.api import (
+    BaseModelInspector,
+    Profiler,
+    TensorFlowInspector,
+    TorchServeInspector,
+    TritonInspector,
+    UncertifiedWarning,
+)
 from modeldyno.core.target import Endpoint
 from modeldyno.engines import ports
 from modeldyno.errors import RequestError, RunFailed
@@ -54,11 +62,35 @@ class AsDocumented(BaseModelInspector):
         time.sleep(0.001)
 
 
+class Stumbling(BaseModelInspector):
+    """Fails at every seventh request, whichever thread sends it."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Count from one."""
+        super().__init__(*arguments, **options)
+        self.numbers = itertools.count(1)
+
+    def make_request(self, input_batch: list[Any]) -> None:
+        """Set nothing up, and give nothing."""
+
+    def infer(self, input_batch: Any) -> Any:
+        """Fail now and then."""
+        assert input_batch == ["x"]
+        number = next(self.numbers)
+        time.sleep(0.001)
+        if number % 7 == 1:
+            raise RuntimeError("boom")
+        return input_batch
+
+
 class Failing(BaseModelInspector):
     """Never gets an answer."""
 
+    count = 0
+
     def infer(self, input_batch: Any) -> Any:
         """Fail."""
+        self.count += 1
         raise ConnectionRefusedError(f"nobody takes {input_batch}")
 
 
@@ -75,6 +107,7 @@ def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
         {"name": "resnet", "engine": "custom"}, inspector=Sleeping("x", batch_num=300, sla=60, percentile=50)
     ).diagnose()
     assert (found["model"], found["engine"], found["batch_size"]) == ("resnet", "custom", 1)
+    assert found.result.name == "resnet"  # by which it is found in the store
     assert (found.result["latency.p50.raw"] or 0) >= 0.002
     assert found["all_batch_throughput"] == pytest.approx(found["request_rate"])
     assert found["sla"]["held"] != "broken"  # a busy machine may leave it undecided
@@ -113,6 +146,45 @@ def test_every_step_of_the_source_document_is_called() -> None:
     assert len(inspector.sent) >= 20
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("count", [1, 11, 60])
+def test_exactly_so_many_batches_are_measured(count: int, asynchronous: bool) -> None:
+    """As many as were asked for, neither what was on its way at the time nor fewer."""
+    found = Profiler("m", inspector=Sleeping("x", batch_num=count, asynchronous=asynchronous)).diagnose()
+    assert found.result["requests@ok"] == count
+    assert len(found.result.find("latency").value) == count  # type: ignore[union-attr, arg-type]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_client_that_fails_now_and_then_is_measured(asynchronous: bool) -> None:
+    """Its failures count as requests, are in no latency, and their reason is told in a doubt."""
+    inspector = Stumbling("x", batch_num=70, asynchronous=asynchronous)
+    found = Profiler("m", inspector=inspector).diagnose()
+    result = found.result
+    good, failed = result["requests@ok"] or 0, result["requests@client-error"] or 0
+    assert (good + failed, len(found.result.find("latency").value)) == (70, good)  # type: ignore[union-attr, arg-type]
+    assert 5 <= failed <= 15
+    first, load = (doubt.seen for doubt in result.doubts if doubt.code == "failed-requests")
+    assert "the very first request was not answered well: RuntimeError: boom" in first
+    assert "(RuntimeError: boom)" in load
+    assert not result.failures
+    assert found["stages"]["postprocess"]["mean"] >= 0
+    assert found["device"] == "unknown"
+    assert found["sla"]["held"] != "held"
+    assert found["sla"]["attainment"] == pytest.approx(good / 70)
+
+
+def test_an_agreement_is_of_all_requests() -> None:
+    """One request in seven fails: a p95 is broken, however fast the others are; a p50 they make up for."""
+    verdicts = {
+        percentile: Profiler("m", inspector=Stumbling("x", batch_num=700, percentile=percentile)).diagnose()[
+            "sla"
+        ]["held"]
+        for percentile in (95, 50)
+    }
+    assert verdicts == {95: "broken", 50: "held"}
+
+
 def test_an_asynchronous_inspector_sends_many_at_once() -> None:
     """Batches overlap: ten that wait take the time of few."""
     found = Profiler("m", inspector=Sleeping("x", batch_num=10, asynchronous=True)).diagnose()
@@ -136,8 +208,10 @@ def test_sizes_are_diagnosed_one_after_the_other() -> None:
 
 def test_what_an_inspector_raises_is_told() -> None:
     """Where no request succeeds, the reason of the first stands in the error."""
-    with pytest.raises(RunFailed, match="ConnectionRefusedError: nobody takes"):
-        Profiler("m", inspector=Failing("x")).diagnose()
+    inspector = Failing("x", batch_num=500)
+    with pytest.raises(RunFailed, match=r"ended as refused: ConnectionRefusedError: nobody takes"):
+        Profiler("m", inspector=inspector).diagnose()
+    assert inspector.count < 200
 
 
 def test_a_model_that_is_not_ready_is_waited_for() -> None:
@@ -147,8 +221,10 @@ def test_a_model_that_is_not_ready_is_waited_for() -> None:
         def check_model_status(self) -> bool:
             return False
 
-    with pytest.raises(RunFailed, match=r"not ready within 0\.1 s"):
-        Profiler("m", inspector=Unready("x")).diagnose(timeout=0.1)
+    began = time.monotonic()
+    with pytest.raises(RunFailed, match=r"not ready within 0\.5 s"):
+        Profiler("m", inspector=Unready("x")).diagnose(timeout=0.5)
+    assert time.monotonic() - began >= 0.5
 
 
 def test_wrong_words_are_refused() -> None:
@@ -176,6 +252,25 @@ def test_a_ready_made_inspector_sends_arrays_to_a_server(server: int) -> None:
     assert (found.result["latency.p50.raw"] or 0) >= 0.002
     assert found.result.job.backend == "remote"
     assert found["stages"]["preprocess"] is not None
+
+
+def test_a_server_without_a_page_for_its_model_is_ready_when_it_answers(server: int) -> None:
+    """A server that speaks TensorFlow's protocol and describes nothing is sent a request to find out."""
+    place = Endpoint(host="127.0.0.1", port=server, model="echo")
+    inspector = TensorFlowInspector(np.ones(4, np.float32), endpoint=place, batch_num=20)
+    assert Profiler({"name": "echo"}, inspector=inspector).diagnose(timeout=1)["request_rate"] > 0
+    inspector.endpoint = Endpoint(host="127.0.0.1", port=server, model="absent")
+    assert not inspector.check_model_status()
+    assert "404" in inspector.refused
+
+
+def test_a_mistyped_name_sends_few_requests() -> None:
+    """Where every request fails, the server's words end it, long before all that were asked for."""
+    with serving() as running:
+        place = Endpoint(host="127.0.0.1", port=running.port, model="absent")
+        inspector = TorchServeInspector(np.ones(4, np.float32), endpoint=place, batch_num=100)
+        with pytest.raises(RunFailed, match=r"none of \d\d requests was answered well.*404"):
+            Profiler({"name": "absent"}, inspector=inspector, max_time=10).diagnose()
 
 
 def test_a_model_that_a_server_lacks_is_named(server: int) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 import time
 import warnings
@@ -10,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import ModelProfiler, wire
-from modeldyno.api import Figures, UncertifiedWarning
+from modeldyno import ModelProfiler, progress, wire
+from modeldyno.api import Benchmark, Figures, UncertifiedWarning, read, read_all
+from modeldyno.api.session import Step
 from modeldyno.core.activity import Activity, Course, Executed, Happening, Layer
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.measurement import Distribution, Measurement, observed, pack
 from modeldyno.core.outline import Held
 from modeldyno.core.result import Failure, FailureKind
-from modeldyno.errors import RequestError, RunFailed, UnknownName
+from modeldyno.errors import RequestError, RunFailed, UnknownName, UnreadableDocument
 from modeldyno.testing.results import a_result
 
 if TYPE_CHECKING:
@@ -155,7 +157,7 @@ def watched() -> Figures:
 
 
 def test_layers_are_told_by_path() -> None:
-    """Times in milliseconds, and the share of each in the whole; the whole itself is none of them."""
+    """Times in milliseconds, and the share of each in the whole; the model itself is none of them."""
     layers = watched()["layers"]
 
     assert list(layers) == ["a", "b"]
@@ -245,7 +247,10 @@ def test_a_wrong_configuration_raises_before_anything_is_measured() -> None:
         (lambda: ModelProfiler("nowhere.onnx"), "There is no file or directory"),
         (lambda: ModelProfiler(abs, device="cpu").profile(np.ones(2), num_runs=0), "num_runs takes a whole"),
         (lambda: ModelProfiler(abs).profile(np.ones(2), num_runs=2.5), "num_runs takes a whole"),  # type: ignore[arg-type]
+        (lambda: ModelProfiler(abs).benchmark([]), "at least one configuration"),
         (lambda: ModelProfiler(abs).benchmark({"batch_size": 1}), r"a list of configurations; write \[\{"),  # type: ignore[arg-type]
+        (lambda: ModelProfiler(abs, processes=0), "processes takes a whole number from 1, not 0"),
+        (lambda: ModelProfiler(abs).profile(np.ones(2), processes=2), "Inside the calling process"),
         (lambda: ModelProfiler(abs).profile(np.ones(2), warmup_runs=-1), "warmup_runs takes a whole"),
         (lambda: ModelProfiler(abs).profile(np.ones(2), warmup_runs=1.5), "warmup_runs takes a whole"),  # type: ignore[arg-type]
         (
@@ -269,6 +274,49 @@ def test_the_path_of_the_model_stands_for_its_own_inputs() -> None:
     assert results["latency"]["runs"] == 12
     assert results.result is not None
     assert "not-isolated" not in {doubt.code for doubt in results.result.doubts}
+
+
+def test_several_processes_are_fresh_ones_and_each_has_its_calls() -> None:
+    """As many as the profiler was made with, or as one call asks for; looking at layers takes one."""
+    profiler = ModelProfiler(STEADY, processes=2)
+    (found,) = profiler.benchmark([{}], num_runs=12)
+    several = profiler.profile(num_runs=12, processes=3)
+
+    assert found.result is not None
+    assert several.result is not None
+    assert (found.result.processes, several.result.processes) == (2, 3)
+    assert several["latency"]["runs"] == 36
+
+
+REGRESSIONS = """
+from modeldyno import load_baseline, detect_regressions
+
+# Compare with baseline
+baseline_results = load_baseline("baseline_profiling.json")
+current_results = profiler.profile(model_path)
+
+regressions = detect_regressions(baseline_results, current_results)
+if regressions:
+    print(f"Performance regressions detected: {regressions}")
+"""
+
+
+def test_the_regression_check_of_the_source_system_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As written there, but for the import: what has become five times slower is found."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.002)\n", encoding="utf-8")
+    first = ModelProfiler("call:net.py:call", processes=3)
+    first.profile(num_runs=20)
+    first.export_json("baseline_profiling.json")
+    (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.010)\n", encoding="utf-8")
+    second = ModelProfiler("call:net.py:call", processes=3)
+    capsys.readouterr()
+    exec(REGRESSIONS, {"profiler": second, "model_path": "call:net.py:call"})
+
+    assert capsys.readouterr().out.startswith("Performance regressions detected: latency.p50 2.")
 
 
 def test_the_warm_up_is_no_shorter_than_asked_for() -> None:
@@ -347,6 +395,7 @@ def test_progress_is_shown_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line says how far it is, and is wiped out; where nobody sees it nothing is written."""
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     for seen in (True, False):
         monkeypatch.setattr(sys.stderr, "isatty", lambda seen=seen: seen)
         ModelProfiler(lambda: 1, max_time=1.0).profile(num_runs=3, warmup_runs=1)
@@ -466,6 +515,97 @@ def test_the_session_of_the_source_system_runs(
     assert results.result.job.config["precision"] in {"fp16", "bf16"}
 
 
+# --- a whole session ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session() -> ModelProfiler:
+    """A profiler that was asked for a profile and for three configurations, one of which failed."""
+    fast, slow = (
+        a_result(id=digit * 12, measurements=(Measurement(metric="latency", value=spread(time)),
+                                              observed("throughput", 1 / time)))
+        for digit, time in (("1", 0.001), ("2", 0.004))
+    )  # fmt: skip
+    tried = Benchmark(
+        (
+            Figures(slow, configuration={"batch_size": 1}),
+            Figures(fast, configuration={"batch_size": 8}),
+            Figures(None, failure="out of memory", configuration={"batch_size": 64}),
+        )
+    )
+    profiler = ModelProfiler(STEADY)
+    profiler.steps.append(Step(name="profile", results=(a_result(),)))
+    profiler.steps.append(Step(name="benchmark", results=(slow, fast), tried=tuple(tried.tried())))
+    return profiler
+
+
+def test_reports_are_of_all_that_was_measured(session: ModelProfiler, tmp_path: Path) -> None:
+    """Not of the last call alone: the page, the table and the document have each step."""
+    session.generate_html_report(tmp_path / "r.html")
+    session.export_json(tmp_path / "r.json")
+    session.export_csv(tmp_path / "r.csv")
+    page = (tmp_path / "r.html").read_text()
+    with (tmp_path / "r.csv").open() as file:
+        rows = {(row["step"], row["configuration"]) for row in csv.DictReader(file)}
+
+    assert "profile: digits answers in" in page
+    assert "benchmark: 3 configurations; batch_size=8 has the highest throughput" in page
+    assert "Throughput by the size of the batch" in page
+    assert "out of memory" in page
+    assert rows == {("profile", ""), ("benchmark", "batch_size=1"), ("benchmark", "batch_size=8")}
+    assert read_all(tmp_path / "r.json") == session.results
+    assert len(session.results) == 3
+    with pytest.raises(UnreadableDocument, match="holds 3 documents, and one is wanted"):
+        read(tmp_path / "r.json")
+    session.generate_html_report(tmp_path / "short.html", include_graphs=False, include_details=False)
+    assert "Throughput by the size" not in (tmp_path / "short.html").read_text()
+
+
+def test_an_array_of_something_else_is_refused(tmp_path: Path) -> None:
+    """With the name of the file; a single document is one Result."""
+    (tmp_path / "r.json").write_text('[{"a": 1}]')
+    with pytest.raises(UnreadableDocument, match="no schema number"):
+        read_all(tmp_path / "r.json")
+    (tmp_path / "r.json").write_text('[{"a": 1')
+    with pytest.raises(UnreadableDocument, match="is damaged"):
+        read_all(tmp_path / "r.json")
+    a_result().save(tmp_path / "r.json")
+    assert read_all(tmp_path / "r.json") == (a_result(),)
+
+
+def test_a_benchmark_names_the_best_and_prints_as_a_table(session: ModelProfiler) -> None:
+    """By any metric that is better one way; what failed is listed, and is never the best."""
+    found = Benchmark(
+        Figures(each.result, failure=each.failure or None, configuration=each.configuration)
+        for each in session.steps[1].tried
+    )
+
+    assert found.best().configuration == {"batch_size": 8}
+    assert found.best("latency").configuration == found.best("latency.p99").configuration == {"batch_size": 8}
+    assert "batch_size=64" in str(found)
+    assert "out of memory" in found.table()
+    assert "batch_size=8 has the highest throughput" in found._repr_html_()
+    with pytest.raises(RequestError, match="better neither way"):
+        found.best("calls")
+    with pytest.raises(RequestError, match="No configuration has macs; the first one says: out of memory"):
+        found.best("macs")
+    with pytest.raises(RequestError, match="nothing was measured"):
+        Benchmark().best()
+    assert "none of which could be measured" in Benchmark(found[2:])._repr_html_()
+
+
+def test_arrays_leave_no_name_of_a_file_that_is_gone(tmp_path: Path) -> None:
+    """What a page says to type asks for inputs of the same shape."""
+    profiler = ModelProfiler("call:numpy:negative")
+    result = profiler.profile({"x": np.ones((4, 3), np.float32)}, num_runs=5).result
+    assert result is not None
+    profiler.generate_html_report(tmp_path / "r.html")
+
+    assert result.inputs[0].source == "an array given in Python"
+    page = re.sub("<[^>]*>", "", (tmp_path / "r.html").read_text())
+    assert "--input x=4x3:float32" in page
+
+
 # --- comparing ---------------------------------------------------------------------------------
 
 
@@ -474,7 +614,8 @@ def test_what_two_have_measured_is_compared() -> None:
     first, second = ModelProfiler(STEADY), ModelProfiler(STEADY)
     with pytest.raises(RequestError, match="Nothing was measured yet"):
         first.compare(second)
-    first.result, second.result = a_result(), a_result(id="ba9876543210")
+    first.steps.append(Step(name="profile", results=(a_result(),)))
+    second.steps.append(Step(name="profile", results=(a_result(id="ba9876543210"),)))
 
     found = first.compare(second)
 

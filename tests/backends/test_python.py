@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,6 +97,50 @@ class TestCalls:
             return sorted(inputs)
 
         assert run(gather, {"b": np.zeros(1), "a": np.zeros(1)})["output_0"] == "a"
+
+    @pytest.mark.parametrize(
+        "example", [np.full(2, 3.0), (np.full(2, 3.0), np.ones(2)), {"x": np.full(2, 3.0)}]
+    )
+    @pytest.mark.parametrize("kind", ["function", "wraps", "positional", "object", "partial", "keywords"])
+    def test_any_arguments(self, kind: str, example: Any) -> None:
+        """A callable that takes any arguments is called as its example was given: by position, or by name."""
+
+        def scale(x: Any, by: Any = 2.0) -> Any:
+            return x * by
+
+        def anything(*args: Any, **kwargs: Any) -> Any:
+            return scale(*args, **kwargs)
+
+        class Keras:
+            @wraps(anything)
+            def __call__(self, *args: Any, **kwargs: Any) -> Any:
+                return scale(*args, **kwargs)
+
+        @wraps(scale)
+        def forwarding(*args: Any, **kwargs: Any) -> Any:
+            return scale(*args, **kwargs)
+
+        @wraps(scale)
+        def by_position(*args: Any) -> Any:
+            return scale(*args)
+
+        @wraps(scale)
+        def by_name(**kwargs: Any) -> Any:
+            return scale(**kwargs)
+
+        functions: dict[str, Callable[..., Any]] = {
+            "function": anything,
+            "wraps": forwarding,
+            "positional": by_position,
+            "object": Keras(),
+            "partial": partial(anything),
+            "keywords": by_name,
+        }
+        model = objects.load(objects.offer(functions[kind], example=example), seed=0, trust=False)
+        assert model.example is not None
+        with backend.open(model, configure(backend.knobs, {})) as session:
+            output = session.arrays(session.prepare(model.example)())["output"]
+        assert output.tolist() == ([3.0] * 2 if isinstance(example, tuple) else [6.0] * 2)
 
     def test_other_objects_are_left_out(self) -> None:
         """What is no array, number or text is left out of the outputs; a tensor with gradients is not."""

@@ -18,8 +18,8 @@ from modeldyno.core.model import ModelIdentity
 from modeldyno.core.target import Endpoint
 from modeldyno.errors import RequestError
 from modeldyno.loadgen.crew import once
+from modeldyno.naming import reference
 from modeldyno.ports import CanCall, CanSend, Form, HasServerStats, Model
-from modeldyno.request import reference
 from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:

@@ -407,6 +407,22 @@ def test_what_is_needed_is_not_flagged(name: str) -> None:
     assert wastes(flow) == ()
 
 
+def test_a_needless_copy_names_the_line_of_the_user() -> None:
+    """The line is that of the code that asks for the copy, though a layer of torch made what is copied."""
+
+    class Copying(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = super().forward(x).clone() + 1  # type: ignore[no-untyped-call]
+            return y
+
+    module = Copying(nn.Linear(2, 2))
+    flow = torch_flow.flow(partial(module, torch.ones(3, 2)), module, CPU)
+    assert flow is not None
+    (waste,) = wastes(flow)
+    (line,) = [step.line for step in flow.steps if step.name == "torch.nn.functional.linear"]
+    assert waste.line == line == f"test_torch_operators.py:{Copying.forward.__code__.co_firstlineno + 1}"
+
+
 def test_memory_without_storage_is_passed_over() -> None:
     """A sparse tensor has no memory of its own to name; the rest of the call is followed."""
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import plugins, request
+from modeldyno import naming, plugins, request
+from modeldyno.backends import triton as triton_backend
 from modeldyno.backends import triton_composing
 from modeldyno.core.knob import KnobValue, configure
 from modeldyno.core.model import ModelRef
 from modeldyno.core.plan import Plan
-from modeldyno.engines import triton_config, triton_entries, triton_text
+from modeldyno.engines import triton, triton_config, triton_entries, triton_text
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.loadgen.once import once
 from modeldyno.testing.loaders import LoaderSuite
@@ -104,7 +105,7 @@ def test_an_ensemble_is_found_with_its_models(tmp_path: Path) -> None:
     assert [(each.name, each.shape, each.dtype) for each in model.inputs] == [("X", ("batch", 2), "float32")]
     assert list(model.value.configs) == ["both", "double", "increment"]
     assert loaded(tmp_path, "other").identity.digest != model.identity.digest
-    assert str(request.reference(f"{tmp_path}#other")) == f"repository:{tmp_path}#other"
+    assert str(naming.reference(f"{tmp_path}#other")) == f"repository:{tmp_path}#other"
     before = model.identity.digest
     (tmp_path / "double" / "1" / "model.py").write_text(CODE.format(formula="array * 3"))
     assert loaded(tmp_path).identity.digest != before
@@ -230,6 +231,43 @@ def test_entries_are_written_under_other_configurations(tmp_path: Path) -> None:
     assert (tmp_path / "made" / file).samefile(folder / file)
     assert (tmp_path / "made" / "double" / "config.pbtxt").read_text() == 'name: "double"\n'
     assert "dynamic_batching" in (folder / "double" / "config.pbtxt").read_text()
+
+
+def test_a_model_of_a_repository_is_copied_beside_its_configuration(tmp_path: Path) -> None:
+    """Under the name of its directory with a suffix; the configuration that is there stays."""
+    model = loaded(repository(tmp_path / "models"), "both")
+    for name in ("both_3", "double_3"):
+        entry = tmp_path / "out" / name
+        entry.mkdir(parents=True)
+        (entry / "config.pbtxt").write_text(f'name: "{name}"')
+        plugins.backend("triton").deploy(model, f'name: "{name}"', entry)  # type: ignore[attr-defined]
+        assert (entry / "config.pbtxt").read_text() == f'name: "{name}"'
+    assert (tmp_path / "out" / "both_3" / "1").is_dir()
+    copied = tmp_path / "out" / "double_3" / "1" / "model.py"
+    original = tmp_path / "models" / "double" / "1" / "model.py"
+    assert copied.read_text() == original.read_text()
+    assert not copied.samefile(original)
+    with pytest.raises(RequestError, match="'elsewhere' is named for no model of the repository"):
+        plugins.backend("triton").deploy(model, "", tmp_path / "elsewhere")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("words", ['backend: "onnxruntime"', 'platform: "onnxruntime_onnx"'])
+def test_a_backend_that_the_server_lacks_is_told_before_it_is_started(tmp_path: Path, words: str) -> None:
+    """With what would do: the model's own file, where it is one of ONNX."""
+    folder = repository(tmp_path / "models")
+    (folder / "double" / "config.pbtxt").write_text(
+        PART.format(tensors=TENSORS).replace('backend: "python"', words)
+    )
+    (folder / "double" / "1" / "model.onnx").write_bytes(b"")
+    found = loaded(folder, "double").value
+    lacking = triton.Program(path="tritonserver", backends=tmp_path)
+    wanted = (
+        r"backend 'onnxruntime', which tritonserver does not have; .*: modeldyno sweep .*double/1/model\.onnx"
+    )
+    with pytest.raises(RequestError, match=wanted):
+        triton_backend._need_backends(found, lacking)
+    (folder / "double" / "1" / "libtriton_onnxruntime.so").write_bytes(b"")
+    triton_backend._need_backends(found, lacking)
 
 
 def counted(session: Any) -> int:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from modeldyno.core.block import Align, Column, Table
 from modeldyno.core.plot import Picture
 from modeldyno.core.ranking import ranking
 from modeldyno.reporters import html, pdf
@@ -78,13 +79,15 @@ def test_a_page_reads_without_script(opened: Open) -> None:
 
 def test_tables_are_sorted_by_keyboard(opened: Open) -> None:
     """A heading is a button: it sorts downwards, upwards, and back, by size and not by letters."""
-    with opened(html.render(full())) as found:
-        head = found.page.locator("th", has_text="value").first
+    titles = ("layer", "time", "share")
+    columns = tuple(Column(title=t, align=Align.RIGHT if t != "layer" else Align.LEFT) for t in titles)
+    rows = (("a", "2.31 ms", "1%"), ("b", "\u2014", ""), ("c", "183 ms", "90%"), ("d", "413 us", "9%"))
+    with opened(html.lay_out([Table(title="Layers", columns=columns, rows=rows)], title="t")) as found:
+        head = found.page.locator("th", has_text="time").first
         cells = (
             "Array.from(document.querySelector('table.figures').tBodies[0].rows,"
-            " (row) => row.cells[1].textContent)"
+            " (row) => row.cells[0].textContent)"
         )
-        before = found.page.evaluate(cells)
         head.locator("button").focus()
         found.page.keyboard.press("Enter")
         downwards = found.page.evaluate(cells)
@@ -94,10 +97,46 @@ def test_tables_are_sorted_by_keyboard(opened: Open) -> None:
         found.page.keyboard.press("Enter")
 
         assert sorted_as == "descending"
-        assert downwards[0].endswith("MiB")
-        assert downwards[-1] == "\u2014"
-        assert upwards.index("413\u00a0us") < upwards.index("2.31\u00a0ms") < upwards.index("183\u00a0ms")
-        assert found.page.evaluate(cells) == before
+        assert downwards == ["c", "a", "d", "b"]
+        assert upwards == ["d", "a", "c", "b"]
+        assert found.page.evaluate(cells) == ["a", "b", "c", "d"]
+
+
+def test_names_and_values_have_no_order(opened: Open) -> None:
+    """A table of metrics, each of its own unit, is not sorted."""
+    with opened(html.render(full())) as found:
+        assert found.count("section > .scroll table.figures") > 0
+        assert found.count("section > .scroll table.figures th button") == 0
+
+
+def test_every_picture_is_drawn_without_scrolling(opened: Open) -> None:
+    """Whoever photographs or prints the whole page gets every picture, soon after it has loaded."""
+    with opened(html.render(full())) as found:
+        found.page.wait_for_selector("figure[data-picture]:not(.drawn)", state="detached")
+
+        assert found.count("figure.drawn") > 1
+
+
+def test_a_phone_shows_every_column(opened: Open) -> None:
+    """At 390 pixels the notes and verdicts of a table stand within the window, and its first row, too."""
+    page = html.lay_out(contrast_page.page(a_measured_comparison()), title="a comparison")
+    with opened(page, viewport={"width": 390, "height": 800}) as found:
+        right = found.page.evaluate(
+            "Math.max(...[...document.querySelectorAll('table.cards td')]"
+            ".map((cell) => cell.getBoundingClientRect().right))"
+        )
+
+        assert 0 < right <= 390
+
+
+def test_doubts_are_folded_and_the_figures_stand_above(opened: Open) -> None:
+    """At 1280 pixels the key figures and the first table begin within the first screen."""
+    with opened(html.render(full()), viewport={"width": 1280, "height": 800}) as found:
+        top = "document.querySelector('{}').getBoundingClientRect().top"
+
+        assert found.page.evaluate(top.format("dl.tiles")) < found.page.evaluate(top.format("details.doubts"))
+        assert found.page.evaluate(top.format("table")) < 800
+        assert found.page.evaluate("document.querySelector('details.doubts').open") is False
 
 
 def test_who_cannot_see_a_picture_is_told(opened: Open) -> None:
@@ -106,7 +145,7 @@ def test_who_cannot_see_a_picture_is_told(opened: Open) -> None:
         found.scroll()
         spoken = found.page.locator("main").aria_snapshot()
 
-        assert "Histogram of latency from 320 us" in spoken
+        assert "Histogram of latency from 0.32 ms" in spoken
         assert 'figure "Calls in their order"' in spoken
         assert "application" not in spoken
         assert "2,500" not in spoken  # what stands along an axis

@@ -152,6 +152,7 @@ def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said]
         "--max-regression", "99%", "--output-dir", "out", "--threshold", "latency:100s", "latency.min:1ns",
     )  # fmt: skip
     assert said.code == 1, said.err
+    assert said.err.startswith("Judging by rounds of both models, within 0 s (--budget).\n")
     assert "latency.min <= 1 ns" in said.out
     assert "latency:100s is taken as latency.p95 <= 100s" in " ".join(said.out.split())
     assert "as it was measured; it was not run again, as it was measured by the same command" in " ".join(
@@ -207,6 +208,7 @@ def test_the_doctor_judges_this_machine(
     monkeypatch.setattr("modeldyno.cli.doctor._REHEARSALS", 100)
     said = modeldyno("doctor", "--budget", "1ms")
     assert said.code == 0, said.err
+    assert said.err.startswith("Running it against itself for 0 s (--budget), but in at least ")
     text = " ".join(said.out.split())
     assert text.startswith("specimen.network against itself, 8 processes: ")
     assert "false alarms in 100 rehearsals" in text

@@ -2,20 +2,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from modeldyno import plugins, wire
-from modeldyno.cli import COMMANDS
+from modeldyno.cli import COMMANDS, keeping
+from modeldyno.core.metric import METRICS
 from modeldyno.core.result import Progressed
+from modeldyno.errors import StoreError
 from modeldyno.testing.results import a_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Protocol
 
     class Said(Protocol):
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
         err: str
 
 
+DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 STEADY = "call:modeldyno.testing.truth:steady"
 QUICK = ("--max-time", "2s", "--min-time", "0.1s", "--probe", "latency")
 HEAVY = (
@@ -69,6 +74,16 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
         (("profile", "onxn:m.onnx"), 2, "There is no loader 'onxn'; did you mean 'onnx'?"),
         (("profile", STEADY, "--set", "batchsize=8"), 2, "did you mean 'batch_size'?"),
         (("profile", STEADY, "--set", "batch_size"), 2, "is not knob=value"),
+        (
+            ("sweep", STEADY, "--space", "a=1,2", "b=3"),
+            2,
+            "'b=3' belongs to no option; if it is another --space, write --space b=3.",
+        ),
+        (
+            ("profile", STEADY, "more"),
+            2,
+            "Got unexpected extra argument (more) See: modeldyno profile --help",
+        ),
         (("profile", STEADY, "--set", "batch_size=0"), 2, "a whole number from 1, not 0"),
         (("profile", STEADY, "--probe", "latencies"), 2, "There is no probe 'latencies'"),
         (("profile", STEADY, "--require", "latency <= 5ms"), 2, "name a statistic"),
@@ -110,7 +125,7 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
         (("profile", STEADY, "-o", "x.docx"), 2, "No reporter writes 'x.docx'"),
         (("profile", STEADY, "--max-time", "soon"), 2, "--max-time: 'soon' is not a quantity"),
         (("profile", STEADY, "--pin", "4095"), 2, "Cannot stay on the cores 4095"),
-        (("profile", "."), 2, "holds no config.json"),
+        (("profile", "."), 2, "holds no model"),
         (("show", "no.json"), 2, "There is no file 'no.json'"),
         (("show", "deadbeef"), 2, "deadbeef"),
         (("plugins", "onnxruntim"), 2, "did you mean 'onnxruntime'?"),
@@ -330,15 +345,46 @@ def test_a_store_that_cannot_be_opened_is_found_before_measuring(
     modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is measured that could not be kept; a path is told as the URL that it should be."""
-    for store, says in (
-        ("/tmp/x.db", "write MODELDYNO_STORE=sqlite:////tmp/x.db"),
-        (f"sqlite:///{__file__}/x.db", "cannot be opened"),
+    for store, says, code in (
+        ("/tmp/x.db", "write MODELDYNO_STORE=sqlite:////tmp/x.db", 2),
+        (f"sqlite:///{__file__}/x.db", "cannot be opened", 4),
     ):
         monkeypatch.setenv("MODELDYNO_STORE", store)
-        said = modeldyno("profile", STEADY)
+        said = modeldyno("profile", STEADY, "--tag", "kept")
 
-        assert said.out == ""
+        assert (said.out, said.code) == ("", code)
         assert says in said.err
+
+
+def test_what_cannot_be_stored_is_measured_and_printed(
+    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that nobody may write to, as in a container, costs a warning and nothing else."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{__file__}/x.db")
+    said = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", "-q")
+
+    assert said.code == 0
+    assert "answers in" in said.out
+    assert "warning: the result is not stored" in said.err
+    assert "--no-store" in said.err
+    assert Path("r.json").exists()
+
+
+def test_a_store_that_fails_at_the_end_costs_a_warning(
+    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one whose disk has become full meanwhile; who named the result is told by the exit code."""
+
+    def full(results: Sequence[object], tags: object = ()) -> None:
+        del tags
+        if results:
+            raise StoreError("The store x cannot be written, as its disk is full.")
+
+    monkeypatch.setattr(keeping, "keep_results", full)
+    plain, tagged = (modeldyno("profile", STEADY, *QUICK, "-q", *tag) for tag in ((), ("--tag", "mine")))
+
+    assert (plain.code, tagged.code) == (0, 4)
+    assert all("answers in" in said.out and "disk is full" in said.err for said in (plain, tagged))
 
 
 @pytest.mark.parametrize(
@@ -406,13 +452,54 @@ def test_the_schema_describes_the_document(modeldyno: Callable[..., Said]) -> No
 
 def test_plugins_are_listed_with_their_knobs(modeldyno: Callable[..., Said]) -> None:
     """Every kind has a heading, and a backend tells its knobs."""
-    assert "onnxruntime" in modeldyno("plugins").out
-    assert "batch_size, also batch: a whole number from 1" in modeldyno("plugins", "onnxruntime").out
+    listed, knobs = modeldyno("plugins").out, modeldyno("plugins", "onnxruntime").out
+
+    assert "strategies  (sweep --strategy NAME)" in listed
+    assert "  latency         Seconds of one call of the whole batch in the steady state." in listed
+    assert "knobs: device, intra_threads" in listed
+    assert "batch_size, also batch: a whole number from 1" in knobs
+    assert max(map(len, (*listed.splitlines(), *knobs.splitlines()))) <= 80
+
+
+def test_one_kind_of_plugin_and_all_metrics_are_listed(modeldyno: Callable[..., Said]) -> None:
+    """What a message refers to is there; a misspelt name is told."""
+    probes, metrics = modeldyno("plugins", "probes").out, modeldyno("plugins", "metrics").out
+
+    assert set(re.findall(r"^  (\S+)", probes, re.MULTILINE)) == set(plugins.names("probe"))
+    assert set(re.findall(r"^  (\S+)", metrics, re.MULTILINE)) == set(METRICS)
+    assert "did you mean 'probes'?" in modeldyno("plugins", "probs").err
+
+
+def test_a_list_that_is_cut_says_so(modeldyno: Callable[..., Said]) -> None:
+    """Older results are not lost where the table ends."""
+    with plugins.store() as store:
+        for number in range(3):
+            store.put(a_result(id=f"{number:012x}"), headline="")
+
+    assert "There are older ones; to see more: --limit 10" in modeldyno("list", "-n", "2").err
+    assert modeldyno("list", "-n", "3").err == ""
+
+
+def test_the_size_of_a_batch_has_an_option_of_its_own(modeldyno: Callable[..., Said]) -> None:
+    """``-b 16`` is ``--set batch_size=16``, and contradicts another size."""
+    once = modeldyno("inspect", DIGITS, "-b", "16", "--json", "-").out
+    twice = modeldyno("profile", DIGITS, "-b", "16", "--set", "batch_size=4")
+
+    assert json.loads(once)["job"]["config"]["batch_size"] == 16
+    assert "batch_size twice: 4 and 16" in twice.err
+
+
+def test_help_is_a_command_too(modeldyno: Callable[..., Said]) -> None:
+    """As people type it; a command that does not exist is told."""
+    assert modeldyno("help").out == modeldyno("--help").out
+    assert modeldyno("help", "show").out == modeldyno("show", "--help").out
+    assert "did you mean 'profile'?" in modeldyno("help", "profil").err
 
 
 def test_versions_that_matter_are_told(modeldyno: Callable[..., Said]) -> None:
     """--version names Python and the frameworks."""
     assert "numpy" in modeldyno("--version").out
+    assert modeldyno("-V").out == modeldyno("--version").out
 
 
 def test_progress_is_one_line() -> None:
@@ -422,6 +509,56 @@ def test_progress_is_one_line() -> None:
     event = Progressed(stage="latency: steady", runs=1200, value=0.0123, precision=0.031, left=4.2)
 
     assert line(event) == "  latency: steady, 1,200 samples, 12.3 ms ± 3.1%, about 4 s left"
+
+
+def test_without_a_terminal_a_line_says_every_while_where_it_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the time so far; nothing of it where quiet is asked for."""
+    from modeldyno.cli.progress import Progress
+
+    with Progress(every=0.01) as progress:
+        progress.announce("5 rounds")
+        progress.watch(Progressed(stage="process 2 of 5"))
+        progress.watch(Progressed(stage="latency: steady", runs=1200))
+        said = ""
+        while "steady" not in said:
+            said += capsys.readouterr().err
+            time.sleep(0.005)
+    time.sleep(0.05)
+    capsys.readouterr()
+    time.sleep(0.05)
+
+    assert "5 rounds\n" in said
+    assert "  0 s: process 2 of 5, latency: steady, 1,200 samples\n" in said
+    assert capsys.readouterr().err == ""
+    with Progress(quiet=True, every=0.001) as progress:
+        progress.announce("5 rounds")
+        time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("profile m.onnx --threads", "it is a knob: --set "),
+        ("profile --model-repository models", "modeldyno sweep DIRECTORY#MODEL takes a model"),
+        ("monitor", "no command 'monitor'; modeldyno load URL measures a server"),
+        ("profile --model-path m.onnx --threshold latency.p99:100ms memory:1GB", "mean 'process_memory'"),
+        (
+            "profile m.onnx --threshold perf_latency_p99:100ms",
+            "no metric 'perf_latency_p99'; did you mean 'latency.p99'",
+        ),
+    ],
+)
+def test_words_of_other_tools_are_answered_with_ours(
+    words: str, says: str, modeldyno: Callable[..., Said]
+) -> None:
+    """A knob is no option, a repository is swept, and a bound of an unknown metric is no model."""
+    said = modeldyno(*words.split())
+
+    assert said.code == 2
+    assert says in said.err
 
 
 def test_a_line_of_progress_keeps_the_time_left() -> None:

@@ -12,6 +12,8 @@ from modeldyno import plugins, wire
 from modeldyno.core.comparison import Outcome
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.result import Environment
+from modeldyno.errors import RequestError
+from modeldyno.measure import Outcome as Measured
 from modeldyno.testing.results import a_failed_result, a_result
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.core.result import Result
+    from modeldyno.request import Request
 
 OLD, NEW, ALIKE = "a" * 12, "b" * 12, "c" * 12
 
@@ -187,3 +190,31 @@ def test_a_file_that_is_not_there_is_told_as_one(modeldyno: Callable[..., Any]) 
 
     assert said.code == 2
     assert "There is no file 'nothing.onnx', and no stored id or tag either" in said.err
+
+
+@pytest.mark.parametrize("command", ["compare", "inspect"])
+def test_one_side_may_be_given_inputs_of_its_own(
+    command: str, modeldyno: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside those of both, whose names the two need not share."""
+    asked: list[Request] = []
+
+    def both(requests: list[Request], **_more: object) -> None:
+        asked.extend(requests)
+        raise RequestError("enough")
+
+    def each(request: Request, **_more: object) -> Measured:
+        asked.append(request)
+        if len(asked) == len(models):
+            raise RequestError("enough")
+        return Measured(result=a_result())
+
+    monkeypatch.setattr("modeldyno.cli.compare.sides", both)
+    monkeypatch.setattr("modeldyno.cli.inspect.measure", each)
+    models = ("call:modeldyno.testing.truth:steady",) * 2
+    words = models if command == "compare" else (models[0], "--compare", models[1])
+    own = ("--baseline-input", "x=1x8", "--candidate-input", "y=1x8", "--input", "mask=1x4")
+
+    assert modeldyno(command, *words, *own).err == "modeldyno: enough\n"
+    assert [request.inputs for request in asked] == [("mask=1x4", "x=1x8"), ("mask=1x4", "y=1x8")]
+    assert "are about two models; name the other one" in modeldyno("inspect", models[0], *own[:2]).err

@@ -72,7 +72,9 @@ def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest
     page = tmp_path / "ladder.html"
     assert run(url, "-c", "1,2", *SHORT, "--json", str(path), "-o", str(page)) == 0
     assert "Throughput by load" in page.read_text(encoding="ascii")
-    assert "Throughput and latency under each load" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith("At most 2 loads, about 3 s; --max-time shortens it.\n")
+    assert "Throughput and latency under each load" in said
     assert [rung["load"] for rung in json.loads(path.read_text())["rungs"]] == [1, 2]
 
 

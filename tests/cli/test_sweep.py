@@ -93,6 +93,22 @@ def test_the_best_is_told_and_kept(modeldyno: Callable[..., Said], bench: Callab
     assert found.name == "digits"
 
 
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ((), "It ends when nothing more is to be learnt; --max-time ends it before."),
+        (("--max-time", "3m"), "At most 3 min (--max-time)."),
+        (("--max-time", "1m", "--max-trials", "3"), "At most 60 s (--max-time), 3 trials (--max-trials)."),
+    ],
+)
+def test_a_sweep_says_first_how_long_it_takes(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench], words: tuple[str, ...], limit: str
+) -> None:
+    """Its limits of time and of trials stand beside the goal, before anything is measured."""
+    bench()
+    assert f"Goal: maximize throughput. {limit}" in " ".join(modeldyno("sweep", *BATCHES, *words).out.split())
+
+
 def test_a_file_says_the_same_as_options(
     modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
@@ -189,7 +205,13 @@ def test_a_study_is_ranked_anew_without_measuring(
     found = study_of(modeldyno("sweep", *BATCHES))
     made = len(used.jobs)
     said = modeldyno(
-        "sweep", "--rerank", found.id[:6], "--minimize", "throughput", "--require", "latency.max <= 1s"
+        "sweep",
+        "--rerank",
+        found.id[:6],
+        "--require",
+        "throughput <= 150/s",
+        "--require",
+        "latency.max <= 1s",
     )
 
     assert said.code == 0
@@ -208,7 +230,7 @@ def test_a_winner_under_another_goal_is_verified(
     found = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "3"))
     made = len(used.jobs)
     said = modeldyno(
-        "sweep", "--rerank", found.id, "--minimize", "throughput:2", "--require", "latency.max <= 1s"
+        "sweep", "--rerank", found.id, "--objective", "throughput:2", "--require", "throughput <= 250/s"
     )
     line = next(line for line in said.out.splitlines() if line.startswith("To search on and verify it: "))
     assert len(used.jobs) == made
@@ -219,7 +241,7 @@ def test_a_winner_under_another_goal_is_verified(
     assert words[:3] == ["sweep", "--resume", found.id]
     assert again.code == 0
     assert anew.id != found.id
-    assert [str(o) for o in anew.goal.objectives] == ["minimize throughput:2"]
+    assert [str(o) for o in anew.goal.objectives] == ["maximize throughput:2"]
     assert [(t.point, t.result) for t in anew.trials[: len(found.trials)]] == [
         (t.point, t.result) for t in found.trials
     ]
@@ -227,7 +249,7 @@ def test_a_winner_under_another_goal_is_verified(
     best = ranking(anew).best
     assert best is not None
     assert best.verified
-    assert best.point == {"batch_size": 1}
+    assert best.point == {"batch_size": 2}
     with plugins.store() as store:
         assert store.study(found.id) == found
     assert modeldyno("rm", anew.id).code == 0  # and what both have stays
@@ -394,7 +416,7 @@ def test_configurations_are_written_under_names_that_last(
     words = ("--backend", "triton", "--space", "instances=1,2,3", "-c", "4", "--strategy", "grid")
     said = modeldyno("sweep", MODEL, *words, "--export-configs", "out")
     again = modeldyno(
-        "sweep", "--rerank", study_of(said).id, "--minimize", "throughput", "--export-configs", "anew"
+        "sweep", "--rerank", study_of(said).id, "--objective", "latency.max", "--export-configs", "anew"
     )
     texts = {path.parent.name: path.read_text() for path in (tmp_path / "out").rglob("config.pbtxt")}
     models = {path.relative_to(tmp_path).parts[1] for path in tmp_path.glob("out/*/1/model.onnx")}
@@ -409,6 +431,47 @@ def test_configurations_are_written_under_names_that_last(
     assert best.startswith("# instances=3")
     assert again.code == 0
     assert {p.parent.name: p.read_text() for p in (tmp_path / "anew").rglob("config.pbtxt")} == texts
+
+
+def test_a_directory_with_files_of_yours_is_not_written_to(
+    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    """It is refused before anything is measured, unless it may be overwritten."""
+    used = bench(lambda p: 100.0 * float(p.get("instances", 1)), Configured)
+    words = (
+        "sweep",
+        MODEL,
+        "--backend",
+        "triton",
+        "--space",
+        "instances=1,2",
+        "-c",
+        "4",
+        "--export-configs",
+        "out",
+    )
+    edited = tmp_path / "out" / "digits_default" / "config.pbtxt"
+    edited.parent.mkdir(parents=True)
+    edited.write_text("count: 99\n")
+    said = modeldyno(*words)
+
+    assert said.code == 2
+    assert (
+        "The directory out of --export-configs is not empty; give another one, or add --overwrite" in said.err
+    )
+    assert not used.jobs
+    assert edited.read_text() == "count: 99\n"
+    assert modeldyno(*words, "--overwrite").code == 0
+    assert "instances: 1" in edited.read_text()
+
+
+def test_an_ensemble_names_the_models_that_are_written_beside_it() -> None:
+    """Those that are not written keep their names."""
+    parts = 'name: "double"\n', 'name: "both"\n  model_name: "double"\n  model_name: "elsewhere"\n'
+    files = [Artifact(name="config.pbtxt", path="", digest="", text=text) for text in parts]
+    _, ensemble = exporting._renamed(files, "3")
+
+    assert ensemble.text == 'name: "both"\n  model_name: "double_3"\n  model_name: "elsewhere"\n'
 
 
 def test_what_has_no_files_is_not_exported(

@@ -20,6 +20,7 @@ from modeldyno.core.advice import (
 )
 from modeldyno.core.comparison import Agreement, Change, Outcome
 from modeldyno.core.finding import Finding
+from modeldyno.core.inputs import InputSpec
 from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
 from modeldyno.core.space import parse_axis
@@ -83,6 +84,23 @@ class TestCandidates:
         found = candidates((), axes, a_result(), "latency")
         assert [each.settings for each in found] == [{"precision": "bf16"}]
 
+    @pytest.mark.parametrize(
+        ("given", "sizes"),
+        [
+            (InputSpec(name="x", shape=(8, 3)), []),
+            (InputSpec(name="x", shape=("batch", 3)), [{"batch_size": 16}]),
+            (InputSpec(name="x", shape=()), [{"batch_size": 16}]),
+            (InputSpec(name="x", source="x.npz"), [{"batch_size": 16}]),
+        ],
+    )
+    def test_a_shape_that_fixes_the_batch_leaves_no_other(
+        self, given: InputSpec, sizes: list[dict[str, int]]
+    ) -> None:
+        """None of them could run; a name in its place, one number and a file leave it free."""
+        base = replace(a_result(), job=replace(a_result().job, inputs=(given,)))
+        found = candidates((), (parse_axis("batch_size=1,8,16"),), base, "throughput")
+        assert [each.settings for each in found] == sizes
+
 
 class TestGain:
     def test_it_is_how_much_more_is_done(self) -> None:
@@ -111,7 +129,7 @@ class TestGain:
 
 class TestHelped:
     def test_what_is_surely_better_within_the_tolerance(self) -> None:
-        """Neither what was looked at once, nor what changes the outputs too much."""
+        """Neither what ran once, nor what changes the outputs too much."""
         exact, loose = tried(0.2, threads=1), with_outputs(tried(0.5, precision="bf16"), (agreeing(0.02),))
         once, same = tried(0.9, rounds=0, threads=2), tried(0.0, Outcome.SAME, threads=4)
         looked = (exact, loose, once, same)

@@ -197,7 +197,7 @@ def test_three_calls_are_too_few_for_growth() -> None:
     assert allocations.growth(leaking(1, 1, 1)) is None
 
 
-def test_the_dearest_of_several_calls_is_told() -> None:
+def test_the_costliest_of_several_calls_is_told() -> None:
     """Its peak and stages are measurements, its contents and course an Activity."""
     small = recorded(Event(0.1, 1, 10, "a"))
     large = recorded(

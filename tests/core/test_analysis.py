@@ -165,7 +165,7 @@ def test_assumptions_are_told() -> None:
     parts = list(analyse(lambda _: network({}, assumptions=("a choice is even",)), Inspection(), FORMULAS))
 
     assert outline(*parts).assumptions == ("a choice is even",)
-    assert [part.code for part in parts if isinstance(part, Doubt)] == ["assumed-course"]
+    assert [part.code for part in parts if isinstance(part, Doubt)] == ["assumed-branch"]
 
 
 def test_the_outline_tells_what_is_at_the_peak() -> None:
@@ -483,3 +483,42 @@ def test_products_have_a_dtype() -> None:
     calls = [Op("t.relu", {"x": given}, (given,)) for given in (small, small, large)]
     light = replace(network({}), ops=tuple(calls))
     assert analysis.product_dtype(Analysed.of(light, FORMULAS)) == "float32"
+
+
+def _shown(**changes: object) -> dict[str, tuple[str, str]]:
+    """Give what each module returns, and its kernel."""
+    found = outline(*analyse(lambda sizes: network(sizes, **changes), Inspection(), FORMULAS))
+    return {module.path: (module.output, module.kernel) for module in found.modules}
+
+
+def test_modules_tell_what_they_return() -> None:
+    """The last operator within a module tells, unless the loader saw what the module gave."""
+    told = {"": ("4x2 float32", ""), "a": ("4x5 float32", ""), "b": ("4x2 float32", "")}
+
+    assert _shown() == told | {"b.c": ("4x2 float32", "")}
+    assert _shown(outputs={"b": "2x4 int8 and 1 more"})["b"] == ("2x4 int8 and 1 more", "")
+    assert _shown(modules={"": "Net", "z": "Unused"})["z"] == ("", "")
+    several = Op("t.split", {}, (Tensor((), "int64"), Tensor((2,), "int64")), "a")
+    assert _shown(ops=(several, Op("t.none", {}, (), "a")))["a"] == ("scalar int64 and 1 more", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "kernel"),
+    [
+        ("aten.convolution", {"weight": Tensor((8, 3, 5, 7), "float32")}, "5x7"),
+        ("onnx.Conv", {"W": Tensor((8, 3, 3), "float32")}, "3"),
+        ("onnx.Conv", {"W": "unknown"}, ""),
+        ("onnx.Conv", {}, ""),
+        ("aten.max_pool2d_with_indices", {"kernel_size": (2, 2)}, "2x2"),
+        ("onnx.AveragePool", {"kernel_shape": [3, 1]}, "3x1"),
+        ("aten.mm", {"weight": Tensor((8, 3, 5, 7), "float32")}, ""),
+    ],
+)
+def test_a_layer_with_a_window_tells_its_size(kind: str, arguments: dict[str, object], kernel: str) -> None:
+    """A convolution or a pooling has the size of its window; what holds other modules has none."""
+    windowed = tuple(
+        Op(kind, arguments, (Tensor((4, 2), "float32"),), scope) for scope in ("a", "b", "b.c", "")
+    )
+    shown = {path: found for path, (_, found) in _shown(ops=windowed).items()}
+
+    assert shown == {"": "", "a": kernel, "b": "", "b.c": kernel}

@@ -43,8 +43,8 @@ def test_rounds_go_to_and_fro_and_a_slowdown_is_put_into_times() -> None:
     found = compare(0, 3, 0.95)
     assert found is not None
     speed, memory = found
-    assert (speed.baseline, speed.candidate) == (1.0, 3.0)
-    assert (memory.baseline, memory.candidate) == (7.0, 7.0)
+    assert (speed.baseline, speed.candidate) == pytest.approx((1.0, 3.0))
+    assert (memory.baseline, memory.candidate) == pytest.approx((7.0, 7.0))
     assert compare(0, 4, 0.95) is None
 
 

@@ -52,6 +52,12 @@ def test_an_interruption_leaves_what_is_known() -> None:
     assert so_far(SEARCH, []).verdict is Verdict.UNDECIDED
 
 
+def test_a_refusal_of_all_requests_is_no_verdict_on_the_bound() -> None:
+    """Nothing was answered, so that no bound is shown to be broken."""
+    refused = so_far(SEARCH, [rung(8, None, failure="404")], End.REFUSED)
+    assert (refused.passed, refused.end, refused.verdict) == (None, End.REFUSED, Verdict.UNDECIDED)
+
+
 def drowned(load: float, gave: float) -> Rung:
     """An open loop in which so many requests per second were answered, and more were due."""
     rate = Answer(query=Query(metric="request_rate"), value=gave, interval=None)

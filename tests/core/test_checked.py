@@ -69,13 +69,13 @@ def test_what_was_not_confirmed_is_open() -> None:
     """A metric that was worse at first fails nothing by itself."""
     found = Checked(result=RESULT, ruling=replace(ruling(Verdict.UNDECIDED, WORSE), confirmation=()))
     assert found.checks[0].verdict is Verdict.UNDECIDED
-    assert found.checks[0].text.endswith("(+15.0% to +25.0%): looks worse, not confirmed")
+    assert found.checks[0].text.endswith("(+15.0 to +25.0%): looks worse, not confirmed")
 
 
 def test_a_change_is_told_with_its_figures() -> None:
     """Values, difference, interval, outcome; or why there is none."""
-    assert moved(WORSE) == "10.00 ms -> 12.00 ms, +20.0% (+15.0% to +25.0%): worse"
-    assert moved(SAME).endswith("+0.0%: same")
+    assert moved(WORSE) == "10.00 ms -> 12.00 ms, +20.0% (+15.0 to +25.0%): worse"
+    assert moved(SAME).endswith(" 0%: same")
     assert moved(UNKNOWN) == "0% -> not known: undecided (not measured in the candidate)"
     assert moved(replace(WORSE, interval=None, why="a count")).endswith("+20.0%: worse (a count)")
 

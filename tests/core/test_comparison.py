@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from modeldyno.core.comparison import Cause, Change, Contrast, Outcome, Part
-from modeldyno.core.measurement import Interval
 from modeldyno.core.metric import Query
 from modeldyno.testing.results import a_small_result
 
@@ -48,16 +45,6 @@ def test_only_what_is_judged_makes_the_verdict() -> None:
 def test_nothing_to_judge_is_undecided() -> None:
     """Nothing was measured in both, so nothing is claimed."""
     assert Contrast(candidate=a_small_result(), changes=()).outcome is Outcome.UNDECIDED
-
-
-def test_figures_may_differ_by_something_else_than_the_change() -> None:
-    """Where their ratio is outside of the interval; without an interval or a figure nothing is claimed."""
-    change = replace(changed(P50, Outcome.SAME), candidate=1.2, interval=Interval(low=-0.01, high=0.01))
-
-    assert change.beside_figures
-    assert not replace(change, candidate=1.0).beside_figures
-    assert not replace(change, interval=None).beside_figures
-    assert not replace(change, baseline=None).beside_figures
 
 
 def test_the_rest_of_a_cause_makes_the_sum_whole() -> None:

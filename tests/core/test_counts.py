@@ -237,6 +237,18 @@ def test_gradients_of_convolutions(mask: tuple[bool, ...], transposed: bool) -> 
     assert parts(found) == (CONVOLUTION * (mask[0] + mask[1]), result.size * mask[2])
 
 
+@pytest.mark.parametrize("name", ["packed_weight", "weight"])
+def test_convolutions_with_packed_filters(name: str) -> None:
+    """Filters that are packed are told by their shape, under the name that the overload has for them."""
+    plain = ATEN["quantized.conv2d"](op("quantized.conv2d", PLANE, qx=IMAGE, **{name: KERNEL.shape}))
+    rectified = ATEN["quantized.conv2d_relu"](
+        op("quantized.conv2d_relu", PLANE, qx=IMAGE, **{name: KERNEL.shape})
+    )
+
+    assert parts(plain) == (CONVOLUTION, 0)
+    assert parts(rectified) == (CONVOLUTION, PLANE.size)
+
+
 def test_convolutions_of_time_first() -> None:
     """conv_tbc takes taps by input channels for each output, and twice that backward."""
     out = t(8, 2, 5)

@@ -91,6 +91,12 @@ PRODUCTS: list[tuple[str, Tensor, dict[str, Any], tuple[int, int]]] = [
     (f"{MS}FusedGemm", t(3, 5), {"A": t(3, 7), "B": t(7, 5), "C": t(5), "activation": "Relu"}, (105, 30)),
     (f"{MS}MatMulIntegerToFloat", t(3, 5), {"A": t(3, 7), "B": t(7, 5), "bias": t(5)}, (105, 45)),
     (f"{MS}DynamicQuantizeMatMul", t(3, 5), {"A": t(3, 7), "B": t(7, 5)}, (105, 30)),
+    (
+        f"{MS}DynamicQuantizeLSTM",
+        t(5, 1, 2, 4),
+        {"X": t(5, 2, 3), "W": t(1, 3, 16), "R": t(1, 4, 16)},
+        (10 * 112, 10 * (4 * 22 + 2 * 2 * 16)),
+    ),
     (f"{MS}MatMulNBits", t(3, 5), {"A": t(3, 64), "B": t(5, 1, 32), "K": 64, "N": 5}, (960, 640)),
     (f"{MS}QGemm", t(3, 5), {"A": t(3, 7), "B": t(7, 5), "C": t(5)}, (105, 105)),
     (f"{MS}GemmFastGelu", t(3, 5), {"X": t(3, 7), "W": t(7, 5), "bias": t(5)}, (105, 150)),
@@ -98,6 +104,12 @@ PRODUCTS: list[tuple[str, Tensor, dict[str, Any], tuple[int, int]]] = [
     (f"{MS}FusedConv", t(1, 4, 8), {"X": t(1, 2, 8), "W": t(4, 2, 1), "B": t(4), "Z": t(1, 4, 8)}, (64, 64)),
     (f"{MS}NhwcConv", t(1, 8, 4), {"X": t(1, 8, 2), "W": t(4, 2, 1)}, (64, 0)),
     (f"{MS}QLinearConvTranspose", t(1, 3, 9), {"x": t(1, 2, 4), "w": t(2, 3, 3)}, (72, 162)),
+    (
+        "ai.onnx.ml.SVMRegressor",
+        t(5, 1),
+        {"X": t(5, 3), "support_vectors": (0.5,) * 6, "coefficients": (1.0, -1.0)},
+        (5 * 8, 0),
+    ),
     ("ai.onnx.ml.LinearRegressor", t(5, 2), {"X": t(5, 3), "coefficients": (0.5,) * 6}, (30, 0)),
 ]
 

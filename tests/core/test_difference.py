@@ -115,6 +115,20 @@ def test_unequal_numbers_of_rounds_are_no_pairs() -> None:
     assert "paired" not in found.why
 
 
+@settings(deadline=None)
+@given(TIMES, TIMES, st.booleans())
+def test_the_figures_agree_with_the_difference(before: list[float], after: list[float], paired: bool) -> None:
+    """Whatever is compared: processes, rounds, or the fastest of them."""
+    count = min(len(before), len(after))
+    for here, there in ((before, after), (before[:count], after[:count]), (before * 3, before[::-1] * 3)):
+        found = change(Query.parse("latency.p50"), latency(here), latency(there), paired=paired)
+        assert found.baseline is not None
+        assert found.candidate is not None
+        assert found.difference is not None
+        assert found.candidate / found.baseline - 1 == pytest.approx(found.difference, rel=1e-9, abs=1e-12)
+        assert min(here) * 0.97 <= found.baseline <= max(here) * 1.03
+
+
 # --- verdicts ----------------------------------------------------------------------------------------
 
 STEADY = [1.0, 1.004, 0.997, 1.002, 0.999]
@@ -213,6 +227,9 @@ def test_few_samples_of_a_lone_process_widen_the_interval() -> None:
         (1000, 1001, 0.0, Outcome.WORSE),
         (1000, 999, 0.0, Outcome.BETTER),
         (1000, 1001, 0.05, Outcome.SAME),
+        (1000, 1049, 0.05, Outcome.SAME),
+        (1000, 953, 0.05, Outcome.SAME),
+        (1000, 952, 0.05, Outcome.BETTER),
         (0, 7, 0.05, Outcome.WORSE),
         (0, 0, 0.0, Outcome.SAME),
     ],
@@ -301,7 +318,7 @@ def test_the_smallest_effect_is_found_by_query_then_metric_then_for_all() -> Non
         )
         return [each.smallest for each in found]
 
-    assert smallest() == [0.03, 0.03, 0.03, 0.0]
+    assert smallest() == [0.03, 0.03, 0.03, 0.03]
     assert smallest(latency_p50=0.1, latency=0.2, **{ALL: 0.05}) == [0.1, 0.2, 0.05, 0.05]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from modeldyno.core.estimate import (
     DOUBTED,
@@ -15,8 +16,7 @@ from modeldyno.core.estimate import (
     UNCERTIFIED,
     Estimate,
     Spread,
-    _normal,
-    _student,
+    _within,
     blur,
     estimate,
     feasibility,
@@ -140,14 +140,18 @@ class TestEstimate:
         assert math.log(rough.high / 100) == pytest.approx(1.96 * rough.error, rel=0.01)
 
     @pytest.mark.parametrize("degrees", [2.0, 4.0, 6.0, 30.0])
-    def test_the_transformation_is_nearly_student(self, degrees: float) -> None:
-        """Points and probabilities are Student's but for a few percent."""
-        points = {2.0: 4.303, 4.0: 2.776, 6.0: 2.447, 30.0: 2.042}
-        z = 1.959964
+    def test_intervals_and_chances_are_students(self, degrees: float) -> None:
+        """Of two runs with the spread of so many degrees: the end of the interval has 2.5 % beyond it."""
+        answers = [an_answer("throughput", 100.0, error=0) for _ in range(2)]
+        between = Spread(relative=0.03, degrees=degrees)
+        found = joined(answers, between)
 
-        assert _student(z, degrees) == pytest.approx(points[degrees], rel=0.05)
-        assert _normal(_student(z, degrees), degrees) == pytest.approx(z)
-        assert _normal(-_student(z, degrees), degrees) == pytest.approx(-z)
+        assert found is not None
+        half = float(student.ppf(0.975, degrees)) * 0.03 / math.sqrt(2)
+        assert found.high == pytest.approx(100 * math.exp(half), rel=1e-6)
+        for end, chance in ((found.high, 0.975), (found.low, 0.025)):
+            bound = Constraint.parse(f"throughput <= {end}/s")
+            assert _within(found, bound, between) == pytest.approx(chance, rel=1e-6)
 
     def test_an_open_end_is_told_by_the_other(self) -> None:
         """An interval that is bounded on one side gives the error of that side."""

@@ -151,7 +151,7 @@ class TestFindings:
 
 class TestAlone:
     def test_a_needless_step_saves_its_own_time(self) -> None:
-        """The dearest three are told, with their reason; without a time there is no estimate."""
+        """The costliest three are told, with their reason; without a time there is no estimate."""
         wastes = tuple(
             Waste(
                 kind=WasteKind.COPY,

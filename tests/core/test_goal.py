@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,10 +140,20 @@ class TestJudge:
         [("latency.p99 <= 1h", Verdict.UNDECIDED), ("latency.p99 <= 1ms", Verdict.BROKEN)],
     )
     def test_an_uncertified_percentile_is_never_held(self, text: str, verdict: Verdict) -> None:
-        """Too few samples can break a bound on a percentile and never hold it."""
+        """A hundred samples can break a bound on the p99 and never hold it."""
         few = Measurement(metric="latency", value=Distribution.of(HUNDREDTHS))
 
         assert judge(text, few) is verdict
+
+    def test_a_percentile_that_is_no_claim_holds_a_bound_that_enough_samples_keep(self) -> None:
+        """A hundred independent samples, all of them within the bound, show that the p95 is."""
+        samples = np.random.default_rng(3).permutation(HUNDREDTHS)
+        few = Measurement(metric="latency", value=Distribution.of(samples))
+
+        assert judge("latency.p95 <= 100ms", few) is Verdict.HELD
+        assert judge("latency.p95 <= 99ms", few) is Verdict.UNDECIDED
+        assert judge("latency.p95 <= 99ms", LATENCY) is Verdict.HELD
+        assert Answer.to(Query.parse("latency.p95"), [few]).value is None
 
     def test_a_number_that_is_none_decides_nothing(self) -> None:
         """What is not a number is neither within a bound nor beyond it."""

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.inputs import DEFAULT_LENGTH, InputSpec, concrete, dimensions, parse_input
+from modeldyno.core.inputs import (
+    DEFAULT_LENGTH,
+    InputSpec,
+    concrete,
+    dimensions,
+    parse_input,
+    write_option,
+)
 from modeldyno.errors import RequestError
 
 IDS = InputSpec(name="input_ids", shape=("batch", "seq"), dtype="int64")
@@ -19,6 +26,9 @@ IMAGE = InputSpec(name="image", shape=("batch", 3, "height", "width"), dtype="fl
         ("x=batchx3x224x224", InputSpec(name="x", shape=("batch", 3, 224, 224))),
         ("x=max_len,2", InputSpec(name="x", shape=("max_len", 2))),
         ("x=scalar:float32:-1..1", InputSpec(name="x", shape=(), dtype="float32", low=-1, high=1)),
+        ("sr=scalar:int64:16000", InputSpec(name="sr", shape=(), dtype="int64", low=16000, high=16000)),
+        ("x=2:float32:1e-3..0.5", InputSpec(name="x", shape=(2,), dtype="float32", low=1e-3, high=0.5)),
+        ("serving:0=1x2", InputSpec(name="serving:0", shape=(1, 2))),
         ("a.b/c-d=4", InputSpec(name="a.b/c-d", shape=(4,))),
         ("data.npz", InputSpec(source="data.npz")),
         ("x=data.npy", InputSpec(name="x", source="data.npy")),
@@ -97,6 +107,15 @@ def test_the_knob_and_a_shape_must_agree() -> None:
         dimensions((IDS,), (parse_input("4x128"),), 8)
 
 
+def test_two_dimensions_of_one_name_are_one_size() -> None:
+    """A shape that gives one name two sizes is refused, and says which; the last one does not win."""
+    square = InputSpec(name="x", shape=("batch", 3, "d", "d"))
+
+    assert concrete(square, dimensions((square,), (parse_input("1x3x48x48"),), None)) == (1, 3, 48, 48)
+    with pytest.raises(RequestError, match=r"192 in 1x3x48x192 contradicts d=48: .* one size"):
+        dimensions((square,), (parse_input("1x3x48x192"),), None)
+
+
 def test_a_shape_may_repeat_what_is_fixed() -> None:
     """Writing the whole shape of an image is no contradiction."""
     bound = dimensions((IMAGE,), (parse_input("image=2x3x8x9"),), None)
@@ -148,3 +167,36 @@ def test_a_dimension_without_meaning_must_be_given() -> None:
 def test_an_input_without_a_shape_is_a_scalar() -> None:
     """Nothing is bound for an input whose shape nobody knows."""
     assert concrete(InputSpec(name="x"), {}) == ()
+
+
+def test_all_that_is_missing_is_said_at_once() -> None:
+    """One sentence names every free size of every input, and the options that give them."""
+    other = InputSpec(name="boxes", shape=("batch", "boxes", 4))
+
+    with pytest.raises(RequestError) as error:
+        dimensions((IMAGE, other), (parse_input("image=2x3x32x32"),), None)
+    assert str(error.value) == (
+        "Sizes are missing: boxes of the input 'boxes' [batch, boxes, 4]; "
+        "give it, such as --input boxes=2x1x4."
+    )
+    with pytest.raises(
+        RequestError, match=r"height, width, boxes of the inputs 'image' .* and 'boxes' .* give them"
+    ):
+        dimensions((IMAGE, other), (), None)
+
+
+def test_what_was_assumed_binds_what_nobody_gave() -> None:
+    """An assumed size stands for one that is missing or usual, never for one that was given."""
+    assumed = {"height": 320, "width": 640, "seq": 64}
+
+    assert dimensions((IMAGE, IDS), (), None, {}, {}, assumed) == {"batch": 1, **assumed}
+    bound = dimensions((IMAGE,), (parse_input("1x3x8x8"),), None, {}, {}, assumed)
+    assert concrete(IMAGE, bound) == (1, 3, 8, 8)
+
+
+def test_an_option_gives_an_input_its_sizes() -> None:
+    """What is written can be read; a number without dimensions is a scalar."""
+    spec = InputSpec(name="serving:0", shape=("batch", "n", 3))
+
+    assert parse_input(write_option(spec, {"n": 4}).removeprefix("--input ")).shape == (1, 4, 3)
+    assert write_option(InputSpec(name="rate", shape=()), {}) == "--input rate=scalar"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeldyno.core.load import Arrivals, Load, parse_rate
+from modeldyno.core.load import Arrivals, Load, parse_rate, pause_after
 from modeldyno.errors import RequestError
 
 
@@ -75,3 +75,17 @@ def test_a_load_says_what_it_is(load: Load, said: str, slots: int | None) -> Non
     assert str(load) == said
     assert load.slots == slots
     assert load.closed is (load.arrivals is Arrivals.CLOSED)
+
+
+def test_a_slot_pauses_the_longer_the_more_often_it_failed() -> None:
+    """Three failures are free, and no pause is longer than a twentieth of a second."""
+    pauses = [pause_after(failures, answered=True) for failures in range(13)]
+    assert pauses[:4] == [0, 0, 0, 0]
+    assert pauses[4:10] == pytest.approx([0.001, 0.002, 0.004, 0.008, 0.016, 0.032])
+    assert pauses[10:] == [0.05, 0.05, 0.05]
+    assert pause_after(10**9, answered=True) == 0.05
+
+
+def test_a_slot_pauses_longest_at_once_where_nothing_was_ever_answered() -> None:
+    """The first failure of all is no reason to send faster than twenty times a second."""
+    assert [pause_after(failures, answered=False) for failures in (0, 1, 2, 10**9)] == [0, 0.05, 0.05, 0.05]

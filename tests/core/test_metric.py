@@ -1,10 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.metric import EVERYDAY, METRICS, STATISTICS, Query, canonical_statistic, fraction_of
+from modeldyno.core.metric import (
+    EVERYDAY,
+    METRICS,
+    STATISTICS,
+    Better,
+    Metric,
+    MetricTable,
+    Query,
+    canonical_statistic,
+    fraction_of,
+)
 from modeldyno.core.units import COUNT, FRACTION, RATE, SECONDS
 from modeldyno.errors import RequestError, UnknownName
 
@@ -69,7 +81,9 @@ class TestQuery:
             ("latenzy.p99", "There is no metric 'latenzy'; did you mean 'latency'?"),
             ("speed", "There is no metric 'speed'; did you mean 'throughput'?"),
             ("ttft.p99", "There is no metric 'ttft'; did you mean 'time_to_first_token'?"),
-            ("foo", "There is no metric 'foo'; docs/reference/metrics.md has all "),
+            ("foo", "There is no metric 'foo'; modeldyno plugins metrics lists all of them"),
+            ("p99", "There is no metric 'p99'; did you mean 'latency.p99'?"),
+            ("median", "There is no metric 'median'; did you mean 'latency.p50'?"),
             ("latency.medain", "There is no statistic 'medain'; did you mean 'median'?"),
             ("latency.p999", "There is no statistic 'p999'; did you mean 'p99.9'?"),
             ("latency.percentile99", "There is no statistic 'percentile99'"),
@@ -119,9 +133,9 @@ class TestStatistics:
 
 
 def test_what_people_say_is_a_metric_here() -> None:
-    """An everyday word is no metric itself, and leads to one."""
+    """An everyday word is no metric itself, and leads to one, or to a statistic of one."""
     assert not EVERYDAY.keys() & METRICS.keys()
-    assert METRICS.keys() >= set(EVERYDAY.values())
+    assert METRICS.keys() >= {Query.parse(meant).metric for meant in EVERYDAY.values()}
 
 
 def test_each_metric_is_named_as_queries_allow() -> None:
@@ -129,3 +143,46 @@ def test_each_metric_is_named_as_queries_allow() -> None:
     assert all(
         name == row.name and "." not in name and row.sentence.endswith(".") for name, row in METRICS.items()
     )
+
+
+SPARSITY = Metric(name="sparsity", unit=FRACTION, better=Better.HIGHER, sentence="Share of zeros.")
+
+
+def test_a_table_asks_for_further_metrics_once_and_only_when_it_must() -> None:
+    """Looking for plugins takes time: a name that is known costs none, one that is not is looked for once."""
+    asked: list[str] = []
+
+    def find() -> dict[str, Metric]:
+        asked.append("plugins")
+        return {"sparsity": SPARSITY}
+
+    table = MetricTable([("latency", METRICS["latency"])])
+    table.complete_from(find)
+    assert "latency" in table
+    assert not asked
+
+    assert table["sparsity"] is SPARSITY
+    assert "nonsense" not in table
+    with pytest.raises(KeyError):
+        table["nonsense"]
+    assert asked == ["plugins"]
+    assert list(table) == ["latency", "sparsity"]
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "says"),
+    [
+        ("sparsity", replace(SPARSITY, name="other"), "write a Metric of that name"),
+        ("latency", replace(SPARSITY, name="latency"), "which is taken"),
+        ("fps", replace(SPARSITY, name="fps"), "which is taken"),
+        ("a.b", replace(SPARSITY, name="a.b"), "other characters"),
+        ("sparsity", replace(SPARSITY, unit="zeros"), "no base unit"),
+    ],
+)
+def test_a_metric_that_cannot_be_is_refused(name: str, row: Metric, says: str) -> None:
+    """Whoever wrote the plugin is told what is wrong with it."""
+    table = MetricTable([("latency", METRICS["latency"])])
+    table.complete_from(lambda: {name: row})
+
+    with pytest.raises(RequestError, match=says):
+        table.complete()

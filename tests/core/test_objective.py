@@ -23,7 +23,8 @@ class TestParse:
             ("latency:p99:2", None, "latency.p99", False, 2.0),
             ("throughput:0.5", None, "throughput", True, 0.5),
             ("trainable_parameters", True, "trainable_parameters", True, 1.0),
-            ("throughput", False, "throughput", False, 1.0),
+            ("throughput", True, "throughput", True, 1.0),
+            ("latency.p99", False, "latency.p99", False, 1.0),
         ],
     )
     def test_an_objective_is_read(
@@ -49,6 +50,19 @@ class TestParse:
         """In one sentence."""
         with pytest.raises(RequestError, match=message):
             Objective.parse(text)
+
+    @pytest.mark.parametrize(
+        ("text", "maximize", "message"),
+        [
+            ("latency.p99:5", True, r"is better the lower it is.* objectives: \{latency.p99: 5\}"),
+            ("latency.p99", True, r"write minimize: latency.p99 \(--minimize latency.p99\)"),
+            ("throughput", False, "throughput is better the higher it is.* write maximize: throughput "),
+        ],
+    )  # fmt: skip
+    def test_a_metric_is_not_made_worse(self, text: str, maximize: bool, message: str) -> None:
+        """The line to write stands in the sentence."""
+        with pytest.raises(RequestError, match=message):
+            Objective.parse(text, maximize=maximize)
 
     def test_names_are_checked(self) -> None:
         """A misspelt metric is refused."""

@@ -76,7 +76,7 @@ def test_time_of_one_that_calls_itself_is_told_once() -> None:
     assert rows["g"].total_time == 5.0
 
 
-def test_the_dearest_comes_first_wherever_it_takes_its_time() -> None:
+def test_the_costliest_comes_first_wherever_it_takes_its_time() -> None:
     """Rows are in the order of their own time on the host or on a device, whichever is longer."""
     found = (op("host", 2.0), op("device", 0.1, device_time=3.0), op("none", 0.0))
     assert [r.name for r in executed(WatchedCalls(times=(1.0,), occurrences=found))] == [
@@ -93,7 +93,7 @@ def test_given_back_memory_is_not_told_as_taken() -> None:
 
 
 def test_rows_beyond_the_most_are_joined_and_nothing_is_lost() -> None:
-    """The dearest rows stay as they are; the others are joined by name, and all sums stay."""
+    """The costliest rows stay as they are; the others are joined by name, and all sums stay."""
     found = tuple(
         op(name, float(place), scope=f"m.{place}", device_time=1.0, allocated=8.0)
         for place in range(1, 11)

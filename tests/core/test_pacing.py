@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from modeldyno.core.pacing import Paced, Progress, Stop, pace
 from modeldyno.core.plan import Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from modeldyno.core.statistics import Samples
 
 
@@ -349,7 +352,7 @@ def test_progress_is_told_with_an_estimate() -> None:
     model = Model(duration=noisy(0.01, sigma=0.3))
     seen: list[Progress] = []
     pace(model.draw, plan=Plan(), clock=model.clock, watch=seen.append)
-    assert len(seen) == len(model.chunks)
+    assert len(seen) == len(model.chunks) + 1  # and of the beginning of the steady phase
     assert seen[0].phase == "warm-up"
     assert seen[0].remaining is seen[0].value is seen[0].half_width is None
     assert seen[-1].phase == "steady"
@@ -359,6 +362,44 @@ def test_progress_is_told_with_an_estimate() -> None:
     assert told.value == pytest.approx(0.01, rel=0.1)
     assert told.half_width is not None
     assert 0.02 < told.half_width < 0.2
+
+
+def test_the_steady_phase_is_told_before_its_first_call() -> None:
+    """Whoever counts calls of the steady phase hears of it when none of them has been made."""
+    model = Model(duration=noisy(0.01))
+    made: list[int] = []
+    pace(
+        model.draw,
+        plan=Plan(),
+        clock=model.clock,
+        watch=lambda seen: made.append(sum(model.chunks)) if seen.phase == "steady" else None,
+    )
+    found = paced(Model(duration=noisy(0.01)))
+    assert made[0] == found.warmup_runs
+
+
+@pytest.mark.parametrize("given", [1, 30, 100])
+def test_where_nothing_more_comes_what_came_is_given(given: int) -> None:
+    """A draw of nothing ends it, in the warm-up or after it; the samples so far come back."""
+    model = Model(duration=noisy(0.01))
+
+    def draw(n: int) -> Samples:
+        return model.draw(min(n, given - sum(model.chunks)))
+
+    found = pace(draw, plan=Plan(), clock=model.clock)
+    assert found.stop is Stop.INTERRUPTED
+    assert found.warmup_runs + found.samples.size == given
+    assert found.samples.size > 0
+
+
+def test_a_steady_phase_in_which_nothing_comes_is_the_later_half_of_the_warm_up() -> None:
+    """There is always a sample to tell of."""
+    model = Model(duration=noisy(0.01))
+    warm = paced(Model(duration=noisy(0.01))).warmup_runs
+    found = pace(
+        lambda n: model.draw(n) if sum(model.chunks) < warm else np.empty(0), plan=Plan(), clock=model.clock
+    )
+    assert (found.warmup_runs, found.samples.size) == (warm // 2, warm - warm // 2)
 
 
 def test_nobody_need_watch_or_interrupt() -> None:
@@ -396,3 +437,38 @@ def test_a_sensible_plan_is_accepted() -> None:
     """Every setting has a value that is fine."""
     plan = Plan(timeout=5.0, memory_limit=1 << 30, pin=(0, 1), target="mean", percentiles=("p99.9",))
     assert plan.target == "mean"
+
+
+class Aside:
+    """Counts how often the assessment was set aside, and after how many samples."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.after: list[int] = []
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Note the calls made so far."""
+        self.after.append(sum(self.model.chunks))
+        yield
+
+
+def test_the_assessment_of_many_samples_is_set_aside() -> None:
+    """Before the first call, and wherever so many samples are assessed that their memory would show."""
+    model = Model(duration=noisy(1e-5, sigma=0.5))
+    aside = Aside(model)
+    found = pace(model.draw, plan=Plan(precision=0.001), clock=model.clock, aside=aside)
+
+    assert aside.after[0] == 0
+    assert len(aside.after) > 2
+    assert min(aside.after[1:]) >= 1024
+    assert found.samples.size > 10_000
+
+
+def test_few_samples_are_assessed_where_they_are() -> None:
+    """A slow model is not disturbed: its samples take no memory that shows."""
+    model = Model(duration=noisy(0.01))
+    aside = Aside(model)
+    pace(model.draw, plan=Plan(), clock=model.clock, aside=aside)
+
+    assert aside.after == [0]

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno import display
 from modeldyno.core.activity import Activity
 from modeldyno.core.doubt import Doubt, of_noise
 from modeldyno.core.goal import Constraint, Verdict
@@ -32,8 +34,11 @@ from modeldyno.core.result import (
     fold,
     merge,
 )
-from modeldyno.errors import RunFailed
+from modeldyno.errors import RunFailed, UncertifiedWarning
 from modeldyno.testing.results import a_small_result
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 JOB = Job(model=ModelRef.parse("onnx:m.onnx"), backend="onnxruntime", config={"batch_size": 1})
 EMPTY = Result(id="0123456789ab", created="2026-01-01T00:00:00+00:00", job=JOB)
@@ -156,7 +161,10 @@ def test_a_result_is_short_where_it_is_printed() -> None:
     """Neither a Result nor a Distribution spills its samples into a terminal."""
     result = replace(EMPTY, measurements=(latency(1.0, 2.0, 3.0), observed("steal", 0.0, scope="x")))
 
-    assert repr(result) == "<Result 0123456789ab of onnx:m.onnx: latency, steal@x>"
+    assert repr(result) == "<Result 0123456789ab of onnx:m.onnx: latency.p50.raw 2.00 s>"
+    assert repr(EMPTY) == "<Result 0123456789ab of onnx:m.onnx: nothing measured>"
+    doubted = replace(EMPTY, doubts=(DOUBT, replace(DOUBT, code="not-isolated")))
+    assert repr(doubted).endswith("nothing measured; doubts: drift>")
     assert (
         repr(latency(1.0, 2.0, 3.0).value) == "Distribution(n=3, processes=1, median=2.0, stop='converged')"
     )
@@ -168,9 +176,24 @@ def test_a_result_answers_queries() -> None:
     """Brackets give the number, or None where it is not certified."""
     result = replace(EMPTY, measurements=(latency(*[1.0, 2.0, 3.0] * 10), observed("load_time", 0.5)))
 
-    assert (result["latency.p50"], result["latency.p99"], result["load_time"]) == (2.0, None, 0.5)
+    assert (result["latency.p50"], result["load_time"]) == (2.0, 0.5)
+    with pytest.warns(UncertifiedWarning, match=r"latency.p99 is None: p99 is no claim yet: .* are missing"):
+        assert result["latency.p99"] is None
     assert result.find("latency") is not None
     assert result.find("latency", "layer") is None
+
+
+def test_a_result_lists_what_it_answers() -> None:
+    """Its keys are queries, each of which brackets answer with a number; what was not measured is not in."""
+    result = replace(EMPTY, measurements=(latency(*[1.0, 2.0] * 40), observed("macs", 7, scope="conv.1")))
+
+    assert {"latency.p50", "latency.p99.raw", "macs@conv.1"} <= set(result)
+    assert {key: result[key] for key in result.keys()} == result.to_dict()  # noqa: SIM118 - no mapping
+    assert result._ipython_key_completions_() == list(result)
+    assert "latency" in result
+    assert "latency.p99" in result
+    assert "macs@conv.1" in result
+    assert not any(absent in result for absent in ("macs", "flops", "nonsense", "latency.nonsense"))
 
 
 def test_a_result_judges_a_bound() -> None:
@@ -197,6 +220,21 @@ def test_a_result_has_a_name_even_if_nothing_was_loaded(result: Result, name: st
 def test_a_notebook_shows_a_result() -> None:
     """The HTML fragment has the model's name."""
     assert "onnx:m.onnx" in EMPTY._repr_html_()
+
+
+def test_a_result_shows_itself_in_other_forms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As text, a page, a file and a table, through the one module that knows formats."""
+    EMPTY.show()
+    EMPTY.save(tmp_path / "r.md")
+    monkeypatch.setattr(display, "data_frame", lambda result: (result.id, "table"))
+
+    assert "onnx:m.onnx" in str(EMPTY)
+    assert "onnx:m.onnx" in capsys.readouterr().out
+    assert "onnx:m.onnx" in EMPTY.to_html()
+    assert "onnx:m.onnx" in (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert EMPTY.to_pandas() == (EMPTY.id, "table")
 
 
 def test_what_probes_saw_and_wrote_is_gathered() -> None:

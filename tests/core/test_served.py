@@ -101,12 +101,45 @@ def test_failures_are_counted_once_and_in_no_latency() -> None:
     assert "200 of 1,000 requests failed: 100 timeout, 100 reset" in doubt.seen
 
 
+@pytest.mark.parametrize("load", [OPEN, Load(concurrency=1)])
+def test_a_window_is_cut_to_the_first_so_many_requests(load: Load) -> None:
+    """Failed ones count; it ends where the next one is due, whatever was waiting then."""
+    cut = replace(window(steady(outcome=np.arange(1000) % 10 == 0), load=load, backlog=7), begin=SECOND // 2)
+    exact = cut.first(100)
+    assert (exact.begin, exact.end, exact.backlog) == (SECOND // 2, 3 * SECOND // 2, 0)
+    found = measured(exact)
+    assert [found[f"requests@{word}"].value for word in ("ok", "timeout")] == [90, 10]
+    assert cut.first(950) is cut
+    assert cut.first(10_000) is cut
+
+
+def test_requests_that_are_due_together_are_measured_together() -> None:
+    """Of bursts of eight, ten requests are two; also where no further one is due."""
+    bursts = records(np.repeat(np.arange(3) * SECOND, 8), MILLI)
+    assert len(window(bursts).first(10).due()) == 16
+    assert len(window(bursts).first(20).due()) == 24
+    assert len(window(none()).first(1).due()) == 0
+
+
+def test_a_closed_loop_that_is_never_answered_is_not_called_limited_by_its_client() -> None:
+    """Its slots pause, as they fail."""
+    failed = records(np.arange(20) * SECOND // 2, MILLI, lag=MILLI, outcome=np.full(20, Outcome.SERVER_ERROR))
+    assert [each.code for each in served.doubts(window(failed, load=Load()))] == ["failed-requests"]
+
+
 def test_a_window_without_requests_gives_rates_alone() -> None:
     """Where nothing was due there is no latency, and no division by nothing."""
     found = measured(window(none()))
     assert "latency" not in found
-    assert found["error_rate"].value == 0
+    assert found["request_rate"].value == 0
     assert not list(served.doubts(window(none(), clients=(0.1,))))
+
+
+def test_the_share_of_errors_is_unknown_where_no_request_has_ended() -> None:
+    """Neither an empty window nor one of cancelled requests is free of errors; one bad answer is all."""
+    assert "error_rate" not in measured(window(none()))
+    assert "error_rate" not in measured(window(steady(10, outcome=Outcome.CANCELLED)))
+    assert measured(window(steady(1, outcome=Outcome.TIMEOUT)))["error_rate"].value == 1
 
 
 def test_requests_due_in_the_window_are_followed_beyond_it() -> None:

@@ -26,6 +26,14 @@ def test_what_lies_beyond_a_point(t: float, degrees: float) -> None:
     assert student.beyond(t, degrees) == pytest.approx(reference.sf(t, degrees), rel=1e-7, abs=1e-290)
 
 
+@pytest.mark.parametrize("degrees", [0.3, 1e4, 1e6, 1e7, 1e12])
+def test_it_holds_for_very_few_and_very_many_degrees(degrees: float) -> None:
+    """Below one degree of freedom the points lie far out, and of many it is the normal distribution."""
+    for tail in (1e-9, 0.0025, 0.025, 0.4):
+        assert student.point(tail, degrees) == pytest.approx(float(reference.isf(tail, degrees)), rel=1e-5)
+    assert student.beyond(2.5, degrees) == pytest.approx(float(reference.sf(2.5, degrees)), rel=1e-5)
+
+
 def test_without_degrees_of_freedom_nothing_is_known() -> None:
     """A point with no degrees of freedom is infinitely far away."""
     assert student.point(0.025, 0) == math.inf

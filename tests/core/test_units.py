@@ -19,6 +19,8 @@ from modeldyno.core.units import (
     SECONDS,
     WATTS,
     format_axis,
+    format_change,
+    format_changes,
     format_estimate,
     format_quantity,
     parse_bound,
@@ -240,3 +242,38 @@ def test_the_sizes_of_a_unit_are_known_to_whoever_draws() -> None:
     """The smallest first, each with where it begins."""
     assert sizes(SECONDS)[0] == (0.0, 1e-9, " ns")
     assert [name for *_, name in sizes(BYTES)][:2] == [" B", " KiB"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [
+        (0.0, "0%"),
+        (0.123, "+12.3%"),
+        (-0.04, "-4.0%"),
+        (-0.0004, "-0.04%"),
+        (4e-6, "+<0.001%"),
+        (2.468, "+247%"),
+        (20.0, "21x more"),
+        (1 / 2600 - 1, "2,600x less"),
+        (9e43, "over 1,000,000x more"),
+        (2e-7 - 1, "over 1,000,000x less"),
+        (-1.0, "-100%"),
+    ],
+)
+def test_a_change_is_shown_in_percent_or_as_a_factor(ratio: float, expected: str) -> None:
+    """Never as nothing where there is one."""
+    assert format_change(ratio) == expected
+
+
+def test_the_ends_of_a_change_share_their_unit_where_they_have_one() -> None:
+    """Percent or factors; else each has its own."""
+    assert format_changes(-0.779, 0.026) == "-77.9 to +2.6%"
+    assert format_changes(19.0, 21.0) == "20x to 22x more"
+    assert format_changes(1 / 22 - 1, 1 / 20 - 1) == "22x to 20x less"
+    assert format_changes(-0.5, 671.8) == "-50.0% to 673x more"
+
+
+def test_an_interval_of_changes_that_bounds_nothing_has_no_figures() -> None:
+    """Of two starts that differ much its ends have dozens of digits; one end alone is told."""
+    assert format_changes(-1.0, 9e43) == "not bounded"
+    assert format_changes(-0.5, 9e43) == "-50.0% to over 1,000,000x more"

@@ -19,7 +19,7 @@ from modeldyno.core.objective import Goal, Objective, Rank
 from modeldyno.core.ranking import Ranking, ranking
 from modeldyno.core.space import Key, Point, key
 from modeldyno.core.study import LOADS, Ask, Budget, Stage, State, Study, Trial
-from modeldyno.core.verification import LOOK, MORE, RIVALS, ROUNDS, TWICE, fresh, next_ask
+from modeldyno.core.verification import LOOK, MORE, MORE_ROUNDS, RIVALS, ROUNDS, TWICE, fresh, next_ask
 from modeldyno.testing.studies import a_served_study, a_study
 from modeldyno.testing.trials import a_trial, an_answer, log
 
@@ -216,6 +216,46 @@ class TestAsk:
         assert next_ask(searched(100)) is None
         assert next_ask(log(searched(), [a_trial(batch(n), state=State.FAILED) for n in (1, 2)])) is None
         assert next_ask(log(replace(searched(), goal=WITHIN), broken)) is None
+
+    def test_the_loads_of_an_only_configuration_are_verified_until_their_bound_is_decided(self) -> None:
+        """It has no rival; which of its loads holds is open, and a time that was allowed is used for it."""
+        open_ended = a_served_study("concurrency=1,2,4,8", goal=WITHIN, default={"concurrency": 8})
+        open_ended = log(open_ended, [few({"concurrency": c}, 10.0 * c) for c in (1, 2, 4, 8)])
+
+        def verified(study: Study, size: float = 100) -> Study:
+            while (ask := next_ask(study)) is not None:
+                rate = 10.0 * int(ask.point["concurrency"])
+                study = log(study, [few(ask.point, rate, ask.stage, size=size, care=ask.care)])
+            return study
+
+        found = ranking(verified(replace(open_ended, budget=Budget(max_time=180.0))))
+        assert found.best is not None
+        assert (found.best.point, found.best.verdict) == ({"concurrency": 8}, "held")
+        assert ROUNDS < found.best.verified < MORE_ROUNDS
+        assert ranking(verified(open_ended)).best is None
+
+        endless = verified(replace(open_ended, budget=Budget(max_time=180.0)), size=1)
+        again = [trial for trial in endless.trials if trial.stage is Stage.VERIFY]
+        assert len(again) == 2 * MORE_ROUNDS
+
+    def test_a_point_without_any_rival_is_not_verified(self) -> None:
+        """Where nothing else was measured there is nothing to choose."""
+        assert (
+            next_ask(log(a_served_study("concurrency=8", goal=WITHIN), [few({"concurrency": 8}, 1.0)]))
+            is None
+        )
+
+    def test_a_percentile_that_all_of_enough_samples_keep_is_held(self) -> None:
+        """Though none of the looks, nor all together, make it a claim."""
+        study = replace(searched(), goal=WITHIN)
+        bounded = an_answer("latency.p99", None, size=400, interval=Interval(low=0.004, high=0.006))
+        raw = an_answer("latency.p99.raw", 0.005, size=400, interval=bounded.interval)
+        study = log(study, [a_trial(batch(1), an_answer("throughput", 100.0), bounded, raw)])
+        best = ranking(study).best
+
+        assert best is not None
+        assert best.verdict == "held"
+        assert best.chance > 0.95
 
     def test_a_default_without_any_rival(self) -> None:
         """Where all others break the bounds there is nothing to compare the default with."""

@@ -15,6 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from modeldyno import machine
 from modeldyno.core.job import Job
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.model import ModelRef
@@ -116,6 +117,41 @@ def test_an_exception_of_the_model_is_a_failure_in_one_line() -> None:
     assert "at layer 3" in failure.log
 
 
+RAISED = {
+    "raise_interrupt": "KeyboardInterrupt",
+    "raise_cancellation": "CancelledError: given up",
+    "raise_end_of_generator": "GeneratorExit",
+}
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_what_a_model_raises_that_is_no_error_is_told_all_the_same(name: str) -> None:
+    """It is no signal from elsewhere and no exit of the process, and the log has no traceback of ours."""
+    failure = run(name).failures[0]
+
+    assert (failure.where, failure.kind) == ("first call", FailureKind.ERROR)
+    assert failure.message.startswith(RAISED[name])
+    assert "Traceback" not in failure.log
+
+
+def test_a_model_that_spoils_os_is_measured_as_far_as_can_be() -> None:
+    """What we need for telling is ours before the model is loaded."""
+    result = run("spoil_os", max_runs=5)
+
+    assert [failure.kind for failure in result.failures] == [FailureKind.ERROR]
+    assert result.failures[0].message.startswith("OSError: there is no system")
+    assert "Traceback" not in result.failures[0].log
+
+
+def test_a_model_that_spoils_python_is_told_as_that() -> None:
+    """Our own code does not run any more; it is the model that is named, and no line of ours."""
+    failure = run("spoil_builtins").failures[0]
+
+    assert failure.kind is FailureKind.CRASH
+    assert failure.message.startswith("it changed what Python itself needs")
+    assert "Traceback" not in failure.log
+
+
 def test_a_full_device_is_out_of_memory() -> None:
     """A framework's error about memory is classified as one."""
     assert FailureKind.OOM is run("raise_memory_error").failures[0].kind
@@ -154,6 +190,59 @@ def test_what_leaves_the_group_is_ended_too(mark: str) -> None:
     assert left(mark) == []
 
 
+@pytest.mark.parametrize("name", ["orphan_a_session", "orphan_a_session_and_crash"])
+def test_what_forks_twice_is_ended_too(mark: str, name: str) -> None:
+    """What left the group and the tree does not outlive the run, even if its maker crashed at once."""
+    run(name, max_runs=5, memory_limit=8 << 30)
+
+    assert left(mark) == []
+
+
+KILLED = {
+    "die_by_kill": "something else killed it (SIGKILL), and not for want of memory",
+    "use_up_processor_time": "it used up its limit of processor time (SIGKILL",
+    "use_up_processor_time_softly": "it used up its limit of processor time (SIGXCPU",
+}
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_a_kill_is_told_with_the_cause_that_there_is_evidence_for(name: str) -> None:
+    """What was killed by another, or for its processor time, is not said to have wanted memory."""
+    failure = run(name).failures[0]
+
+    assert failure.kind is FailureKind.KILLED
+    assert KILLED[name] in failure.message
+
+
+@pytest.mark.parametrize("name", ["close_all_files", "become_another_program"])
+def test_a_model_that_cuts_us_off_is_told_as_that(mark: str, name: str) -> None:
+    """Nothing of ours stands in the log: neither a traceback of a side process nor a path of ours."""
+    failure = run(name).failures[0]
+
+    assert failure.kind is FailureKind.CRASH
+    assert failure.message.startswith("it closed the pipe through which it tells what it measures")
+    assert failure.log == ""
+    assert left(mark) == []
+
+
+def test_a_call_that_returns_twice_is_doubted(mark: str) -> None:
+    """The copy of the process ends as soon as it comes back to us, and the measurement goes on."""
+    result = run("return_twice", memory_limit=8 << 30)
+
+    assert [d.code for d in result.doubts if d.code in {"forked", "unwatched"}] == ["forked"]
+    assert result.failures == ()
+    assert left(mark) == []
+
+
+def test_free_memory_is_the_limit_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less a reserve; the sentence says where the limit comes from."""
+    monkeypatch.setattr(machine, "free_memory", lambda: LIMIT + int(0.05 * machine.memory_limit()))
+    failure = run("eat_memory", memory_limit=None).failures[0]
+
+    assert failure.kind is FailureKind.OOM
+    assert "what was free when it started, less a reserve" in failure.message
+
+
 GUARDED = """
 import os, signal, sys, time
 from pathlib import Path
@@ -179,7 +268,7 @@ def test_the_guard_of_a_server_removes_what_is_left(
     served = replace(job("none"), model=ModelRef(scheme="call", locator=f"{tmp_path / 'guarded.py'}:served"))
     with isolated() as execute:
         result = execute(served, watch=lambda _event: None)
-    assert [failure.kind for failure in result.failures] == [FailureKind.OOM], "as the system kills"
+    assert [failure.kind for failure in result.failures] == [FailureKind.KILLED]
     assert left(mark) == []
     assert not Path((tmp_path / "place").read_text()).exists()
 
@@ -206,6 +295,24 @@ def test_a_model_that_prints_much_does_not_block() -> None:
 
     assert result.failures == ()
     assert result.find("latency") is not None
+
+
+def test_what_a_model_does_at_the_end_of_its_process_is_done(tmp_path: Path) -> None:
+    """Its exit handlers run, also after one that fails, though Python itself is not taken apart."""
+    path, seen = tmp_path / "model.py", tmp_path / "seen"
+    path.write_text(
+        "import atexit, pathlib\n"
+        f"atexit.register(pathlib.Path({str(seen)!r}).write_text, 'done')\n"
+        "atexit.register(lambda: 1 / 0)\n"
+        "def call():\n"
+        "    return 1\n"
+    )
+    asked = replace(job("sleep"), model=ModelRef(scheme="call", locator=f"{path}:call"))
+    with isolated() as execute:
+        result = execute(asked, watch=lambda _event: None)
+
+    assert result.failures == ()
+    assert seen.read_text() == "done"
 
 
 def test_the_parent_sleeps_while_it_waits() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import plugins, run
+from modeldyno import machine, plugins, run
 from modeldyno.core.inputs import parse_input
 from modeldyno.core.job import Job
 from modeldyno.core.load import Load
@@ -21,8 +21,9 @@ from modeldyno.core.result import Event, FailureKind, Result, fold
 from modeldyno.core.target import Target, Transport
 from modeldyno.errors import RequestError
 from modeldyno.executors.isolated import isolated
-from modeldyno.executors.warm import warm
+from modeldyno.executors.warm import housed, warm
 from modeldyno.ports import CanSend, Form, Pass
+from modeldyno.processes import family_size, tree
 from modeldyno.run import opening
 from modeldyno.testing.fakes import a_model
 
@@ -92,6 +93,21 @@ def test_one_loading_serves_many_loads(model: Path) -> None:
     assert len({result.id for result in results}) == 4
     assert all({"latency", "load_time", "first_call"} <= measured(result) for result in results)
     assert all(result.model is not None and result.environment.hardware for result in results)
+
+
+def test_what_a_warm_child_holds_is_no_want_of_memory(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is open and holds more than is left free may be measured again."""
+    longer = replace(QUICK, min_time=0.5)
+    with housed() as house:
+        execute(house.execute, job(model))
+        assert house.child is not None
+        held = family_size(tree(house.child.process.pid)[1:])
+        reserve = int(0.05 * machine.memory_limit())
+        monkeypatch.setattr(machine, "free_memory", lambda: reserve + held // 2)
+        again = execute(house.execute, job(model, plan=longer))
+
+    assert again.failures == ()
+    assert len(loads(model)) == 1
 
 
 def test_what_differs_otherwise_is_loaded_afresh(model: Path) -> None:
@@ -220,7 +236,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     monkeypatch.setattr(plugins, "loader", lambda _name: loader)
     monkeypatch.setattr(plugins, "backend", lambda _name: fake)
     monkeypatch.setattr(plugins, "probe", lambda _name: fake)
-    monkeypatch.setattr(opening, "_calls", lambda _session, _payload: (lambda: None,))
+    monkeypatch.setattr(opening, "_calls", lambda _session, _payload, _patience: iter((lambda: None,)))
     return fake
 
 

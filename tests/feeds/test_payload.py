@@ -200,7 +200,9 @@ def test_fixed_batch_is_kept() -> None:
     """A model with a fixed batch runs at it; another batch size is refused with what to do."""
     fixed = model(replace(IMAGE, shape=(4, 1, 2, 2)))
     assert build(fixed).samples == build(fixed, batch_size=4).samples == 4
-    with pytest.raises(RequestError, match=r"batch_size=8 contradicts .* fixed: 4x1x2x2; leave it away"):
+    with pytest.raises(
+        RequestError, match=r"batch_size=8 contradicts .* fixed: 4x1x2x2; leave batch_size out"
+    ):
         build(fixed, batch_size=8)
 
 
@@ -223,7 +225,7 @@ def test_unknown_shape_with_a_batch() -> None:
     unknown = model(InputSpec(name="x"))
     assert build(unknown, "x=batchx3", batch_size=5).feeds[0]["x"].shape == (5, 3)
     assert build(unknown, "x=5x3").samples == 5
-    with pytest.raises(RequestError, match="write --input x=batchx3"):
+    with pytest.raises(RequestError, match=r"write --input x=6x3 alone, or --input x=batchx3,"):
         build(unknown, "x=5x3", batch_size=6)
 
 
@@ -257,6 +259,26 @@ def test_example_is_used_as_it_is(batch_size: int | None) -> None:
     assert payload.samples == 3
     assert [d.code for d in payload.doubts] == ([] if batch_size else ["assumed-batch"])
     assert [u.distinct for u in payload.used] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "form", "codes"),
+    [
+        ((4, 3, 8, 8), Form.TORCH, []),
+        ((4, 16), Form.TORCH, []),
+        ((4, 3, 16), Form.TORCH, ["assumed-batch"]),
+        ((4,), Form.TORCH, ["assumed-batch"]),
+        ((4, 16), Form.CALLABLE, ["assumed-batch"]),
+    ],
+)
+def test_a_batch_is_doubted_only_where_the_first_axis_may_be_another(
+    shape: tuple[int, ...], form: str, codes: list[str]
+) -> None:
+    """A torch module takes images and rows of features by the batch; a sequence may have time first."""
+    spec = InputSpec(name="x", shape=("batch", *shape[1:]), dtype="float32")
+    given = replace(model(spec, example={"x": np.zeros(shape, np.float32)}), form=form)
+
+    assert [doubt.code for doubt in build(given).doubts] == codes
 
 
 def test_example_is_repeated_with_a_doubt() -> None:
@@ -551,6 +573,19 @@ def test_lines_of_text(tmp_path: Path) -> None:
     assert [feed["input_ids"].tolist() for feed in payload.feeds] == [[[1, 2, 0]], [[3, 4, 5]], [[1, 0, 0]]]
     assert set(payload.feeds[0]) == {"input_ids", "attention_mask"}
     assert (payload.samples, payload.used[0].source) == (1, str(tmp_path / "a.txt"))
+
+
+def test_texts_that_are_padded_to_a_longer_one_are_doubted(tmp_path: Path) -> None:
+    """It says how long they are, and what length to give; calls of like length need no word."""
+    (tmp_path / "a.txt").write_text("a\nbb c\na b c d e f\nc\n")
+    (doubt,) = build(TEXT, str(tmp_path / "a.txt")).doubts
+    assert doubt.code == "padded"
+    assert "have 1 to 6 tokens, and every call is padded to 6;" in doubt.seen
+    assert "a call would have 2 on average" in doubt.seen
+    assert "--input input_ids=1x2," in doubt.advice
+
+    assert build(TEXT, str(tmp_path / "a.txt"), "input_ids=1x2").doubts == ()
+    assert build(TEXT, str(tmp_path / "a.txt"), batch_size=4).doubts == ()
 
 
 def test_paragraphs_of_a_page(tmp_path: Path) -> None:

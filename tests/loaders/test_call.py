@@ -75,6 +75,19 @@ class TestInputs:
         with pytest.raises(RequestError, match="int, which cannot be called"):
             load("constant")
 
+    def test_a_class_whose_objects_are_called_is_refused(self) -> None:
+        """What would only time the making of a model is refused, with what to write for the model."""
+        ref = ModelRef(scheme="call", locator="torch.nn:Identity")
+        with pytest.raises(
+            RequestError, match=r"only makes one; to measure the module itself write torch\.nn:I"
+        ):
+            loader.load(ref, seed=0, trust=False)
+        with pytest.raises(RequestError, match=r"such as model = partial\(\) in the file"):
+            loader.load(ModelRef(scheme="call", locator="functools:partial"), seed=0, trust=False)
+        assert (
+            loader.load(ModelRef(scheme="call", locator="json:JSONDecoder"), seed=0, trust=False).inputs == ()
+        )
+
     def test_any_object_is_an_input(self) -> None:
         """What is no array of numbers is passed on as it is, in an array without dimensions."""
         given = {"a": 1}

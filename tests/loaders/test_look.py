@@ -23,7 +23,7 @@ from modeldyno.core.inspection import Mode
 from modeldyno.core.model import ModelRef
 from modeldyno.core.weight import tally
 from modeldyno.errors import RequestError, TrustRequired
-from modeldyno.loaders import call, exported, hf, hf_config, torchscript
+from modeldyno.loaders import call, exported, hf, hf_config, torch_stage, torchscript
 from modeldyno.loaders import object as live
 from modeldyno.loaders import torch as torch_loader
 from modeldyno.ports import Model, Tracing
@@ -386,3 +386,32 @@ def test_a_scripted_module_is_analysed_or_refused(tmp_path: Path) -> None:
         assert "\n" not in str(error)  # noqa: PT017 - either is right
     else:
         assert Analysed.of(graph, TABLE).totals().macs == 3 * 48
+
+
+TRAINING = """
+import torch
+from torch import nn
+
+def make():
+    net = nn.Linear(4, 1)
+    loss = torch.tensor(9.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    while loss.item() > 0.1:
+        loss = net(torch.ones(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return net, torch.ones(2, 4)
+"""
+
+
+def test_a_factory_that_trains_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that ends by its numbers is given up where there are none, and run for real, which is told."""
+    monkeypatch.setattr(torch_stage, "_PATIENCE", 0.01)
+    (tmp_path / "training.py").write_text(TRAINING, encoding="utf-8")
+    model = torch_loader.look(
+        ModelRef(scheme="torch", locator=f"{tmp_path / 'training.py'}:make"), seed=0, trust=False
+    )
+
+    assert [doubt.code for doubt in model.doubts] == ["factory-ran"]
+    assert cost(model)[0] == 2 * 4

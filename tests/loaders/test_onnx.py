@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import ports
+from modeldyno import feeds, ports
+from modeldyno.core.inputs import parse_input
 from modeldyno.core.model import ModelRef
 from modeldyno.core.weight import by_module, tally
 from modeldyno.errors import RequestError
@@ -83,6 +84,25 @@ def test_same_symbol_is_the_batch_everywhere(tmp_path: Path) -> None:
     values = {"x": ("FLOAT", ["s0", 3]), "h": ("FLOAT", [2, "s0", 3]), "t": ("FLOAT", ["time", "batch_size"])}
     path = models.save(tmp_path / "m.onnx", [("Relu", ["x"], ["y"])], values, {"y": ("FLOAT", None)}, {})
     assert shapes(load(path)) == {"x": ("batch", 3), "h": (2, "batch", 3), "t": ("time", "batch")}
+
+
+@pytest.mark.parametrize("name", ["?", "None", "-1", "unk", ""])
+def test_a_placeholder_is_a_size_of_its_own_wherever_it_stands(tmp_path: Path, name: str) -> None:
+    """Exporters write one word for every free size: that says nothing of their being equal."""
+    value = ("FLOAT", [name, 3, name, name])
+    path = models.save(tmp_path / "m.onnx", [("Relu", ["x"], ["y"])], {"x": value}, {"y": value}, {})
+    model = load(path)
+    assert shapes(model) == {"x": ("batch", 3, "x_dim2", "x_dim3")}
+    payload = feeds.build(model, (parse_input("x=1x3x48x192"),), batch_size=None, seed=0)
+    assert payload.used[0].shape == (1, 3, 48, 192)
+
+
+@pytest.mark.parametrize("name", ["DynamicDimension.0", "p2o.DynamicDimension.0"])
+def test_the_first_dimension_of_paddle_is_the_batch(tmp_path: Path, name: str) -> None:
+    """Paddle numbers its free sizes through; the first of the first input counts samples."""
+    value = ("FLOAT", [name, 3, "DynamicDimension.1", "DynamicDimension.2"])
+    path = models.save(tmp_path / "m.onnx", [("Relu", ["x"], ["y"])], {"x": value}, {"y": value}, {})
+    assert shapes(load(path)) == {"x": ("batch", 3, "DynamicDimension.1", "DynamicDimension.2")}
 
 
 def test_unknown_shapes(tmp_path: Path) -> None:

@@ -434,6 +434,43 @@ def test_packed_weights_are_held() -> None:
     assert held >= 64 * 128 + 128 * 2
 
 
+class Residual(nn.Module):
+    """Two convolutions, a sum, a concatenation, and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU())
+        self.second = nn.Conv2d(8, 8, 3, padding=1, groups=2)
+        self.last = nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute."""
+        x = self.first(x)
+        x = torch.cat([torch.relu(x + self.second(x)), x * x], 1)
+        return self.last(x.mean((2, 3)))  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_calibrated_network_of_whole_numbers_is_analysed() -> None:
+    """What FX has quantised has the MACs and the parameters of the network that it was made of."""
+    fx = pytest.importorskip("torch.ao.quantization.quantize_fx")
+    example = (torch.rand(1, 3, 16, 16),)
+    backend = next(e for e in ("x86", "fbgemm", "qnnpack") if e in torch.backends.quantized.supported_engines)
+    torch.backends.quantized.engine = backend
+    ready = fx.prepare_fx(
+        Residual().eval(), torch.ao.quantization.get_default_qconfig_mapping(backend), example
+    )
+    ready(*example)
+    module = fx.convert_fx(ready)
+
+    result = modeldyno.inspect(module, example=example[0])
+
+    assert module(*example).shape == (1, 4)
+    assert result["macs"] == 8 * 8 * 8 * 27 + 8 * 8 * 8 * 36 + 16 * 4
+    assert result["parameters"] == sum(parameter.numel() for parameter in Residual().parameters())
+    assert result["coverage"] == 1
+
+
 LAZY = """
 import torch
 from torch import nn

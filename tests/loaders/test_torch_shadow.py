@@ -19,6 +19,7 @@ from torch.nn import functional
 from torch.utils.dlpack import from_dlpack
 
 from modeldyno.errors import RequestError
+from modeldyno.loaders.torch_rules import padded
 from modeldyno.loaders.torch_shadow import Place, Shadow
 from modeldyno.loaders.torch_stage import Call, Stage
 
@@ -550,3 +551,18 @@ def test_stages_nest(notes: Notes) -> None:
             torch.ones(3)
         assert read(first + 1) == [2, 2]
     assert type(torch.ones(2)) is Tensor
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("total", [0, 12])
+def test_padding_is_what_torch_pads(batch_first: bool, total: int) -> None:
+    """What stands for torch's function on a stage gives the same numbers, lengths and strides."""
+    lengths = torch.tensor([10, 7, 7, 2])
+    packed = nn.utils.rnn.pack_padded_sequence(torch.randn(4, 10, 3), lengths, batch_first=True)
+    assert packed.batch_sizes is not None
+    theirs = torch._VF._pad_packed_sequence(packed.data, packed.batch_sizes, batch_first, -1.5, total)
+    ours = padded(packed.data, packed.batch_sizes, batch_first, -1.5, total)
+
+    assert torch.equal(ours[0], theirs[0])
+    assert ours[0].stride() == theirs[0].stride()
+    assert ours[1].tolist() == theirs[1].tolist() == lengths.tolist()

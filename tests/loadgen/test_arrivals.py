@@ -7,7 +7,7 @@ import pytest
 
 from modeldyno.core.load import Arrivals, Load
 from modeldyno.errors import RequestError
-from modeldyno.loadgen.arrivals import Share, due_times, read_trace
+from modeldyno.loadgen.arrivals import Share, due_times, read_trace, unused_of_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,3 +130,16 @@ def test_a_trace_that_cannot_be_read_is_refused_in_a_sentence(
         read_trace(str(path))
     assert str(path) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_what_a_trace_tells_beside_its_times_is_known(tmp_path: Path) -> None:
+    """By its first line: lengths of prompts and answers, which nothing is made of."""
+    path = tmp_path / "trace"
+    path.write_text('\n{"timestamp": 0, "output_length": 4, "input_length": 3}\n')
+    assert unused_of_trace(str(path)) == ("input_length", "output_length")
+    path.write_text('{"timestamp": 0}\n')
+    assert unused_of_trace(str(path)) == ()
+    path.write_text("0.5\n")
+    assert unused_of_trace(str(path)) == ()
+    with pytest.raises(RequestError, match="Cannot read the trace"):
+        unused_of_trace(str(tmp_path))

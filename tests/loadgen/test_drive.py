@@ -131,6 +131,33 @@ def test_a_closed_loop_sends_as_a_slot_becomes_free(world: World) -> None:
     assert (block.in_flight, block.backlog, block.ended, block.sent) == (2, 0, False, 10)
 
 
+def test_a_slot_that_fails_again_and_again_pauses(world: World) -> None:
+    """After three failures in a row: 1, 2, 4 ms and so on, at most 50; an answer makes it quick again."""
+    driven = world.drive(Load(concurrency=1))
+    world.answer = lambda _call, number: (0, Outcome.OK if number in {0, 7} else Outcome.SERVER_ERROR, 500)
+    world.run(20)
+    dues = [round(each) for each in since(records(driven.block()).due)]
+    assert dues == [0, 0, 0, 0, 0, 1, 3, 7, 7, 7, 7, 7, 8, 10, 14]
+    world.run(1000)
+    assert driven.block().sent < 40
+
+
+def test_a_server_that_never_answers_well_gets_few_requests_from_each_slot(world: World) -> None:
+    """Twenty in a second and no more, until one is answered well."""
+    driven = world.drive(Load(concurrency=64))
+    world.answer = lambda *_: (0, Outcome.CLIENT_ERROR, 404)
+    world.run(99)
+    assert driven.block().sent == 2 * 64
+
+
+def test_an_open_loop_sends_what_is_due_however_the_server_fails(world: World) -> None:
+    """The rate is the user's."""
+    driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=1000))
+    world.answer = lambda *_: (0, Outcome.SERVER_ERROR, 500)
+    world.run(100)
+    assert driven.block().sent == pytest.approx(100, abs=2)
+
+
 def test_slots_begin_one_after_the_other_over_the_ramp(world: World) -> None:
     """Four in 20 ms."""
     driven = world.drive(Load(concurrency=4, ramp=0.02))
@@ -185,10 +212,10 @@ def test_a_late_timer_sends_all_that_is_due_and_shows_the_lag(world: World) -> N
 
 
 def test_a_request_without_an_answer_is_given_up_at_its_timeout(world: World) -> None:
-    """Within a beat of it; its slot goes on."""
+    """Within a beat of it; its slot goes on after a rest."""
     driven = world.drive(Load(timeout=0.1))
     world.answer = lambda _call, number: None if number == 0 else (5, Outcome.OK, 200)
-    world.run(130)
+    world.run(180)
     found = records(driven.block())
     assert Outcome(found.outcome[0]) is Outcome.TIMEOUT
     assert 100 <= since(found.end)[0] <= 125

@@ -54,6 +54,18 @@ def test_a_closed_loop_is_due_as_its_thread_becomes_free() -> None:
     assert (records.due[1:] == records.end[:-1]).all()
 
 
+def test_a_thread_whose_calls_fail_again_and_again_pauses() -> None:
+    """A call that fails in no time is not made hundreds of thousands of times a second."""
+
+    def call() -> None:
+        raise RuntimeError
+
+    with threads([call], Load(concurrency=2)) as crowd:
+        time.sleep(0.5)
+        sent = crowd.stop(1.0).usages[0].sent
+    assert 2 * 4 <= sent < 100
+
+
 def test_what_a_call_raises_has_its_outcome() -> None:
     """And the first one is kept, for the user wants to read it."""
 

@@ -104,7 +104,7 @@ def test_an_open_loop_offers_its_rate_whatever_the_server_does() -> None:
     assert result["offered_rate"] == pytest.approx(100, rel=0.2)
     assert (result["request_rate"] or 0) < 30
     assert spread(result, "latency").void == "saturated"
-    assert result["latency.p50"] is None
+    assert result.ask("latency.p50").value is None
     assert "saturated" in codes(result)
     assert result.judge("latency.p50 <= 1ms").verdict == "broken"
 
@@ -340,3 +340,49 @@ def test_a_model_within_a_process_takes_no_load() -> None:
     )
     with pytest.raises(Exception, match="a load needs a server: choose one with --backend triton"):
         request.job()
+
+
+def test_a_mistyped_name_sends_few_requests_and_ends_at_once() -> None:
+    """What says that the request is wrong is not repeated, whatever number or time was asked for."""
+    with serving() as running:
+        url = f"http://127.0.0.1:{running.port}#nosuch,protocol=torchserve"
+        for load in (Load(requests=100), Load(duration=60.0), Load(arrivals=Arrivals.CONSTANT, rate=50.0)):
+            result = loaded(url, load, plan=replace(PLAN, max_time=60.0))
+            (failure,) = result.failures
+            assert "requests was answered well" in failure.message
+            assert "404" in failure.message
+            assert (result["requests@client-error"] or 0) < 60
+            assert codes(result) <= {"failed-requests", "repeated-request"}
+
+
+def test_the_time_that_was_allowed_ends_a_load_of_which_all_fails(steady: str) -> None:
+    """Neither a number of requests nor a server that fails in some way of its own makes it last."""
+    host = steady.partition("#")[0]
+    begun = perf_counter()
+    result = loaded(
+        f"{host}/fault/500#echo", Load(requests=10_000, concurrency=4), plan=replace(PLAN, max_time=1.0)
+    )
+    assert perf_counter() - begun < 30
+    assert result.failures
+    assert (result["requests@server-error"] or 0) < 1000
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_exactly_so_many_requests_are_measured(steady: str, count: int) -> None:
+    """Those that failed count, and no others that were on their way."""
+    result = loaded(steady, Load(requests=count, concurrency=4), plan=replace(PLAN, max_time=30.0))
+    assert result["requests@ok"] == len(spread(result, "latency")) == count
+    assert spread(result, "latency").stop == "requests"
+    with server("--service", "constant:0.002", "--fault", "500=0.3") as failing:
+        result = loaded(failing, Load(requests=count, concurrency=4), plan=replace(PLAN, max_time=30.0))
+    ended = [each.value for each in result.measurements if each.metric == "requests"]
+    assert sum(number for number in ended if not isinstance(number, Distribution)) == count
+
+
+def test_lengths_in_a_trace_are_not_silently_ignored(steady: str, tmp_path: Path) -> None:
+    """Only its times are used, and a doubt says what is not."""
+    lines = (json.dumps({"timestamp": 10 * n, "input_length": 3}) for n in range(50))
+    (tmp_path / "trace.jsonl").write_text("\n".join(lines))
+    result = loaded(steady, Load(arrivals=Arrivals.TRACE, trace=str(tmp_path / "trace.jsonl")))
+    (doubt,) = (doubt for doubt in result.doubts if doubt.code == "trace-reduced")
+    assert "input_length" in doubt.seen

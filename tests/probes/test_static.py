@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,14 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from modeldyno import peaks
+from modeldyno.backends import torch as torch_backend
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.inspection import Inspection, Mode
+from modeldyno.core.knob import configure
 from modeldyno.core.measurement import Measurement
+from modeldyno.core.model import ModelRef
 from modeldyno.core.outline import Outline
 from modeldyno.core.plan import Plan
 from modeldyno.core.roofline import DEVICES
 from modeldyno.errors import RequestError
 from modeldyno.loaders import object as live
+from modeldyno.loaders import torch as torch_loader
 from modeldyno.ports import Model, Subject
 from modeldyno.probes import static
 from modeldyno.testing.fakes import a_model
@@ -28,6 +33,7 @@ from modeldyno.testing.probes import ProbeSuite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from modeldyno.core.doubt import Doubt
 
@@ -237,3 +243,140 @@ def test_a_model_without_a_graph_has_its_weights_only() -> None:
     assert all(isinstance(each, Measurement) for each in found)
     assert {m.metric for m in found if isinstance(m, Measurement)} >= {"parameters", "weight_bytes"}
     assert not {m.metric for m in found if isinstance(m, Measurement)} & {"macs", "flops"}
+
+
+COUNTING = """
+import torch
+from torch import nn
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x, group):
+        groups = int(group.max()) + 1
+        return self.layer(torch.zeros(groups, 8).index_add_(0, group, x))
+
+def make():
+    return Counting(), (torch.randn(30, 8), {example})
+"""
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        "torch.arange(30) // 3",
+        "torch.full((30,), 9)",
+        "torch.ones(30, dtype=torch.int64) * 9",
+        "torch.cat([torch.randint(0, 9, (29,)), torch.tensor([9])])",
+        "torch.randn(30, 30).argsort()[:, 0].clamp(9, 9)",
+    ],
+)
+def test_whole_numbers_of_an_example_are_those_that_steer(tmp_path: Path, example: str) -> None:
+    """However a factory makes the whole numbers of its example, the analysis has them, as a run has."""
+    file = tmp_path / "counting.py"
+    file.write_text(COUNTING.replace("{example}", example), encoding="utf-8")
+    found = torch_loader.look(ModelRef(scheme="torch", locator=f"{file}:make"), seed=0, trust=False)
+
+    assert measured(found, Inspection())[0]["macs", ""] == 10 * 8 * 4
+
+
+class Padded(nn.Module):
+    """A recurrent layer over packed sequences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(8, 16, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Pack, compute, and pad again."""
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        y: Tensor = nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], batch_first=True)[0]
+        return y
+
+
+def test_packed_sequences_cost_what_their_lengths_say() -> None:
+    """A recurrent layer over packed sequences has the MACs of the steps that there are, and no more."""
+    ref = live.offer(Padded(), example=(torch.zeros(3, 10, 8), torch.tensor([2, 10, 5])))
+    numbers, outline, _ = measured(live.look(ref, seed=0, trust=False), Inspection())
+    live.withdraw(ref)
+
+    assert numbers["macs", ""] == (2 + 10 + 5) * 3 * 16 * (8 + 16)
+    assert numbers["output_bytes", ""] == 3 * 10 * 16 * 4
+    assert not outline.assumptions
+
+
+@pytest.mark.parametrize("length", [0, 11])
+def test_lengths_that_no_sequence_has_are_refused(length: int) -> None:
+    """A length that torch refuses is refused by the analysis, with those that there may be."""
+    ref = live.offer(Padded(), example=(torch.zeros(3, 10, 8), torch.tensor([2, length, 5])))
+    with pytest.raises(RequestError, match=f"length of {length}; lengths are 1 to 10, such as --input"):
+        measured(live.look(ref, seed=0, trust=False), Inspection())
+    live.withdraw(ref)
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape"),
+    [
+        ((nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(), nn.Linear(4 * 15 * 15, 2)), "1x3x32x32"),
+        ((nn.Conv1d(2, 4, 3), nn.ReLU()), "1x2x16000"),
+        ((nn.Linear(7, 3),), "1x7"),
+        ((nn.Embedding(50, 8), nn.Linear(8, 2)), "1x128:int64:0..49"),
+        ((nn.Unflatten(1, (2, 4)), nn.LSTM(4, 2)), "1x3x224x224"),
+    ],
+)
+def test_the_hint_names_a_shape_that_the_model_takes(layers: tuple[nn.Module, ...], shape: str) -> None:
+    """Where the shape of an input is unknown, the one that is proposed was tried by analysis."""
+    ref = live.offer(nn.Sequential(*layers))
+    tried = "" if shape == "1x3x224x224" else ", which it takes"
+    with pytest.raises(RequestError, match=f"such as --input input={shape}{tried}, or a file of data"):
+        measured(live.look(ref, seed=0, trust=False), Inspection())
+    live.withdraw(ref)
+
+
+def test_modules_tell_the_shapes_that_they_give(model: Model) -> None:
+    """Each module tells what its call gave, views included, and a convolution its kernel."""
+    _, outline, _ = measured(model, Inspection(), batch_size=3)
+    found = {module.path: (module.output, module.kernel) for module in outline.modules}
+
+    assert found[""] == found["head"] == found["head.1"] == ("3x5 float32", "")
+    assert found["stem"] == ("3x8x6x6 float32", "3x3")
+    assert found["block.query"] == ("3x36x8 float32", "")
+
+
+class Nested(nn.Module):
+    """Takes a tuple and a dict with a list in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, rows: tuple[Tensor, Tensor], more: dict[str, Any]) -> Tensor:
+        """Compute as many rows of the list as the mask says."""
+        assert type(rows) is tuple
+        assert type(more["list"]) is list
+        some = self.layer(more["list"][0][: int(more["mask"].sum())])
+        y: Tensor = self.layer(torch.cat(rows)).sum(0) + some.sum(0) * more["scale"]
+        return y
+
+
+def test_lists_and_dicts_are_inputs() -> None:
+    """A list, tuple or dict of tensors goes into a module as it is, in an analysis and in a call."""
+    rows = (torch.randn(2, 8), torch.randn(3, 8))
+    more = UserDict({"list": [torch.randn(9, 8)], "mask": torch.ones(5, dtype=torch.int64), "scale": 2.0})
+    module = Nested().eval()
+    ref = live.offer(module, example=(rows, more))
+    found = live.load(ref, seed=0, trust=False)
+    numbers, _, _ = measured(found, Inspection())
+
+    assert numbers["macs", ""] == (2 + 3 + 5) * 8 * 4
+    assert found.example is not None
+    with torch_backend.open(found, configure(torch_backend.knobs, {})) as session:
+        output = session.arrays(session.prepare(found.example)())["output"]
+    assert output.tolist() == pytest.approx(module(rows, more).tolist(), rel=1e-5)
+    live.withdraw(ref)
+    ref = live.offer(module, example=(rows, {"list": object()}))
+    with pytest.raises(RequestError, match=r"within it, .*is object, neither a tensor nor a list"):
+        live.load(ref, seed=0, trust=False)
+    live.withdraw(ref)

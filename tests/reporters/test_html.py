@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from modeldyno.core.block import Heading, Notice, Severity
 from modeldyno.core.plot import Plot, Scale, Series
+from modeldyno.core.python_words import translate_doubts
 from modeldyno.reporters import html
 from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full, hostile, judged
 
@@ -18,7 +20,7 @@ OWN = {
     "html", "head", "meta", "title", "style", "body", "main", "div", "p", "ul", "li", "span", "strong",
     "br", "pre", "table", "caption", "thead", "tbody", "tr", "th", "td", "wbr", "figure", "figcaption", "svg",
     "rect", "line", "text", "h2", "h3", "h4", "section", "nav", "a", "footer", "details", "summary", "script",
-    "code",
+    "code", "dl", "dt", "dd",
 }  # fmt: skip
 VOID = {"meta", "br", "wbr"}
 
@@ -94,15 +96,45 @@ def test_elements_are_nested_well(kind: str) -> None:
     assert (outline.crossed, outline.open) == ([], [])
 
 
-@pytest.mark.parametrize("joint", [". ", "; "])
-def test_a_long_verdict_is_set_off_behind_its_first_clause(joint: str) -> None:
-    """Whichever sign ends it."""
-    other = {". ": "; ", "; ": ". "}[joint]
+@pytest.mark.parametrize(
+    ("text", "first", "rest"),
+    [
+        ("first. second; ", "first.", "second; "),
+        ("first; second. ", "first; second.", ""),
+        ("first; second ", "first.", "second "),
+    ],
+)
+def test_a_long_verdict_is_set_off_behind_its_first_sentence(text: str, first: str, rest: str) -> None:
+    """A verdict of one sentence is parted at its semicolon, of which nothing is left at the end of a line."""
+    more = "more " * 40
+    page = html.lay_out([Notice(severity=Severity.VERDICT, text=f"{text}{more}")], title="t")
+
+    assert f'<p class="verdict">{first} <span class="more">{rest}more' in page
+
+
+def test_options_of_a_command_stay_in_one_piece() -> None:
+    """A browser would break a line behind the hyphens that an option begins with."""
     page = html.lay_out(
-        [Notice(severity=Severity.VERDICT, text=f"first{joint}second{other}{'more ' * 40}")], title="t"
+        [Notice(severity=Severity.NOTE, text="run", log="modeldyno profile a-b --max-time 5s -o f")],
+        title="t",
     )
 
-    assert f'first{joint}<span class="more">second{other}' in page
+    assert 'profile a-b <span class="option">--max-time</span> 5s <span class="option">-o</span> f' in page
+
+
+def test_doubts_are_folded_under_their_names() -> None:
+    """Several doubts are one line that opens; one alone is read at once."""
+    doubts = [Notice(severity=Severity.DOUBT, code=code, text="t") for code in ("drift", "steal")]
+
+    assert "<summary>2 doubts: drift, steal</summary>" in html.lay_out(doubts, title="t")
+    assert "<summary>" not in html.lay_out(doubts[:1], title="t")
+
+
+def test_a_doubt_without_a_name_leaves_no_gap_among_the_names() -> None:
+    """One that lists further doubts of a side has none."""
+    doubts = [Notice(severity=Severity.DOUBT, code=code, text="t") for code in ("drift", "", "steal")]
+
+    assert "<summary>3 doubts: drift, steal</summary>" in html.lay_out(doubts, title="t")
 
 
 def test_the_policy_allows_what_is_in_the_page_and_nothing_else() -> None:
@@ -193,10 +225,10 @@ def test_the_histogram_is_told_to_who_cannot_see_it() -> None:
     page = html.render(full())
 
     assert (
-        'role="img" aria-label="Histogram of latency from 320 us to 620 us; most calls, '
-        '565 of 2,388, lie from 400 us to 420 us."'
+        'role="img" aria-label="Histogram of latency from 0.32 ms to 1.24 ms; most calls, '
+        '565 of 2,399, lie from 0.40 ms to 0.42 ms."'
     ) in page
-    assert "<title>400 us to 420 us: 565</title>" in page
+    assert "<title>0.40 ms to 0.42 ms: 565</title>" in page
 
 
 def test_a_sign_has_a_name() -> None:
@@ -208,5 +240,7 @@ def test_a_sign_has_a_name() -> None:
 
 
 def test_a_notebook_shows_a_result() -> None:
-    """A Result shows itself in a notebook as its fragment."""
-    assert full()._repr_html_() == html.fragment(full())
+    """A Result shows itself in a notebook as its fragment, with the words of Python."""
+    result = full()
+
+    assert result._repr_html_() == html.fragment(replace(result, doubts=translate_doubts(result.doubts)))

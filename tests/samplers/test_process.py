@@ -34,7 +34,9 @@ ZERO: dict[str, float] = {
 
 
 def stage(name: str, memory: list[int], **end: float) -> dict[str, object]:
-    return {"name": name, "begin": ZERO, "end": {**ZERO, "time": 2.0, **end}, "memory": memory, "cores": 2}
+    held = [memory[0], memory[-1]] if memory else []
+    end = {**ZERO, "time": 2.0, **end}
+    return {"name": name, "begin": ZERO, "end": end, "memory": memory, "held": held, "cores": 2}
 
 
 def by_key(found: object) -> dict[tuple[str, str], Measurement]:
@@ -51,6 +53,35 @@ def test_the_baseline_is_subtracted_and_shown() -> None:
     assert found["process_memory", "baseline"].value == 100
     assert isinstance(above, Distribution)
     assert above.samples().tolist() == [50.0, 200.0]
+
+
+def test_what_the_profiler_takes_is_not_the_models() -> None:
+    """Growth during work of ours is taken off what follows, libraries are baseline, a second pass is out."""
+    seen = [
+        stage("baseline", [100]),
+        stage("import", [100, 130]),
+        stage("load", [130, 180]),
+        stage("ours", [180, 900, 680]),
+        stage("timed", [680, 700]),
+        stage("ours", [700, 690]),
+        stage("timed", [690, 710]),
+        stage("second", [710, 5000]),
+    ]
+    found = by_key(process.memory(seen))
+    above = found["process_memory", ""].value
+
+    assert found["process_memory", "baseline"].value == 130
+    assert isinstance(above, Distribution)
+    assert above.samples().tolist() == [0.0, 50.0, 50.0, 70.0, 70.0, 90.0]
+
+
+def test_no_model_takes_less_than_nothing() -> None:
+    """Memory from before the baseline that is given back later makes no size negative."""
+    found = by_key(process.memory([stage("baseline", [100]), stage("load", [102]), stage("timed", [97])]))
+    above = found["process_memory", ""].value
+
+    assert isinstance(above, Distribution)
+    assert above.samples().tolist() == [2.0, 0.0]
 
 
 def test_unavailable_memory_is_not_zero() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -240,6 +241,22 @@ class TestPlace:
                     write()
 
                 assert one_line(caught.value)
+
+    def test_a_full_disk_is_not_called_read_only(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without room for its log SQLite opens it for reading; writing it says that the disk is full."""
+        path = place / "store.db"
+        with sql.open(url_of(path)) as store:
+            fill(store, 1)
+        path.chmod(0o444)
+        place.chmod(0o555)
+        usage = shutil.disk_usage(place)._replace(free=0)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+        with unprivileged(), sql.open(url_of(path)) as store:
+            assert len(store.find()) == 1
+            with pytest.raises(StoreError, match="as its disk is full; free some space") as caught:
+                store.put(a_result(), headline="")
+
+        assert one_line(caught.value)
 
     def test_read_only_after_kill(self, place: Path) -> None:
         """What a killed writer left in its log can be read even where nothing can be written."""

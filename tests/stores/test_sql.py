@@ -199,7 +199,7 @@ class TestUrl:
         """PostgreSQL without psycopg is a missing extra."""
         monkeypatch.setattr(plugins, "find_spec", lambda _name: None)
 
-        with pytest.raises(MissingExtra, match=r"modeldyno\[postgres\]"):
+        with pytest.raises(MissingExtra, match=r"pip install 'psycopg\[binary\]'"):
             sql.open("postgresql://127.0.0.1:1/x")
 
     def test_silent_server(self) -> None:

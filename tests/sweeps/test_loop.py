@@ -146,6 +146,24 @@ def test_a_failed_trial_is_a_row() -> None:
 
 
 @pytest.mark.usefixtures("unverified")
+@pytest.mark.parametrize(("stage", "runs"), [("open", 1), ("load", 3)])
+def test_a_server_that_does_not_start_is_started_once(stage: str, runs: int) -> None:
+    """Its other loads are skipped with the reason; what starts and fails under load is tried under each."""
+    bench = Bench(
+        rate=lambda point: float(point["concurrency"]),
+        fails=lambda point: FailureKind.SERVER if point.get("instances") == 2 else None,
+        fails_at=stage,
+    )
+    study = swept(a_served_study("instances=1,2", "concurrency=1,2,4"), bench)
+    lost = [trial for trial in study.trials if trial.state is not State.DONE]
+
+    assert [trial.point["instances"] for trial in lost] == [2, 2, 2]
+    assert sum(job.config.get("instances") == 2 for _, job in bench.jobs) == runs
+    assert all(f"{stage}: it took too much" in trial.failure for trial in lost)
+    assert sum(trial.state is State.FAILED for trial in lost) == runs
+
+
+@pytest.mark.usefixtures("unverified")
 def test_a_point_that_cannot_be_is_a_row(strategy: Callable[[list[Point]], None]) -> None:
     """What the backend refuses is skipped, with the reason, and nothing is run for it."""
     points: list[Point] = [{"max_batch": 0, "queue_delay": 5}, {"max_batch": 4, "queue_delay": 5}]

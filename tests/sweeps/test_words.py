@@ -124,6 +124,15 @@ def test_objectives_have_weights() -> None:
     assert study.job.plan.percentiles == ("p99",)
 
 
+def test_objectives_know_their_directions() -> None:
+    """With weights as other tools have them, and beside those whose direction is said."""
+    study = told(objectives={"throughput": "10", "latency.p99": "5"}, minimize="process_memory.max")
+
+    assert [str(aim) for aim in study.goal.objectives] == [
+        "maximize throughput:10", "minimize latency.p99:5", "minimize process_memory.max",
+    ]  # fmt: skip
+
+
 def test_without_axes_what_usually_matters_is_varied(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each backend says what; what is set already, or has one value here, is left out."""
     monkeypatch.setattr(machine, "allowed_cores", lambda: (0, 1, 2, 3))
@@ -201,7 +210,8 @@ def test_a_study_has_the_name_of_its_model() -> None:
     ("text", "said"),
     [
         ("maximise: throughput", "line 2: .*did you mean 'maximize'"),
-        ("objectives: throughput", "line 2: .*write maximize: or minimize:"),
+        ("maximize: {throughput: 10, latency.p99: 5}", "line 2: latency is better the lower it is"),
+        ("request_rate: 100", "line 2: .*write rate: below space:"),
         ("models: [a, b]", "line 2: .*those on the same server below beside:"),
         ("trust: true", "line 2: .*--trust on the command line"),
         ("space: 5", "line 2: 'space' holds names with values"),
@@ -275,7 +285,7 @@ DOCUMENTS: tuple[dict[str, Any], ...] = (
     },
     {
         "model": "m.onnx",
-        "maximize": {"throughput": 2},
+        "objectives": {"throughput": 2},
         "minimize": ["energy"],
         "require": "latency.p99 <= 1ms",
     },

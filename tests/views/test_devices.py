@@ -82,8 +82,8 @@ def test_devices_are_in_no_other_table() -> None:
     """The results of the model stay what they were, and nothing is shown where nothing was watched."""
     traffic = (observed("disk_read", 5.0), observed("network_sent", 5.0), spread("device_used", 5.0))
 
-    assert tables(*CARD, *traffic)["Results"] == tables()["Results"]
-    assert list(tables()) == ["Results", "How it was measured"]
+    assert tables(*CARD, *traffic)["Measured"] == tables()["Measured"]
+    assert list(tables()) == ["Measured", "How it was measured"]
 
 
 def test_the_floor_is_told_beside_the_energy() -> None:

@@ -8,6 +8,7 @@ from modeldyno.core.bottleneck import Bottleneck, Limit
 from modeldyno.core.comparison import Agreement, Change, Outcome
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.finding import Finding, Saving
+from modeldyno.core.inputs import InputSpec
 from modeldyno.core.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.core.load import Load
 from modeldyno.core.measurement import Interval, observed
@@ -51,7 +52,7 @@ class TestFindings:
         """And where it may be a loss; where nothing bounds it, nothing is said."""
         sure = Saving(of="time of a call", low=0.0, high=0.5, basis="half of the bytes")
         assert saving(sure) == "It saves 0% to 50% of the time of a call: half of the bytes."
-        assert "at most 50%" in saving(replace(sure, low=None))
+        assert "between a loss and 50% less" in saving(replace(sure, low=None))
         assert saving(None) == ""
 
     def test_what_is_no_setting_is_told_in_words(self) -> None:
@@ -131,7 +132,7 @@ class TestAdvice:
         said = sentence(found)
         assert said.startswith(
             "net: with threads=1, throughput 50.0% higher (49.0% to 51.0%), over 7 rounds in turns with what "
-            "it was (100/s at first sight)"
+            "it was (100/s in the first run)"
         )
         assert "outputs differ by 0.002 of their largest at most, cosine 0.999900" in said
         assert "modeldyno profile net" in self.told(found)
@@ -144,7 +145,7 @@ class TestAdvice:
         assert "not compared" in sentence(replace(found, best=replace(best, outputs=())))
 
     def test_what_did_not_help_is_told_too(self) -> None:
-        """Worse, the same, looked at once, and what did not run, with why."""
+        """Worse, the same, one run only, and what did not run, with why."""
         found = replace(
             ADVICE,
             tried=(
@@ -159,14 +160,31 @@ class TestAdvice:
         )  # fmt: skip
         text = self.told(found)
         for said in (
-            "worse", "the same", "looked at once", "precision=int8 did not run: no torchao",
+            "worse", "the same", "one run only", "precision=int8 did not run: no torchao",
             "precision=bf16 is not combined: outputs differ by 0.05, more than the tolerance of 0.01",
             "no time was left for batch_size=64", "±0.05",
         ):  # fmt: skip
             assert said in text
         assert "what seemed to help could not be confirmed" in sentence(found)
-        assert "nothing that was tried is surely better" in sentence(replace(found, tried=found.tried[:2]))
+        assert "2 settings tried, and none is shown to be better than the present ones" in sentence(
+            replace(found, tried=found.tried[:2])
+        )
         assert "there is nothing to try" in sentence(ADVICE)
+
+    def test_a_batch_that_was_given_is_told_to_be_the_only_one(self) -> None:
+        """With the option that leaves it free."""
+        job = replace(ADVICE.baseline.job, inputs=(InputSpec(name="x", shape=(8, 3)),))
+        told = self.told(replace(ADVICE, baseline=replace(ADVICE.baseline, job=job)))
+        assert "other sizes of the batch were not tried" in told
+        assert "leave it free with --input x=batchx3 -b 8" in told
+        assert "other sizes" not in self.told(ADVICE)
+
+    def test_the_table_says_whether_anything_ran_in_turns(self) -> None:
+        """One run of each confirms nothing."""
+        once = tried(-0.3, Outcome.UNDECIDED, 0, intra_threads=2)
+        turns = tried(0.2, Outcome.BETTER, 5, threads=1)
+        for ran, title in (((once,), "Tried, one run of each"), ((once, turns), "Tried, each in turns with")):
+            assert title in terminal.text(list(advice(replace(ADVICE, tried=ran))))
 
     def test_findings_that_are_no_setting_are_told_at_the_end(self) -> None:
         """With what to do about them, as are settings that make no call faster."""
@@ -183,8 +201,8 @@ class TestAdvice:
         lines = terminal.text(list(advice(replace(ADVICE, tried=(best, once), finals=(best,)))))
 
         assert max(map(len, lines.splitlines())) <= 80
-        assert "batch_size=16    +489% (+488 to +490)" in lines
-        assert "looked at once" in lines
+        assert "batch_size=16    +489% (+488 to +490%)" in lines
+        assert "one run only" in lines
 
 
 def test_doubts_that_explain_a_limit_are_its_figures() -> None:
@@ -193,4 +211,4 @@ def test_doubts_that_explain_a_limit_are_its_figures() -> None:
     first = next(findings_of(disturbed, KNOBS))
     assert isinstance(first, Notice)
     assert first.severity is Severity.NOTE
-    assert first.text == "other processes on the same cores: others kept 1.4 cores"
+    assert first.text == "other work on this machine: others kept 1.4 cores"

@@ -192,7 +192,7 @@ def test_the_table_of_results_leaves_them_to_these() -> None:
     bound = Constraint(query=asked, at_most=True, bound=1.0)
     judgements = (bound.judge(result.measurements),)
     plain, judged = (
-        [b for b in blocks(result, given) if isinstance(b, Table) and b.title == "Results"]
+        [b for b in blocks(result, given) if isinstance(b, Table) and b.title == "Measured"]
         for given in ((), judgements)
     )
 

@@ -216,7 +216,7 @@ class TestTotals:
                 *(m for m in static.measurements if m.metric != "parameters"),
             ),
         )
-        found = rows(both, "Results")
+        found = {**rows(both, "Measured"), **rows(both, "Computed from the model, not measured")}
 
         assert found["macs"] == ("1.41 G", "", "between 1.41 G and 1.44 G: 1 operator uncounted")
         assert {"flops", "coverage", "activation_peak", "memory_peak"} <= set(found)
@@ -230,10 +230,37 @@ class TestModules:
         """Six layers with equal numbers are one row that has their sum; shells are joined to it."""
         found = rows(an_inspection(), "Modules")
 
-        assert found["· encoder.layer.0-5 (6 x Layer)"] == ("10.6 M", "1.41 G", "100%", "40.6 MiB")
-        assert found["· · attention (6 x Attention)"][1:3] == ("507 M", "35.9%")
+        assert found["· encoder.layer.0-5 (6 x Layer)"] == ("1x128x384", "10.6 M", "1.41 G", "100%")
+        assert found["· · attention (6 x Attention)"][2:] == ("507 M", "35.9%")
         assert not any("dropout" in name for name in found)
         assert "several alike are one row, which has their sum" in notes(views.blocks(an_inspection()))
+
+    def test_sorted_by_weights_they_are_shown(self) -> None:
+        """The bytes of the weights take the place of the parameters where the rows are sorted by them."""
+        (shown,) = (t for t in tables(an_inspection(), Look(sort="weight_bytes")) if t.title == "Modules")
+
+        assert [column.title for column in shown.columns] == ["module", "output", "weights", "MACs", "share"]
+        assert shown.rows[0][2] == "86.6 MiB"
+
+    @pytest.mark.parametrize(
+        ("output", "shown"),
+        [
+            ("", None),
+            ("4x8 float32", "4x8"),
+            ("4x8 bfloat16", "4x8 bfloat16"),
+            ("4x8 float32 and 2 more", "4x8 +2"),
+            ("scalar int64", "scalar int64"),
+        ],
+    )
+    def test_the_shape_that_a_module_gives_is_short(self, output: str, shown: str | None) -> None:
+        """The usual dtype goes without saying, and further tensors are counted."""
+        result = an_inspection()
+        assert result.outline is not None
+        modules = tuple(replace(each, output=output) for each in result.outline.modules)
+        made = replace(result, outline=replace(result.outline, modules=modules))
+        (found,) = (t for t in tables(made, Look()) if t.title == "Modules")
+
+        assert (found.rows[0][1] if found.columns[1].title == "output" else None) == shown
 
     def test_unlike_layers_stay_apart(self) -> None:
         """A layer that differs in anything has a row of its own."""
@@ -264,10 +291,10 @@ class TestModules:
         few = {"": ("N", 21), **{path: layers[path] for path in ("0", "1", "2", "3", "4")}}
         many = {"": ("N", 42), **layers}
 
-        assert rows(network(few), "The dearest")["0, 2, 4"][0] == "3 x Linear"
-        assert rows(network(many), "The dearest")["0, 2, 4, 6, …"][0] == "6 x Linear"
+        assert rows(network(few), "Most expensive")["0, 2, 4"][0] == "3 x Linear"
+        assert rows(network(many), "Most expensive")["0, 2, 4, 6, …"][0] == "6 x Linear"
         below = {f"net.{path}": found for path, found in layers.items()}
-        assert "net.*" in rows(network({"": ("N", 42), "net": ("M", 42), **below}), "The dearest")
+        assert "net.*" in rows(network({"": ("N", 42), "net": ("M", 42), **below}), "Most expensive")
 
     def test_a_list_need_not_be_a_module(self) -> None:
         """Numbered neighbours are alike whether what holds them is listed or not."""
@@ -311,7 +338,9 @@ class TestModules:
         names = [row[0] for row in table(an_inspection(), "Modules", Look(sort="macs", depth=1)).rows]
 
         assert names[1].startswith("· encoder")
-        assert table(an_inspection(), "The dearest", Look(sort="parameters")).rows[0][0] == "embeddings.word"
+        assert (
+            table(an_inspection(), "Most expensive", Look(sort="parameters")).rows[0][0] == "embeddings.word"
+        )
 
     def test_modules_are_filtered(self) -> None:
         """Only those whose path or class holds the text are shown, by their whole path."""
@@ -324,9 +353,9 @@ class TestModules:
             views.blocks(an_inspection(), (), Look(filter="conv"))
         )
 
-    def test_the_dearest_are_leaves(self) -> None:
-        """The five dearest are the modules that no deeper one explains, over all layers."""
-        found = table(an_inspection(), "The dearest, by MACs").rows
+    def test_the_costliest_are_leaves(self) -> None:
+        """The five costliest are the modules that no deeper one explains, over all layers."""
+        found = table(an_inspection(), "Most expensive, by MACs").rows
 
         assert found[0] == ("encoder.layer.0-5.intermediate", "6 x Linear", "453 M", "32.1%")
         assert len(found) == 5
@@ -340,21 +369,21 @@ class TestModules:
         assert own.path == "encoder.layer.0-5.attention"
         assert own.numbers[0] == 6 * (84_443_136 - 4 * 18_874_368)
 
-    def test_the_dearest_are_named_over_unlike_layers(self) -> None:
+    def test_the_costliest_are_named_over_unlike_layers(self) -> None:
         """Layers that are not alike as a whole still add up where their parts have one name."""
         found = network({
             "": ("N", 9), "a.0": ("B", 3), "a.0.x": ("L", 3), "a.1": ("C", 6), "a.1.x": ("L", 6),
         })  # fmt: skip
 
-        assert table(found, "The dearest").rows == (("a.*.x", "2 x L", "9", "100%"),)
+        assert table(found, "Most expensive").rows == (("a.*.x", "2 x L", "9", "100%"),)
 
-    def test_without_macs_the_dearest_are_those_with_operations(self) -> None:
+    def test_without_macs_the_costliest_are_those_with_operations(self) -> None:
         """A network without matrix products is ranked by FLOPs, and one without anything not at all."""
         found = network({"": ("N", 0), "a": ("B", 0)})
         flops = tuple(Measurement(metric="flops", value=7, scope=path) for path in ("", "a"))
 
-        assert not any(t.title.startswith("The dearest") for t in tables(found))
-        assert table(replace(found, measurements=flops), "The dearest, by FLOPs").rows[0][:2] == ("a", "B")
+        assert not any(t.title.startswith("Most expensive") for t in tables(found))
+        assert table(replace(found, measurements=flops), "Most expensive, by FLOPs").rows[0][:2] == ("a", "B")
 
     def test_long_names_keep_their_end(self) -> None:
         """A path that leaves no room is cut at its beginning; no row is wider than the terminal."""
@@ -459,7 +488,7 @@ class TestOperators:
         assert table(outlined(operators=many), "Not counted").rows[-1][2] == "0 or more"
 
     def test_all_operators_are_listed_when_asked_for(self) -> None:
-        """Verbose adds the table of operators, the dearest first."""
+        """Verbose adds the table of operators, the costliest first."""
         found = rows(an_inspection(), "Operators", Look(verbose=True))
 
         assert found["aten.addmm"] == ("36", "1.36 G", "0")
@@ -476,7 +505,7 @@ class TestOperators:
     def test_an_assumption_that_is_a_doubt_is_told_once(self) -> None:
         """What the analysis doubts itself needs no note beside."""
         seen = an_outline().assumptions[0]
-        doubt = Doubt(code="assumed-course", seen=seen, advice="a")
+        doubt = Doubt(code="assumed-branch", seen=seen, advice="a")
 
         assert seen not in notes(views.blocks(an_inspection(doubts=(doubt,))))
 

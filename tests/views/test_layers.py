@@ -92,15 +92,15 @@ def test_alike_layers_are_one_row_with_their_sum() -> None:
     ]  # fmt: skip
     assert rows["Net"][:3] == ("30.0 ms", "100%", "1.00 ms")
     assert rows["· layer.0-2 (3 x Block)"][:3] == ("28.5 ms", "95.0%", "1.50 ms")
-    assert rows["· · wide (3 x Linear)"] == ("24.0 ms", "80.0%", "24.0 ms", "4.00 G", "compute 50%")
-    assert rows["· · norm (3 x Norm)"][4] == "neither <1%"
+    assert rows["· · wide (3 x Linear)"] == ("24.0 ms", "80.0%", "24.0 ms", "4.00 G", "50% of compute")
+    assert rows["· · norm (3 x Norm)"][4] == "<1% of peak"
 
 
 def test_the_whole_stands_under_the_bound_of_the_analysis() -> None:
     """Its bound is that of the whole network, not the sum of those of its layers."""
     rows, _ = shown(watched())
 
-    assert rows["Net"][3:] == ("3.27 G", "compute 41%")
+    assert rows["Net"][3:] == ("3.27 G", "41% of compute")
 
 
 def test_more_than_the_roof_is_explained() -> None:
@@ -114,8 +114,8 @@ def test_more_than_the_roof_is_explained() -> None:
     rows, texts = shown(replace(found, measurements=slow))
 
     cell = rows["· head (Linear)"][4]
-    assert cell.startswith("memory ")
-    assert float(cell.removeprefix("memory ").rstrip("%")) > 100
+    assert cell.endswith("% of memory")
+    assert float(cell.removesuffix("% of memory")) > 100
     (told,) = (text for text in texts if text.startswith("over 100 % of the roof"))
     assert "came from a cache" in told
     assert not [text for text in shown(found)[1] if text.startswith("over 100 %")]
@@ -133,7 +133,7 @@ def test_a_layer_that_is_a_mere_number_is_named_with_its_class() -> None:
     made = tuple(Layer(path=path, kind="Linear" if path else "Sequential") for path in times)
     _, texts = shown(a_result(measurements=tuple(found), activity=Activity(layers=made)))
 
-    assert texts[0].startswith("2 (Linear) takes ")
+    assert texts[0].startswith("the layer 2 (Linear) takes ")
 
 
 def test_the_sentence_names_what_takes_most() -> None:
@@ -148,13 +148,12 @@ def test_the_layers_with_most_time_to_win_are_named() -> None:
     _, texts = shown(watched())
 
     assert texts[1] == (
-        "most time to win, by the roofline of this machine: layer.0-2.wide: 12.0 ms (compute-bound, at 50% "
-        "of the roof); layer.0-2.norm: 2.99 ms (far from both roofs, at <1% of the nearer one); head: 250 us "
-        "(compute-bound, at 50% of the roof)"
+        "most time to gain, by the roofline of this machine: layer.0-2.wide: 12.0 ms (compute-bound, 50% "
+        "of the roofline); layer.0-2.norm: 2.99 ms (<1% of the machine's peak); head: 250 us "
+        "(compute-bound, 50% of the roofline)"
     )
     assert texts[2] == (
-        "watching made a call take 1.12 times as long, which is taken off; "
-        "3.0% of the time is spent in no layer"
+        "measuring the layers slowed the call by 12%, which is subtracted; 3.0% of the time is in no layer"
     )
 
 
@@ -220,7 +219,7 @@ def test_layers_that_were_asked_for_by_name_are_joined_across_their_numbers() ->
 
     assert list(rows) == ["Net", "· layer.0-2.wide (3 x Linear)"]
     assert texts[0].startswith("layer.0-2.wide takes 96.0% of the time")
-    assert texts[-1].endswith("3.0% of the time is spent in none of the layers that were watched")
+    assert texts[-1].endswith("3.0% of the time is in no watched layer")
 
 
 def test_the_class_of_what_holds_layers_comes_from_the_analysis() -> None:
@@ -251,7 +250,7 @@ def test_the_whole_itself_may_take_most() -> None:
     assert list(layers(watched(activity=bare), views.PLAIN)) == []
     _, texts = shown(watched(activity=only))
 
-    assert texts[0].startswith("the whole itself takes")
+    assert texts[0].startswith("the code of the model outside its submodules takes")
 
 
 def test_every_format_shows_them() -> None:

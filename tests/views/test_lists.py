@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import views
+from modeldyno.core.block import Column, Table
 from modeldyno.core.measurement import Interval, Measurement
 from modeldyno.ports import Entry
 from modeldyno.reporters import terminal
 from modeldyno.testing.reporters import full
 from modeldyno.testing.results import a_failed_result, a_result, an_inspection
+from modeldyno.views.lists import filled
 from modeldyno.views.words import short
 
 if TYPE_CHECKING:
@@ -86,3 +88,14 @@ def test_numbers_of_modules_may_be_left_out() -> None:
 
     assert scopes == {"", "float32", "int64", "a100"}
     assert {row[1] for row in views.numbers(full()).rows} >= {"baseline"}
+
+
+def test_columns_without_any_text_may_be_left_out() -> None:
+    """What is left has the room then, so that no name is broken."""
+    table = Table(
+        title="t", columns=tuple(Column(title=t) for t in "abc"), rows=(("1", "", "2"), ("", "", "3"))
+    )
+    kept = filled(table)
+
+    assert [column.title for column in kept.columns] == ["a", "c"]
+    assert kept.rows == (("1", "2"), ("", "3"))

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 import pytest
 
 from modeldyno.core.block import Heading, Notice, Severity, Table
-from modeldyno.core.measurement import Distribution, Measurement, observed
+from modeldyno.core.knob import Knob
+from modeldyno.core.measurement import Distribution, Interval, Measurement, observed
 from modeldyno.core.plot import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
 from modeldyno.core.ranking import ranking
 from modeldyno.testing.reporters import DOCUMENTS, full, judged
@@ -33,7 +35,7 @@ def notices(blocks: Iterable[Block], severity: Severity) -> list[str]:
 
 class TestResult:
     def test_the_verdict_comes_first_then_bounds_then_doubts(self) -> None:
-        """What must be known stands above the first heading."""
+        """What must be known stands above the first heading, with the key figures right below the verdict."""
         document = full()
         blocks = list(page(document, judged(document)))
         first = next(place for place, block in enumerate(blocks) if isinstance(block, Heading))
@@ -41,7 +43,22 @@ class TestResult:
 
         assert told[0] is Severity.VERDICT
         assert told[1:] == sorted(told[1:], key=lambda severity: severity is Severity.DOUBT)
-        assert len(told) == first == 1 + 4 + 2
+        assert len(told) == 1 + 4 + 2
+        assert first == len(told) + 1
+        assert isinstance(blocks[1], Table)
+        assert [row[0] for row in blocks[1].rows] == [
+            "median latency", "p99 latency", "throughput", "peak memory", "parameters",
+        ]  # fmt: skip
+
+    def test_the_command_leaves_out_what_is_usual(self) -> None:
+        """A knob that has the value of its default is no part of what to type again."""
+        knob = Knob(name="device", kind=str, default="cpu", sentence="s")
+        settings = replace(full().job, config={"device": "cpu", "threads": 2})
+        (*_, last) = page(replace(full(), job=settings), knobs=(knob,))
+
+        assert isinstance(last, Notice)
+        assert "--set threads=2" in last.log
+        assert "device" not in last.log
 
     @pytest.mark.parametrize("kind", DOCUMENTS)
     def test_every_page_says_how_it_was_made(self, kind: str) -> None:
@@ -163,6 +180,18 @@ class TestComparison:
         assert blocks[0].severity is Severity.VERDICT
         assert headings(blocks)[0] == "What has changed"
         assert len([title for title in headings(blocks) if title.endswith("in detail")]) == 2
+
+    def test_an_interval_that_bounds_nothing_leaves_room_for_the_others(self) -> None:
+        """The axis of all differences would reach to dozens of digits; such ends are drawn as open."""
+        one = a_measured_comparison()
+        first, *rest = one.contrasts[0].changes
+        wide = replace(first, interval=Interval(low=-1.0, high=9e43))
+        contrast = replace(one.contrasts[0], changes=(wide, *rest))
+        blocks = contrast_page.page(replace(one, contrasts=(contrast,)))
+        (forest,) = (block for block in blocks if isinstance(block, Forest))
+
+        assert (forest.effects[0].low, forest.effects[0].high) == (-inf, inf)
+        assert all(isfinite(effect.low) and isfinite(effect.high) for effect in forest.effects[1:])
 
     def test_several_candidates_have_a_part_each(self) -> None:
         """Beside an overview, each candidate has its own verdict and its own forest."""

@@ -16,7 +16,7 @@ class Clock:
 
 
 def test_regions_are_laid_out_by_their_own_time() -> None:
-    """A sentence names the dearest; the tables give all calls, one call, and memory where it was watched."""
+    """A sentence names the costliest; tables give all calls, one call, and memory where it was watched."""
     clock = Clock()
     mark = Profiled(clock=clock)
     mark.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from modeldyno.core.block import Notice, Severity, Table
 from modeldyno.core.goal import Constraint
+from modeldyno.core.measurement import Interval
 from modeldyno.core.objective import Goal, Objective, Rank
 from modeldyno.core.plot import Parallel, Plot
 from modeldyno.core.ranking import ranking
@@ -145,6 +147,26 @@ def test_when_nothing_holds_the_nearest_is_named() -> None:
 
     assert "nothing holds throughput >= 500/s; the nearest is batch_size=4, which misses by 20%" in text
     assert brief(found, ranking(found)) == "nothing holds the bounds"
+
+
+def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
+    """Of a percentile that wants for samples it is not shown, whatever its plain quantile."""
+    p99 = an_answer("latency.p99", None, size=50, interval=Interval(low=0.004, high=math.inf))
+    for raw, hint in ((0.005, ""), (2.0, ", which seems to miss by 100%")):
+        found = log(
+            a_study("batch_size=1,2", goal=goal("latency.p99 <= 1s")),
+            [
+                a_trial(
+                    {"batch_size": 1}, an_answer("throughput", 1.0), p99, an_answer("latency.p99.raw", raw)
+                )
+            ],
+        )
+        text = said(found)
+        assert (
+            f"it is not shown whether anything holds latency.p99 <= 1 s; the nearest is batch_size=1{hint}."
+            in text
+        )
+        assert brief(found, ranking(found)) == "not shown whether the bounds hold"
 
 
 def test_what_is_not_known_is_no_miss() -> None:
@@ -296,7 +318,12 @@ def test_doubts_about_the_best_are_told() -> None:
     ]
 
     assert codes == ["interference", "unverified"]
-    told = " ".join(terminal.text(study(doubted, ranking(doubted))).split())
+    told, unkept = (
+        " ".join(terminal.text(study(doubted, ranking(doubted), stored=stored)).split())
+        for stored in (True, False)
+    )
+    assert "go on with the study: --resume" in told
+    assert "go on with the study" not in unkept
     assert "Other processes used the same cores during the timed pass" in told
 
 

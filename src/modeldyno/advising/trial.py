@@ -1,4 +1,4 @@
-"""One session of trying settings: each is looked at once, and those that promise something run in turns."""
+"""One session of trying settings: each is run once, and those that promise something run in turns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from modeldyno import outputs
@@ -30,11 +31,14 @@ MAX_TIME = 180.0
 TIMED = ("latency", "throughput")
 BASELINE = "baseline"
 """Name of what the candidates are held against."""
-_FEWEST = 3
+FEWEST = 3
 """Rounds that are worth making."""
 _BESIDE = "latency.p50"
-_PATIENCE = 60.0
-"""Seconds that any first look may take, loading and compiling included."""
+_PATIENCE = 1 / 3
+"""Part of the time that any first look may take, loading and compiling included."""
+_SHORTEST = 1.0
+"""Seconds that a look is given at least."""
+_INSTANT = 1e-6
 _NOTHING = Candidate(codes=(), settings={})
 
 
@@ -52,28 +56,31 @@ class Wish:
 
 @dataclass(slots=True, kw_only=True)
 class Trial:
-    """One session of trying; it counts its runs, for what the next would take."""
+    """One session of trying; it times its runs, for what the next would take."""
 
     job: Job
     wish: Wish
     campaign: Campaign
     folder: Path
-    begun: float = field(default_factory=time.monotonic)
-    runs: int = 0
+    begun: float
+    """Monotonic seconds."""
+    times: list[float] = field(default_factory=list)
+    """Seconds of each run without further probes."""
 
     @property
-    def spent(self) -> float:
-        """Seconds so far."""
-        return time.monotonic() - self.begun
+    def left(self) -> float:
+        """Seconds."""
+        return self.wish.max_time - (time.monotonic() - self.begun)
 
-    def left(self, share: float = 1.0) -> float:
-        """Seconds of this part of the time that are left."""
-        return share * self.wish.max_time - self.spent
+    @property
+    def cost(self) -> float:
+        """Seconds that a run takes: the median of those so far."""
+        return median(self.times)
 
     @property
     def patience(self) -> float:
-        """Seconds after which a first look is given up: one candidate is not to take the time of all."""
-        return max(_PATIENCE, self.wish.max_time / 3)
+        """Seconds after which a run is given up: one candidate is not to take the time of all."""
+        return max(_SHORTEST, 2 * max(self.times, default=0.0), _PATIENCE * self.wish.max_time)
 
     def of(self, candidate: Candidate) -> Job:
         """Give the Job with what is to be tried."""
@@ -97,8 +104,10 @@ class Trial:
             plan=replace(job.plan, timeout=job.plan.timeout or timeout),
             observation=replace(job.observation, outputs=str(self.folder / f"{name}.npz")),
         )
-        self.runs += 1
+        begun = time.monotonic()
         found = self.campaign.execute(looking, watch=self.campaign.labelled(label))
+        if not probes:
+            self.times.append(time.monotonic() - begun)
         kept = tuple(each for each in found.artifacts if not each.path.startswith(str(self.folder)))
         return replace(found, job=replace(found.job, observation=job.observation), artifacts=kept)
 
@@ -112,7 +121,8 @@ class Trial:
             label: what progress is called.
         """
         try:
-            found = self.look(self.of(candidate), name, label, timeout=self.patience)
+            end = max(_SHORTEST, min(self.patience, self.left))
+            found = self.look(self.of(candidate), name, label, timeout=end)
         except ModelDynoError as error:  # a setting that this model or this machine does not bear
             return Tried(candidate=candidate, failure=str(error))
         if found.failures:
@@ -133,19 +143,19 @@ class Trial:
         Args:
             chosen: the best first.
             rounds: at most.
-            seconds: that they may take; the fewest rounds of one candidate are made in any case.
+            seconds: that they may take; where not even the fewest rounds of one candidate fit, none is made.
         """
-        each = self.spent / self.runs
-        few = chosen[: max(1, int(seconds / each / _FEWEST) - 1)]
+        affordable = seconds / max(self.cost, _INSTANT)
+        few = chosen[: max(0, int(affordable / FEWEST) - 1)]
         sides = 1 + len(few)
-        made = min(rounds, max(_FEWEST, int(seconds / each / sides)))
+        made = min(rounds, int(affordable / sides))
         if not few or self.campaign.interrupted():
             return ()
         settings = (_NOTHING, *(tried.candidate for tried in few))
         looks = tuple(
             in_turns(
                 [self._timed(candidate) for candidate in settings],
-                Turns(sides=sides, first=made, most=made),
+                Turns(sides=sides, first=made, most=made, max_time=seconds),
                 self.question,
                 self.campaign,
             )
@@ -153,7 +163,6 @@ class Trial:
         if not looks:
             return ()
         found = looks[-1]
-        self.runs += len(found.sequence)
         return tuple(
             _with_changes(tried, contrast, found.baseline.processes)
             for tried, contrast in zip(few, found.contrasts, strict=True)

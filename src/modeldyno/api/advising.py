@@ -14,6 +14,7 @@ from modeldyno.core.plan import Plan
 from modeldyno.core.trend import LONGEST
 from modeldyno.errors import RequestError
 from modeldyno.executors.campaign import campaign
+from modeldyno.progress import showing_progress
 from modeldyno.request import Request
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     plan: Plan | None = None,
     name: str | None = None,
     trust: bool = False,
-    watch: Callable[[Event], None] = lambda _event: None,
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> Advice:
     """Try what may make a model faster, as ``modeldyno advise`` does.
@@ -57,7 +59,8 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         plan: how carefully each process measures.
         name: what to call the model.
         trust: allow files that run code when loaded (in the child process).
-        watch: told of every event.
+        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        watch: called with every event.
         settings: the knobs of the baseline, such as ``batch_size=8``.
 
     Returns:
@@ -85,7 +88,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     wish = advising.Wish(
         query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only
     )
-    with campaign(watch) as bench:
+    with showing_progress(watch, progress=progress) as watched, campaign(watched) as bench:
         return list(advising.advise(asked.job(), wish, bench))[-1]
 
 

@@ -20,6 +20,7 @@ from modeldyno.core.turns import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, Turns
 from modeldyno.errors import RunFailed
 from modeldyno.executors.campaign import campaign
 from modeldyno.executors.inline import inline
+from modeldyno.progress import showing_progress
 from modeldyno.reasons import carried_out
 from modeldyno.request import Request, inspection
 from modeldyno.rounds import comparison
@@ -50,6 +51,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     smallest: float | str | Mapping[str, float | str] = MappingProxyType({}),
     baseline_settings: Mapping[str, KnobValue] | None = None,
     candidate_settings: Mapping[str, KnobValue] | None = None,
+    baseline_inputs: Sequence[str | InputSpec] = (),
+    candidate_inputs: Sequence[str | InputSpec] = (),
     min_rounds: int = FEWEST_ROUNDS,
     max_rounds: int = MOST_ROUNDS,
     max_time: float | None = 600.0,
@@ -59,7 +62,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     force: bool = False,
     plan: Plan | None = None,
     trust: bool = False,
-    watch: Callable[[Event], None] = lambda _event: None,
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> Comparison:
     """Say whether a candidate is better or worse than a baseline, as ``modeldyno compare`` does.
@@ -79,6 +83,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         smallest: change that matters: ``0.05`` or ``"5%"``, or by metric, ``{"latency": "5%"}``.
         baseline_settings: knobs of the baseline alone.
         candidate_settings: knobs of the candidates alone.
+        baseline_inputs: shapes or files that the baseline alone is given.
+        candidate_inputs: those that the candidates alone are given.
         min_rounds: rounds before the first look; a round has a fresh process of each.
         max_rounds: most rounds, while a verdict is undecided.
         max_time: seconds after which no further round begins.
@@ -88,7 +94,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         force: compare though the hardware is not the same.
         plan: how carefully each process measures; by default five seconds a probe at most.
         trust: allow files that run code when loaded (in the child process).
-        watch: told of every event while it runs.
+        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        watch: called with every event while it runs.
         settings: the backend's knobs for both, such as ``batch_size=8``.
 
     Returns:
@@ -113,9 +120,19 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         trust=trust,
     )
     own = (baseline_settings or {}, candidate_settings or {})
+    fed = (several(baseline_inputs, "baseline_inputs"), several(candidate_inputs, "candidate_inputs"))
     with ExitStack() as stack:
         asked = [
-            _asked(side, replace(shared, settings={**settings, **own[min(place, 1)]}), example, stack)
+            _asked(
+                side,
+                replace(
+                    shared,
+                    settings={**settings, **own[min(place, 1)]},
+                    inputs=(*shared.inputs, *fed[min(place, 1)]),
+                ),
+                example,
+                stack,
+            )
             for place, side in enumerate((baseline, candidate, *more))
         ]
         found = sides(asked, run=run)
@@ -130,7 +147,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             max_time=max_time,
             block=block,
         )
-        bench = stack.enter_context(campaign(watch))
+        watched = stack.enter_context(showing_progress(watch, progress=progress))
+        bench = stack.enter_context(campaign(watched))
         here = any(job.model.scheme == "object" for job in jobs)
         made = carried_out(
             jobs,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.statistics import unpack
+from modeldyno.errors import UncertifiedWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,10 +29,6 @@ _UNSEEN = {"layers": "unseen-layers", "held": "process-memory-only", "timeline":
 """Section to the doubt that says why it is missing."""
 _TOKENS = re.compile(r"(?:^|_)(?:ids|tokens?)$")
 """Ends the name of an input whose second axis counts tokens."""
-
-
-class UncertifiedWarning(UserWarning):
-    """A percentile was read that rests on too few independent samples to be a claim."""
 
 
 class Absent(KeyError):
@@ -76,7 +73,8 @@ class Figures(Mapping[str, Any]):
         the input, padding included.
     ``memory``
         Bytes. peak is what the allocator of the device held at most, or on a CPU the process tree above
-        what it was before loading; peak_of names the metric. per_sample is the peak over the batch.
+        what it was before loading (a live object was there before: what the calls added); peak_of names
+        the metric. per_sample is the peak over the batch.
         average is that of the process tree. weights, process_peak, allocator_reserved and allocated_peak
         stand by themselves. fragmentation is a fraction.
     ``compute``
@@ -316,7 +314,7 @@ def _layer_times(result: Result, path: str) -> dict[str, float]:
 
 
 def _operators(result: Result) -> list[dict[str, Any]]:
-    """Give what was executed, the dearest first: times in ms."""
+    """Give what was executed, the costliest first: times in ms."""
     executed = result.activity.executed if result.activity is not None else ()
     return [_executed(found) for found in executed]
 

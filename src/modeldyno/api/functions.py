@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins, wire
+from modeldyno import documents, plugins, wire
+from modeldyno.api.given import with_batches
 from modeldyno.api.words import in_python
 from modeldyno.core.goal import Verdict
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.observation import Observation, tokens
 from modeldyno.core.plan import Plan
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.errors import NotStoredWarning, RequestError, RunFailed, StoreError
 from modeldyno.measure import Outcome, measure
+from modeldyno.progress import showing_progress
 from modeldyno.request import Request, inspection
 
 if TYPE_CHECKING:
@@ -26,11 +29,11 @@ if TYPE_CHECKING:
 @in_python
 def profile(  # noqa: PLR0913 - one function per command, one parameter per option
     model: Any,
-    *,
     example: Any = None,
+    *,
     backend: str | None = None,
-    inputs: Sequence[str | InputSpec] = (),
-    probes: Sequence[str] | None = None,
+    inputs: str | Sequence[str | InputSpec] = (),
+    probes: str | Sequence[str] | None = None,
     mode: str = "inference",
     optimizer: str | None = None,
     layers: str | Sequence[str] = (),
@@ -38,14 +41,17 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     generate: int | str | Sequence[int] = 32,
     trace: str | Path | None = None,
     outputs: str | Path | None = None,
-    require: Sequence[str] = (),
-    percentiles: Sequence[str] = (),
+    require: str | Sequence[str] = (),
+    percentiles: str | Sequence[str] = (),
     plan: Plan | None = None,
     beside: str | Sequence[str] = (),
     name: str | None = None,
     trust: bool = False,
     inline: bool = False,
-    watch: Callable[[Event], None] = lambda _event: None,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> Result:
     """Profile a model, as ``modeldyno profile`` does.
@@ -53,10 +59,12 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     Args:
         model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), or a live object: a
             ``torch.nn.Module`` or any callable, which runs inside this process.
-        example: inputs of a live object: an array, a tuple of them, or a dict by name.
+        example: inputs of a live object: an array, a tuple of them, a dict by name, or a
+            ``torch.utils.data.DataLoader``, whose first batches are used in turn.
         backend: what runs it; by default what suits the model.
         inputs: shapes or files, as ``--input`` takes them.
-        probes: what to measure, such as ``("latency", "layers")``; by default what suits the mode.
+        probes: what to measure, such as ``("latency", "layers")`` or ``"latency,layers"``; by default what
+            suits the mode.
         mode: ``"inference"`` for calls, ``"train"`` for training steps.
         optimizer: of the training steps: adamw (if None), adam, sgd, sgd-momentum, adafactor or none.
         layers: parts of paths or classes of modules, such as ``"attention"``; only these are watched one
@@ -72,12 +80,17 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         name: what to call the model.
         trust: allow files that run code when loaded (in the child process).
         inline: run a referenced model inside this process too.
-        watch: told of every event while it runs.
-        settings: the backend's knobs, such as ``batch_size=8``.
+        store: keep the Result in the store, as the command line does; where the store cannot be written a
+            warning says so (`NotStoredWarning`).
+        tags: names by which `read` and the command line find it again.
+        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        watch: called with every event while it runs.
+        settings: the backend's knobs, such as ``batch_size=8``, and fields of `plan`, such as
+            ``max_time=5`` (seconds).
 
     Returns:
-        The Result; ``result["latency.p50"]`` is a number in base units. A wrong outcome (out of
-        memory, a crash) is in ``result.failures``.
+        The Result; ``result["latency.p50"]`` is a number in base units, ``result.keys()`` lists what there
+        is. A wrong outcome (out of memory, a crash) is in ``result.failures``.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
@@ -85,20 +98,21 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``. One that
             is undecided raises nothing: ask ``result.judge("latency.p99 <= 50ms").verdict``.
     """
-    check_settings(settings)
+    plan, settings = split_plan(plan, settings)
+    example, settings = with_batches(model, example, settings, mode)
     looked = inspection(mode=mode, optimizer=optimizer, modules=False)
     asked = Request(
         model="",
         backend=backend,
         settings=settings,
         inputs=several(inputs, "inputs"),
-        probes=() if probes is None else several(probes, "probes"),
+        probes=() if probes is None else _parts(probes, "probes"),
         require=several(require, "require"),
         percentiles=several(percentiles, "percentiles"),
-        plan=plan or Plan(),
+        plan=plan,
         inspection=looked,
         observation=Observation(
-            layers=_parts(layers),
+            layers=_parts(layers, "layers"),
             prompts=_tokens(prompt, "prompt"),
             generated=_tokens(generate, "generate"),
             trace=None if trace is None else str(Path(trace).absolute()),
@@ -108,15 +122,18 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         trust=trust,
         beside=several(beside, "beside"),
     )
-    return held(carried_out(asked, model, example, inline=inline, watch=watch))
+    with showing_progress(watch, progress=progress) as seen:
+        outcome = carried_out(asked, model, example, inline=inline, watch=seen)
+    store_if(outcome.result, wanted=store, tags=tags)
+    return held(outcome)
 
 
 @in_python
 def inspect(  # noqa: PLR0913 - one function per command, one parameter per option
     model: Any,
-    *,
     example: Any = None,
-    inputs: Sequence[str | InputSpec] = (),
+    *,
+    inputs: str | Sequence[str | InputSpec] = (),
     mode: str = "inference",
     optimizer: str | None = None,
     vary: str | Sequence[str] | Mapping[str, int | Sequence[int]] | None = None,
@@ -128,15 +145,18 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     name: str | None = None,
     trust: bool = False,
     inline: bool = False,
-    watch: Callable[[Event], None] = lambda _event: None,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
 ) -> Result:
     """Say what a model costs without running it, as ``modeldyno inspect`` does.
 
     Args:
         model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), or a live ``torch.nn.Module``,
             which is looked at inside this process.
-        example: inputs of a live object, whose shapes and dtypes count: an array, a tuple of them, or a
-            dict by name.
+        example: inputs of a live object, whose shapes and dtypes count: an array, a tuple of them, a dict
+            by name, or a ``torch.utils.data.DataLoader``.
         inputs: shapes, as ``--input`` takes them.
         mode: ``"inference"``, or ``"train"`` for forward, backward and the optimiser's step.
         optimizer: whose state and step are part of training: adamw (if None), adam, sgd, sgd-momentum,
@@ -151,7 +171,11 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         name: what to call the model.
         trust: allow files that run code when loaded (in the child process).
         inline: look at a referenced model inside this process too.
-        watch: told of every event.
+        store: keep the Result in the store, as the command line does; where the store cannot be written a
+            warning says so (`NotStoredWarning`).
+        tags: names by which `read` and the command line find it again.
+        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        watch: called with every event.
 
     Returns:
         The Result; ``result["macs"]`` is a count, ``result["macs@encoder.layer.0"]`` that of a module.
@@ -160,9 +184,11 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         RequestError: the request is wrong.
         MissingExtra: an optional package is not installed.
     """
+    settings: dict[str, KnobValue] = {} if batch_size is None else {"batch_size": batch_size}
+    example, settings = with_batches(model, example, settings, mode)
     asked = Request(
         model="",
-        settings={} if batch_size is None else {"batch_size": batch_size},
+        settings=settings,
         inputs=several(inputs, "inputs"),
         probes=("static",),
         plan=plan or Plan(),
@@ -176,7 +202,10 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         name=name,
         trust=trust,
     )
-    return carried_out(asked, model, example, inline=inline, watch=watch).result
+    with showing_progress(watch, progress=progress) as seen:
+        result = carried_out(asked, model, example, inline=inline, watch=seen).result
+    store_if(result, wanted=store, tags=tags)
+    return result
 
 
 def carried_out(
@@ -206,9 +235,9 @@ def several(given: Any, name: str) -> tuple[Any, ...]:
     return found
 
 
-def _parts(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Read parts of names: one, several, or text with commas as the command line takes it."""
-    texts = several(given, "layers")
+def _parts(given: str | Sequence[str], name: str) -> tuple[str, ...]:
+    """Read names: one, several, or text with commas as the command line takes it."""
+    texts = several(given, name)
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
 
 
@@ -218,11 +247,29 @@ def _tokens(given: int | str | Sequence[int], name: str) -> tuple[int, ...]:
     return tokens(",".join(map(str, numbers)), name)
 
 
+def split_plan(plan: Plan | None, settings: Mapping[str, Any]) -> tuple[Plan, dict[str, KnobValue]]:
+    """Part fields of a Plan that were given as arguments, such as ``max_time=5``, from knobs.
+
+    Raises:
+        RequestError: such a plan cannot be carried out.
+    """
+    fields = {name: value for name, value in settings.items() if _is_of_plan(name, value)}
+    try:
+        planned = replace(plan or Plan(), **fields)
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"{error}.") from None
+    return planned, {name: value for name, value in settings.items() if name not in fields}
+
+
+def _is_of_plan(name: str, value: Any) -> bool:
+    """Tell fields of a Plan from knobs; `precision` is of numbers where it is text, such as fp16."""
+    return name in Plan.__dataclass_fields__ and not (name == "precision" and isinstance(value, str))
+
+
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse what is no knob with a hint at where it belongs."""
     for name, value in settings.items():
-        knob = name == "precision" and isinstance(value, str)  # of numbers; that of the plan is a fraction
-        if name in Plan.__dataclass_fields__ and not knob:
+        if _is_of_plan(name, value):
             raise RequestError(f"{name} is part of the plan: plan=modeldyno.Plan({name}=...), in base units.")
 
 
@@ -245,6 +292,36 @@ def held(outcome: Outcome) -> Result:
     return outcome.result
 
 
+def store(result: Result, tags: str | Sequence[str] = ()) -> str:
+    """Keep a Result in the store, under tags by which `read` and the command line find it again.
+
+    Returns:
+        Its id, which finds it, too.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    documents.keep([result], several(tags, "tags"))
+    return result.id
+
+
+def store_if(result: Result, *, wanted: bool, tags: str | Sequence[str] = ()) -> None:
+    """Keep a Result where that is wanted; one with tags must be kept, of any other a warning is enough.
+
+    Raises:
+        StoreError: the store cannot be written, and tags are to name the Result in it.
+    """
+    if not wanted:
+        return
+    try:
+        store(result, tags)
+    except StoreError as error:
+        if tags:
+            raise
+        text = f"The result is not stored. {error} To skip the store: store=False"
+        warnings.warn(text, NotStoredWarning, stacklevel=4)
+
+
 def read(source: str | Path) -> Result:
     """Read a saved Result from a file, or from the store by id, prefix or tag.
 
@@ -258,10 +335,20 @@ def read(source: str | Path) -> Result:
         return store.get(str(source))
 
 
-def save(result: Result, path: str | Path) -> None:
-    """Write a Result as JSON, whole or not at all.
+def read_all(path: str | Path) -> tuple[Result, ...]:
+    """Read all Results of a file: a document, or an array as `ModelProfiler.export_json` writes it.
 
     Raises:
-        RequestError: the file cannot be written.
+        RequestError: it cannot be read.
     """
-    wire.write(Path(path), wire.encode(result))
+    return wire.read_all(Path(path))
+
+
+def save(result: Result, path: str | Path) -> None:
+    """Write a Result, whole or not at all: .json is the document; .html .md .csv .pdf are reports of it.
+
+    Raises:
+        RequestError: no report has this suffix, or the file cannot be written.
+        MissingExtra: the format needs a program that is not there.
+    """
+    result.save(path)

@@ -86,7 +86,7 @@ class BaseModelInspector(ABC):
         return x
 
     def make_request(self, input_batch: list[Any]) -> Any:
-        """Turn a batch into what `infer` sends; not timed. By default the batch itself."""
+        """Turn a batch into what `infer` sends; not timed. None stands for the batch itself, the default."""
         return input_batch
 
     @abstractmethod
@@ -128,11 +128,15 @@ class BaseModelInspector(ABC):
     def stages(self) -> dict[str, list[float]]:
         """Give the seconds that each stage but the inference took, of each batch that was looked at.
 
-        The answers of a few more requests are postprocessed for it.
+        The answers of a few more requests are postprocessed for it; one that fails is left out, and where all
+        of them fail there are no times of this stage. What `data_postprocess` raises is the caller's to see.
         """
         after = []
         for call in self.calls():
-            answer = call()
+            try:
+                answer = call()
+            except Exception:  # noqa: BLE001, S112 - whatever a client raises; the load has counted its like
+                continue
             begin = perf_counter()
             self.data_postprocess(answer)
             after.append(perf_counter() - begin)
@@ -152,7 +156,8 @@ class BaseModelInspector(ABC):
             batch = [item] * self.batch_size
             formation.append(perf_counter() - between)
             preprocess.append(between - begin)
-            self._requests.append(self.make_request(batch))
+            request = self.make_request(batch)
+            self._requests.append(batch if request is None else request)
         self._stages = {"batch_formation": formation, "preprocess": preprocess}
 
     def _preprocessed(self) -> Any:
@@ -200,19 +205,31 @@ class ServerInspector(BaseModelInspector):
         return plugins.client(self.protocol).arrays(once(input_batch))
 
     def check_model_status(self) -> bool:
-        """Ask the server by its protocol; one that has no question for it is taken to be ready."""
+        """Ask the server by its protocol; one that has no question for it is taken to be ready.
+
+        A server that does not know the question is sent a request: the model is ready if it is answered.
+        """
         client = plugins.client(self.protocol)
         question = client.described(self._endpoint()) or client.greeting(self._endpoint())
         if question is None:
             return True
         self.refused = ""
         try:
-            status = once(question, timeout=5).status
+            status = once(question, timeout=_ASKED).status
+            ready = status in _READY or (status in _NO_SUCH_PAGE and self._answered())
         except OSError:
             return False
-        if status not in _READY:
+        if not ready:
             self.refused = f"the server answered {status} for it: check the name, and whether it is loaded."
-        return status in _READY
+        return ready
+
+    def _answered(self) -> bool:
+        """Say whether the model answers a request."""
+        try:
+            request = self.make_request([self._preprocessed()] * self.batch_size)
+        except ValueError:  # it says of no model what its inputs are
+            return False
+        return once(request, timeout=_ASKED).status in _READY
 
     def input_name(self) -> str:
         """Name the only input, as the server calls it."""
@@ -229,6 +246,10 @@ class ServerInspector(BaseModelInspector):
 
 _READY = frozenset({0, 200})
 """Status of gRPC and of HTTP that says that all is well."""
+_NO_SUCH_PAGE = frozenset({12, 404, 405, 501})
+"""Status of gRPC and of HTTP of what a server does not know, be it the question or the model."""
+_ASKED = 5.0
+"""Seconds that a server may take to say whether it is ready."""
 
 
 class TritonInspector(ServerInspector):

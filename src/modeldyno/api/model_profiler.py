@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,21 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins, wire
+from modeldyno.api.benchmark import Benchmark
 from modeldyno.api.comparing import compare
 from modeldyno.api.figures import Figures
-from modeldyno.api.functions import profile, save
-from modeldyno.api.given import array, host, is_array, saved
+from modeldyno.api.functions import profile, store_if
+from modeldyno.api.given import array, array_folder, host, is_array, saved, without_files
+from modeldyno.api.session import Step, encode, lay_out_session, results_of, tabulate
 from modeldyno.core.activity import Happening
-from modeldyno.core.block import Picture
 from modeldyno.core.job import DEFAULT_PROBES
 from modeldyno.core.knob import configure
 from modeldyno.core.plan import Plan
 from modeldyno.core.result import Loaded
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
-from modeldyno.progress import Progress
-from modeldyno.request import reference
-from modeldyno.views import headline, page
-from modeldyno.views.pages import summary
+from modeldyno.naming import reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,6 +57,9 @@ class ModelProfiler:
         trust: bool = False,
         max_time: float = 60.0,
         seed: int = 0,
+        processes: int = 1,
+        store: bool = True,
+        progress: bool = True,
     ) -> None:
         """Take a model; nothing is loaded yet.
 
@@ -72,16 +72,22 @@ class ModelProfiler:
             trust: allow files that run code when loaded.
             max_time: seconds that measuring may take at most per probe, warm-up included.
             seed: of random inputs and weights.
+            processes: fresh processes in which `profile` and `benchmark` measure, one after the other; from
+                five on `detect_regressions` tells apart what one start differs from the next by. A live
+                object has this process alone.
+            store: keep each Result in the store, as the command line does.
+            progress: say on standard error how far it is, in a terminal or a notebook.
 
         Raises:
             RequestError: there is no such model, or the backend has no such device or precision.
         """
         self.model = model_path if not isinstance(model_path, Path) else str(model_path)
         self.backend = backend or _backend(self.model)
-        self.result: Result | None = None
-        """Of the last measurement."""
-        self._trust = trust
+        self.steps: list[Step] = []
+        """Each measurement, with the name of its method; reports and exports are of all of them."""
+        self._trust, self._store, self._progress = trust, store, progress
         self._plan = Plan(max_time=max_time, min_time=0.0, seed=seed, precision=_ANY_WIDTH)
+        self._processes = _at_least_one("processes", processes)
         self._input: Any = None
         self._declared: tuple[str, ...] = ()
         self._settings = self._checked({"device": device, "precision": precision})
@@ -92,6 +98,7 @@ class ModelProfiler:
         num_runs: int = 100,
         warmup_runs: int = 10,
         detailed_analysis: bool = False,
+        processes: int | None = None,
     ) -> Figures:
         """Measure latency, throughput, memory and what a call costs.
 
@@ -100,10 +107,11 @@ class ModelProfiler:
                 (a file of data, or a shape such as ``"input_ids=8x128:int64:0..999"``); None for what was
                 given last, or else random inputs. The first axis is the batch. The path of the model itself
                 stands for random inputs.
-            num_runs: calls that are measured, one by one.
+            num_runs: calls that are measured, one by one, in each process.
             warmup_runs: calls that are made before and left out, at least: the warm-up goes on until times
                 have settled, and ``["latency"]["warmup_runs"]`` says how many calls that took.
             detailed_analysis: also watch layers, operators and memory, in a second pass.
+            processes: fresh processes to measure in, by default as many as the profiler was made with.
 
         Returns:
             The sections; what went wrong with the model is in ``failure``.
@@ -114,11 +122,17 @@ class ModelProfiler:
         _not_negative("warmup_runs", warmup_runs)
         self._input = self._given(input_data)
         details = tuple(name for name in _DETAILS if detailed_analysis and name in plugins.names("probe"))
-        return self._measured(DEFAULT_PROBES, optional=details, num_runs=num_runs, warmup_runs=warmup_runs)
+        times = self._processes if processes is None else _at_least_one("processes", processes)
+        return self._recorded(
+            "profile",
+            self._measured(
+                DEFAULT_PROBES, optional=details, num_runs=num_runs, warmup_runs=warmup_runs, processes=times
+            ),
+        )
 
     def benchmark(
         self, configurations: Sequence[Mapping[str, Any]], input_data: Any = None, num_runs: int = 100
-    ) -> list[Figures]:
+    ) -> Benchmark:
         """Measure one configuration after the other.
 
         Args:
@@ -129,7 +143,8 @@ class ModelProfiler:
 
         Returns:
             Figures in the order of the configurations, each with its ``configuration``; one that failed
-            is among them, with its ``failure``.
+            is among them, with its ``failure``. ``.best("throughput")`` is the best of them, ``.table()``
+            lists them.
 
         Raises:
             RequestError: a configuration is wrong as written; nothing was measured.
@@ -137,8 +152,13 @@ class ModelProfiler:
         if isinstance(configurations, Mapping):
             raise RequestError(f"benchmark takes a list of configurations; write [{dict(configurations)}].")
         self._input = self._given(input_data)
+        if not configurations:
+            raise RequestError("benchmark takes at least one configuration, such as {'batch_size': 8}.")
         asked = [(given, self._checked(dict(given))) for given in configurations]
-        return [self._tried(dict(given), settings, num_runs) for given, settings in asked]
+        found = Benchmark(self._tried(dict(given), settings, num_runs) for given, settings in asked)
+        results = tuple(each.result for each in found if each.result is not None)
+        self.steps.append(Step(name="benchmark", results=results, tried=tuple(found.tried())))
+        return found
 
     def profile_layers(
         self, input_data: Any = None, layer_names: Sequence[str] = (), num_runs: int = 100
@@ -147,11 +167,13 @@ class ModelProfiler:
 
         Args:
             input_data: as in `profile`, by default what was given last.
-            layer_names: parts of paths or classes, such as ``["attention", "mlp"]``; all if empty.
+            layer_names: parts of paths or classes, such as ``["attention", "mlp"]``; all if empty. One that
+                matches no layer is told by the doubt ``no-such-layer``.
             num_runs: calls that are watched, at most.
         """
         self._input = self._given(input_data)
-        return self._measured(("layers",), num_runs=num_runs, layers=layer_names)
+        found = self._measured(("layers",), num_runs=num_runs, layers=layer_names)
+        return self._recorded("profile_layers", found)
 
     def memory_profile(
         self,
@@ -170,7 +192,7 @@ class ModelProfiler:
                 by category.
         """
         self._input = self._given(input_data)
-        found = self._measured(("static", "memory"), num_runs=1)
+        found = self._recorded("memory_profile", self._measured(("static", "memory"), num_runs=1))
         steps = _steps(found)
         wanted: dict[str, Any] = {
             "allocations": [step for step in steps if step["bytes"] > 0] if track_allocations else [],
@@ -198,7 +220,7 @@ class ModelProfiler:
         """
         _require_gpu(self._settings.get("device"))
         self._input = self._given(input_data)
-        found = self._measured(("latency", "ops"), num_runs=20)
+        found = self._recorded("gpu_profile", self._measured(("latency", "ops"), num_runs=20))
         parts = (
             ("kernels", Happening.KERNEL, track_kernels),
             ("transfers", Happening.TRANSFER, track_memory_transfers),
@@ -211,28 +233,30 @@ class ModelProfiler:
         )
 
     def export_json(self, path: str | Path) -> str:
-        """Write the document of the last measurement, and give its text.
+        """Write all that was measured, and give its text: a document, or of several Results an array.
+
+        `modeldyno.read` reads the document, `modeldyno.read_all` either.
 
         Raises:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
-        found = self._last()
-        save(found, path)
-        return wire.encode(found).decode()
+        document = encode(self._measured_steps())
+        wire.write(Path(path), document)
+        return document.decode()
 
     def export_csv(self, path: str | Path) -> None:
-        """Write the numbers of the last measurement in base units, a row each.
+        """Write all numbers in base units, a row each; several Results by step and configuration.
 
         Raises:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
-        text = plugins.reporter("csv").render(self._last())
-        wire.write(Path(path), text.encode() if isinstance(text, str) else text)
+        text = plugins.resolve("reporter", "csv").table(tabulate(self._measured_steps()))
+        wire.write(Path(path), text.encode())
 
     def generate_html_report(
         self, output_path: str | Path, include_graphs: bool = True, include_details: bool = True
     ) -> None:
-        """Write the last measurement as one self-contained page.
+        """Write all that was measured as one self-contained page.
 
         Args:
             output_path: where to write it.
@@ -243,12 +267,8 @@ class ModelProfiler:
         Raises:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
-        found = self._last()
-        known = plugins.knobs(found.job.backend)
-        blocks = list(page(found, knobs=known) if include_details else summary(found))
-        if not include_graphs:
-            blocks = [block for block in blocks if not isinstance(block, Picture)]
-        written = plugins.resolve("reporter", "html").lay_out(blocks, title=headline(found))
+        laid = lay_out_session(self._measured_steps(), graphs=include_graphs, details=include_details)
+        written = plugins.resolve("reporter", "html").lay_out(laid.blocks, title=laid.title)
         wire.write(Path(output_path), written.encode())
 
     def compare(self, other: ModelProfiler) -> Comparison:
@@ -263,10 +283,30 @@ class ModelProfiler:
 
     # --- how it is done --------------------------------------------------------------------------
 
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """All Results of this session, in the order in which they were measured."""
+        return results_of(self.steps)
+
+    @property
+    def result(self) -> Result | None:
+        """The Result of the last measurement."""
+        return self.results[-1] if self.results else None
+
     def _last(self) -> Result:
-        if self.result is None:
+        self._measured_steps()
+        return self.results[-1]
+
+    def _measured_steps(self) -> list[Step]:
+        if not self.results:
             raise RequestError("Nothing was measured yet; call profile() first.")
-        return self.result
+        return self.steps
+
+    def _recorded(self, name: str, found: Figures) -> Figures:
+        """Add a measurement to the session."""
+        assert found.result is not None
+        self.steps.append(Step(name=name, results=(found.result,)))
+        return found
 
     def _checked(self, given: Mapping[str, Any]) -> dict[str, KnobValue]:
         """Give settings that the backend has, of those that say anything.
@@ -309,34 +349,38 @@ class ModelProfiler:
     def _tried(self, given: dict[str, Any], settings: dict[str, KnobValue], num_runs: int) -> Figures:
         """Measure one configuration; what turns out to be impossible is a failure of this one alone."""
         try:
-            found = self._measured(DEFAULT_PROBES, num_runs=num_runs, settings=settings)
+            found = self._measured(
+                DEFAULT_PROBES, num_runs=num_runs, settings=settings, processes=self._processes
+            )
         except ModelDynoError as error:
             return Figures(None, failure=str(error), configuration=given)
         return Figures(found.result, configuration=given)
 
-    def _measured(
+    def _measured(  # noqa: PLR0913 - what any of the methods asks for
         self,
         probes: tuple[str, ...],
         *,
         num_runs: int,
         warmup_runs: int = 0,
+        processes: int = 1,
         optional: tuple[str, ...] = (),
         settings: Mapping[str, KnobValue] | None = None,
         layers: Sequence[str] = (),
     ) -> Figures:
         """Measure; a probe that is optional, and that the backend cannot serve, is left out."""
         merged = {**self._settings, **(settings or {})}
-        plan = _counted(self._plan, num_runs, warmup_runs)
-        with self._fed(merged) as how, Progress() as progress:
+        plan = replace(_counted(self._plan, num_runs, warmup_runs), processes=processes)
+        with self._fed(merged) as how:
             try:
-                self.result = profile(
+                result = profile(
                     self.model,
                     backend=self.backend,
                     probes=(*probes, *optional),
                     plan=plan,
                     layers=layers,
                     trust=self._trust,
-                    watch=progress.watch,
+                    store=False,
+                    progress=self._progress,
                     **how,
                 )
             except RequestError as error:
@@ -347,11 +391,14 @@ class ModelProfiler:
                     probes,
                     num_runs=num_runs,
                     warmup_runs=warmup_runs,
+                    processes=processes,
                     optional=served,
                     settings=settings,
                     layers=layers,
                 )
-        return Figures(self.result)
+        result = without_files(result)
+        store_if(result, wanted=self._store)
+        return Figures(result)
 
     @contextmanager
     def _fed(self, settings: dict[str, KnobValue]) -> Iterator[dict[str, Any]]:
@@ -368,8 +415,8 @@ class ModelProfiler:
             rows = {array.shape[0] for array in arrays.values() if array.ndim}
             if len(rows) == 1 and not {"batch_size", "batch"} & settings.keys():
                 settings = {**settings, "batch_size": rows.pop()}
-            with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
-                yield {**settings, "inputs": tuple(saved(arrays, Path(folder)))}
+            with array_folder() as folder:
+                yield {**settings, "inputs": tuple(saved(arrays, folder))}
 
     def _named(self, data: Any) -> dict[str, ndarray]:
         """Give arrays by the names of the inputs, in the order in which the model declares them."""
@@ -394,7 +441,15 @@ class ModelProfiler:
                 loaded.append(event)
 
         try:
-            looked = profile(self.model, backend=self.backend, probes=(), trust=self._trust, watch=watch)
+            looked = profile(
+                self.model,
+                backend=self.backend,
+                probes=(),
+                trust=self._trust,
+                watch=watch,
+                store=False,
+                progress=self._progress,
+            )
         except RequestError:
             if not loaded:  # of plain code nothing but its inputs is known before it runs
                 raise
@@ -436,9 +491,19 @@ def _counted(plan: Plan, num_runs: int, warmup_runs: int) -> Plan:
         raise RequestError(f"num_runs takes a whole number from 1, not {num_runs!r}.") from None
 
 
+def _at_least_one(name: str, number: Any) -> int:
+    return _whole(name, number, least=1)
+
+
 def _not_negative(name: str, number: Any) -> None:
-    if not isinstance(number, int) or number < 0:
-        raise RequestError(f"{name} takes a whole number from 0, not {number!r}.")
+    _whole(name, number, least=0)
+
+
+def _whole(name: str, number: Any, *, least: int) -> int:
+    """Give a whole number of Python's, or of numpy's, as it is checked."""
+    if isinstance(number, bool) or not hasattr(number, "__index__") or index(number) < least:
+        raise RequestError(f"{name} takes a whole number from {least}, not {number!r}.")
+    return index(number)
 
 
 def _require_gpu(device: KnobValue | None) -> None:

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.api.functions import held, several
+from modeldyno.api.functions import held, several, split_plan, store_if
 from modeldyno.api.words import in_python
 from modeldyno.core.address import HEADERS_VARIABLE
 from modeldyno.core.load import Arrivals, Load, parse_rate
 from modeldyno.core.observation import Observation
-from modeldyno.core.plan import Plan
 from modeldyno.errors import RequestError
 from modeldyno.measure import measure
+from modeldyno.progress import showing_progress
 from modeldyno.request import Request, server_for
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.knob import KnobValue
+    from modeldyno.core.plan import Plan
     from modeldyno.core.result import Event, Result
 
 
@@ -48,7 +49,10 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     plan: Plan | None = None,
     name: str | None = None,
     trust: bool = False,
-    watch: Callable[[Event], None] = lambda _event: None,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> Result:
     """Put a model, behind a server, under load.
@@ -76,8 +80,12 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         plan: how carefully to measure.
         name: what to call the model.
         trust: allow files that run code when loaded (in the child process).
-        watch: told of every event while it runs.
-        settings: the server's knobs, such as ``instances=2``.
+        store: keep the Result in the store; where that cannot be written a warning says so.
+        tags: names by which `read` and the command line find it again.
+        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        watch: called with every event while it runs.
+        settings: the server's knobs, such as ``instances=2``, and fields of `plan`, such as ``max_time=5``
+            (seconds).
 
     Returns:
         The Result; ``result["latency.p99"]`` is in seconds, ``result["request_rate"]`` per second.
@@ -88,6 +96,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
     """
     named = _named(model)
+    plan, settings = split_plan(plan, settings)
     asked = Request(
         model=named,
         backend=backend or server_for(named),
@@ -106,13 +115,15 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         ),
         require=several(require, "require"),
         percentiles=several(percentiles, "percentiles"),
-        plan=plan or Plan(),
+        plan=plan,
         observation=Observation(records=None if records is None else str(Path(records).absolute())),
         name=name,
         trust=trust,
     )
-    with _secrets(headers or {}):
-        return held(measure(asked, watch=watch))
+    with _secrets(headers or {}), showing_progress(watch, progress=progress) as watched:
+        outcome = measure(asked, watch=watched)
+    store_if(outcome.result, wanted=store, tags=tags)
+    return held(outcome)
 
 
 def _named(model: Any) -> str:

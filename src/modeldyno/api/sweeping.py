@@ -13,6 +13,7 @@ from modeldyno.api.words import in_python
 from modeldyno.core.study import Study
 from modeldyno.errors import RequestError
 from modeldyno.executors.inline import inline
+from modeldyno.progress import showing_progress
 from modeldyno.sweeps import words as told
 from modeldyno.sweeps.carrying import carried_out
 from modeldyno.sweeps.file import Words
@@ -36,6 +37,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     model: Any = None,
     *,
     space: str | Sequence[str] | Mapping[str, Any] = (),
+    objectives: Aims = (),
     maximize: Aims = (),
     minimize: Aims = (),
     require: str | Sequence[str] = (),
@@ -56,7 +58,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     resume: str | Path | Study | None = None,
     force: bool = False,
     store: bool = True,
-    watch: Callable[[Event], None] = lambda _event: None,
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> Study:
     """Find the configuration of a model that is best within bounds, as ``modeldyno sweep`` does.
@@ -65,7 +68,9 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         model: what `profile` takes; a live object is measured inside this process.
         space: what is varied: ``{"batch_size": (1, 8, 64), "intra_threads": "1..4"}``, or text as ``--space``
             takes it; what usually matters where nothing is named.
-        maximize: metrics to be raised, such as ``"throughput"``; that if nothing is named.
+        objectives: metrics to be improved, each in its own direction, perhaps with weights:
+            ``{"throughput": 10, "latency.p99": 5}``; the throughput if nothing is named.
+        maximize: metrics to be raised, such as ``"throughput"``.
         minimize: metrics to be lowered, such as ``"latency.p99"``.
         require: bounds, such as ``"latency.p99 <= 10ms"``.
         rank: ``"best-load"``, a configuration stands for itself at its best load; or ``"each-load"``.
@@ -86,7 +91,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
             budget can be another one.
         force: resume although the model or the machine has changed.
         store: keep the study, and the Result of each trial before the next begins.
-        watch: told of every event while it runs.
+        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        watch: called with every event while it runs.
         settings: the backend's knobs that stay as they are, such as ``device="cuda"``.
 
     Returns:
@@ -100,7 +106,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     """
     check_settings(settings)
     given = {
-        "maximize": maximize, "minimize": minimize, "require": require, "rank": rank, "strategy": strategy,
+        "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
+        "rank": rank, "strategy": strategy,
         "backend": backend, "input": inputs, "probe": probes, "name": name, "set": settings, "load": load,
         "beside": beside,
         "space": _space(space), "plan": _plan(plan),
@@ -109,18 +116,21 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     tree = {key: _listed(value) for key, value in given.items() if value not in (None, (), "", {}, [])}
     if resume is not None:
         further = _resumed(model, resume, Words(tree=tree))
-        return carried_out(further, store=store, watch=watch, force=force)[0]
+        with showing_progress(watch, progress=progress) as watched:
+            return carried_out(further, store=store, watch=watched, force=force)[0]
     if model is None:
         raise RequestError("A sweep needs a model; or resume=, with the id or the name of a study.")
     if isinstance(model, str | Path):
         made, _ = told.study(Words(tree={**tree, "model": str(model)}), trust=trust)
-        return carried_out(_planned(made, plan), store=store, watch=watch, force=force)[0]
+        with showing_progress(watch, progress=progress) as watched:
+            return carried_out(_planned(made, plan), store=store, watch=watched, force=force)[0]
     objects = plugins.resolve("loader", "object")
     ref = objects.offer(model, name=name, example=example)
     live = {"backend": objects.backend_of(model), **tree, "model": str(ref)}
     try:
         made, _ = told.study(Words(tree=live), trust=trust)
-        return carried_out(_planned(made, plan), store=store, watch=watch, rooms=_here)[0]
+        with showing_progress(watch, progress=progress) as watched:
+            return carried_out(_planned(made, plan), store=store, watch=watched, rooms=_here)[0]
     finally:
         objects.withdraw(ref)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from functools import wraps
+from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from modeldyno.core.python_words import use_python_words
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -15,11 +16,17 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_SHAPE = re.compile(r"--input (?P<shape>[^\s=]+=\S+?)(?=[,;.]?(?:\s|$))")
-_MODE = re.compile(r"--mode (\w+)")
-_FLAGS = {"--trust": "trust=True", "--inline": "inline=True", "--input": "inputs=", "--device": "devices="}
 _LIVE = "A live object takes its inputs as example=, too."
-_OPTION = re.compile(r"(?<!\S)(?P<quote>['(]?)--(?P<name>[a-z]+(?:-[a-z]+)*)")
+
+
+class _Text:
+    """An annotation that reads as its source: ``help()`` would put the text itself in quotes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 def in_python(function: Callable[P, R]) -> Callable[P, R]:
@@ -34,16 +41,26 @@ def in_python(function: Callable[P, R]) -> Callable[P, R]:
             error.args = (worded(str(error), live=not isinstance(model, str | Path)),)
             raise
 
+    called.__signature__ = readable_signature(function)  # type: ignore[attr-defined]
     return called
+
+
+def readable_signature(function: Callable[..., Any]) -> Signature:
+    """Give the signature of a function with its types as they are written, for ``help()``."""
+    found = signature(function)
+    parameters = [
+        parameter.replace(annotation=_Text(parameter.annotation))
+        if isinstance(parameter.annotation, str)
+        else parameter
+        for parameter in found.parameters.values()
+    ]
+    returned = found.return_annotation
+    return found.replace(
+        parameters=parameters, return_annotation=_Text(returned) if isinstance(returned, str) else returned
+    )
 
 
 def worded(text: str, *, live: bool) -> str:
     """Write options as arguments: ``--vary`` as ``vary=``; for a live object tell of ``example=``, too."""
-    found = _SHAPE.sub(r"inputs='\g<shape>'", text)
-    found = _OPTION.sub(_argument, _MODE.sub(r"mode='\1'", found))
+    found = use_python_words(text)
     return f"{found} {_LIVE}" if live and "--input" in text else found
-
-
-def _argument(match: re.Match[str]) -> str:
-    flag = f"--{match['name']}"
-    return match["quote"] + _FLAGS.get(flag, f"{match['name'].replace('-', '_')}=")

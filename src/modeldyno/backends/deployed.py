@@ -156,6 +156,11 @@ def _example(model: Model, samples: int) -> Feed:
             f"The shape of {which} is not known, and a server is told of shapes before it runs; return "
             "example inputs beside the module, or export it to ONNX."
         )
+    if nested := next((spec.name for spec in model.inputs if spec.dtype == "object"), ""):
+        raise RequestError(
+            f"The input '{nested}' is a list or dict, and a server takes tensors only; wrap the module in "
+            "one that takes each tensor by itself."
+        )
     fixed = any(spec.shape and spec.shape[0] != BATCH for spec in model.inputs)
     return feeds.build(model, (), batch_size=None if fixed else samples, seed=0).feeds[0]
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from modeldyno.backends.arrays import leaves
+from modeldyno.backends.arrays import finished_leaves
 from modeldyno.errors import RequestError
 from modeldyno.ports import Form
 
@@ -51,7 +51,9 @@ class Session:
     def arrays(self, output: Any) -> Feed:
         """Give whatever of an answer is an array."""
         return {
-            name: leaf for name, leaf in leaves(output) if hasattr(leaf, "dtype") and hasattr(leaf, "size")
+            name: leaf
+            for name, leaf in finished_leaves(output)
+            if hasattr(leaf, "dtype") and hasattr(leaf, "size")
         }
 
 

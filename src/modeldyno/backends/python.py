@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from array import array
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.backends.arrays import leaves
+from modeldyno.backends.arrays import finished_leaves
 from modeldyno.core.knob import BATCH_SIZE
 from modeldyno.errors import RequestError
+from modeldyno.feeds.forward import NUMBERED
 from modeldyno.ports import Form
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Session:
 
     def arrays(self, output: Any) -> Feed:
         """Give whatever of the output is numbers or text."""
-        found = {name: _array(leaf) for name, leaf in leaves(output)}
+        found = {name: _array(leaf) for name, leaf in finished_leaves(output)}
         return {name: array for name, array in found.items() if array is not None}
 
 
@@ -88,15 +90,25 @@ def _check_runs(function: Any) -> None:
 
 
 def takes_keywords(function: Callable[..., Any], names: tuple[str, ...]) -> bool:
-    """Whether all of these names can be given by keyword."""
+    """Whether all of these names can be given by keyword.
+
+    Asked of the callable itself, not of a function that it wraps. A name such as ``input_0`` was made up for
+    a value that was given by position, so that it means nothing to a callable that takes any keyword.
+    """
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):
         return False
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return not any(p.kind is p.POSITIONAL_ONLY for p in parameters.values())
-    named = {p.name for p in parameters.values() if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}}
-    return named.issuperset(names)
+    if any(p.kind is p.POSITIONAL_ONLY for p in parameters):
+        return False
+    unknown = set(names) - {p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return not unknown or (takes_any and not any(map(NUMBERED.fullmatch, unknown)))
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, range, array, memoryview)
+_ARRAYS = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__", "__float__")
+"""What marks a value that NumPy can take as it is."""
 
 
 def _array(leaf: Any) -> ndarray | None:
@@ -106,8 +118,12 @@ def _array(leaf: Any) -> ndarray | None:
     if hasattr(leaf, "detach"):  # a tensor that wants gradients does not show itself as an array
         leaf = leaf.detach()
         leaf = leaf.cpu() if hasattr(leaf, "cpu") else leaf
+    if not isinstance(leaf, _PLAIN) and not any(hasattr(type(leaf), name) for name in _ARRAYS):
+        return (
+            None  # NumPy would take a sequence of any other kind apart element by element, to no end perhaps
+        )
     try:
-        array = np.asarray(leaf)
+        found = np.asarray(leaf)
     except (TypeError, ValueError, RuntimeError):
         return None
-    return None if array.dtype == object else array
+    return None if found.dtype == object else found

@@ -176,7 +176,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         if name in _HEEDED and endpoint.protocol not in _HEEDED[name]:
             raise RequestError(
                 f"The knob {name} is for {' and '.join(_HEEDED[name])}, and {model.identity.name} speaks "
-                f"{endpoint.protocol}; leave it away."
+                f"{endpoint.protocol}; leave it out."
             )
     given = {name: value for name, value in config.items() if name in _HEEDED and name not in _BODIES}
     client = plugins.client(endpoint.protocol)

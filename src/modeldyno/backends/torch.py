@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.backends import torch_flow, torch_layers, torch_memory, torch_operators, torch_training
-from modeldyno.backends.arrays import leaves
+from modeldyno.backends.arrays import finished_leaves
 from modeldyno.backends.torch_inputs import Placement
 from modeldyno.core.knob import BATCH_SIZE, Knob
 from modeldyno.errors import RequestError
@@ -115,10 +115,13 @@ class Session:
     """A module that is ready on a device that works as it is called: the CPU."""
 
     def __init__(self, module: Callable[..., Any], forward: Forward, placement: Placement) -> None:
+        import torch  # noqa: PLC0415 - start-up is part of the product
+
         self._module = module
         self._forward = forward
         self._placement = placement
         self.device = str(placement.place)
+        self.threads = torch.get_num_threads()
         self.converted = ""
         """The precision that weights were converted to, if they were."""
 
@@ -130,7 +133,7 @@ class Session:
 
     def arrays(self, output: Any) -> Feed:
         """Give the tensors of the output as arrays; other objects, such as caches, are left out."""
-        return {name: _array(leaf) for name, leaf in leaves(output) if hasattr(leaf, "detach")}
+        return {name: _array(leaf) for name, leaf in finished_leaves(output) if hasattr(leaf, "detach")}
 
     def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
         """Watch the modules within a call, those that are named."""

@@ -11,15 +11,18 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.backends.arrays import leaves
 from modeldyno.backends.torch_ranges import eager, entered
+from modeldyno.core.code_line import is_users
 from modeldyno.core.flow import HOST, Flow, Step, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import FrameType
 
     from torch import device
     from torch.nn import Module
@@ -66,6 +69,7 @@ class _Entry:
     name: str
     scope: str
     inputs: tuple[Value, ...]
+    line: str = ""
     place: str = ""
     literal: bool = False
     outputs: tuple[Value, ...] = ()
@@ -81,6 +85,7 @@ class _Entry:
         return Step(
             name=self.name,
             scope=self.scope,
+            line=self.line,
             inputs=self.inputs,
             outputs=self.outputs,
             writes=frozenset(self.writes - anew),
@@ -116,7 +121,7 @@ class _Recorder:
         class Functions(TorchFunctionMode):
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 del types
-                return recorder.called(func, args, kwargs or {}, sys._getframe(1).f_code.co_consts)  # noqa: SLF001 - of the one that calls
+                return recorder.called(func, args, kwargs or {}, sys._getframe(1))  # noqa: SLF001 - the one that calls
 
         class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]  # not annotated
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -144,13 +149,14 @@ class _Recorder:
             kept=frozenset(alive - outputs - given - weights),
         )
 
-    def called(self, func: Any, args: Any, kwargs: Mapping[str, Any], written: tuple[Any, ...]) -> Any:
+    def called(self, func: Any, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> Any:
         """Take down a call that the model's code makes."""
         name = _name(func)
         if self._open is not None or name.rpartition(".")[2] in _LOOKS:
             return func(*args, **kwargs)
-        place, literal = _named_place(name, args, kwargs, written)
-        entry = _Entry(name, self._scope(), self._values((args, kwargs)), place, literal)
+        place, literal = _named_place(name, args, kwargs, caller.f_code.co_consts)
+        inputs = self._values((args, kwargs))
+        entry = _Entry(name, self._scope(), inputs, _line(caller), place, literal)
         self._open = entry
         try:
             result = func(*args, **kwargs)
@@ -244,6 +250,15 @@ class _Recorder:
             bytes=tensor.numel() * size,
             device=tensor.device.type,
         )
+
+
+def _line(frame: FrameType | None) -> str:
+    """Write the innermost line of the user's code between a frame and the call that is followed."""
+    while frame is not None and frame.f_code is not flow.__code__:
+        if is_users(frame.f_code.co_filename):
+            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _tensors(found: Any) -> Iterator[Any]:

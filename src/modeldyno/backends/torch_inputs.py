@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -23,9 +23,16 @@ class Placement:
     channels_last: bool = False
 
     def tensor(self, array: ndarray) -> Tensor:
-        """Copy an array to the device."""
+        """Copy an array to the device; of a list or dict of arrays, which an array may wrap, each of them."""
         import torch  # noqa: PLC0415 - heavy
 
+        if array.dtype == object and not array.ndim:
+            from torch.utils import _pytree as pytree  # noqa: PLC0415 - heavy
+
+            inner = pytree.tree_map(
+                lambda leaf: self.tensor(leaf) if hasattr(leaf, "ndim") else leaf, array.item()
+            )
+            return cast("Tensor", inner)
         tensor = torch.tensor(array)  # a copy of its own
         if not tensor.is_floating_point():
             return tensor.to(self.place)

@@ -16,7 +16,7 @@ from modeldyno import plugins
 from modeldyno.backends import deployed, serving, triton_composing, triton_settings
 from modeldyno.backends.triton_hosting import Hosting
 from modeldyno.backends.triton_remote import account, elsewhere, version
-from modeldyno.engines import ports, triton, triton_config, triton_repository
+from modeldyno.engines import ports, triton, triton_config, triton_entries, triton_repository
 from modeldyno.engines.server import Launch, http_ready
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.ports import Form
@@ -75,12 +75,11 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
     They are copies: nothing of the user's is changed with them.
 
     Raises:
-        RequestError: the model cannot be written, or is made of others, which find each other by their names.
+        RequestError: the model cannot be written.
     """
     if model.form == Form.REPOSITORY:
-        raise RequestError(
-            f"'{model.value.name}' is of the repository {model.value.folder}; copy what was written there."
-        )
+        triton_entries.copy_files(model.value, folder)
+        return
     with TemporaryDirectory(prefix="modeldyno-", dir=folder) as made:
         deployed.deploy(model, Path(made))
         if f'backend: "{triton_repository.PYTHON}"' in configuration.splitlines():
@@ -100,6 +99,8 @@ def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]
     if contained and not shutil.which(str(config["launch"])):
         raise MissingExtra(f"There is no {config['launch']} here; install it, or leave launch away.")
     program = None if contained else triton.program(str(config.get("program", "")))
+    if program is not None and program.backends.is_dir() and model.form == Form.REPOSITORY:
+        _need_backends(model.value, program)
     if program is not None and program.packages:
         serving.need_torch(model, "triton", "Triton", program.packages)
     native = program is None or program.has("onnxruntime")
@@ -133,6 +134,25 @@ def _started(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]
     )
     with serving.served(launch, "http", partial(_session, config, program, written)) as session:
         yield session
+
+
+def _need_backends(found: triton_entries.Repository, program: triton.Program) -> None:
+    """Refuse a model whose backend the server does not have, rather than have it fail to start.
+
+    Raises:
+        RequestError: it does not have it, with what to do.
+    """
+    for name, config in found.configs.items():
+        backend = triton_entries.backend_of(config)
+        own = f"libtriton_{backend}.so"  # a backend may lie beside its model
+        if not backend or program.has(backend) or any((found.folder / name).rglob(own)):
+            continue
+        file = next(iter(sorted((found.folder / name).glob("*/model.onnx"))), None)
+        hint = f"; its file can be served otherwise, by: modeldyno sweep {file}" if file else ""
+        raise RequestError(
+            f"'{name}' asks for the backend '{backend}', which {program.path} does not have{hint}; "
+            "or name another Triton with --set program=PATH, --set launch=docker or --set server=URL."
+        )
 
 
 def _session(

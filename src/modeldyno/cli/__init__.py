@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,6 +34,7 @@ COMMANDS = {
     "engine": "Install serving engines, each into an environment of its own.",
     "plugins": "List loaders, backends and their knobs, probes, reporters.",
     "schema": "Print the JSON Schema of a result, or of a file for sweep.",
+    "help": "Show how a command is used.",
 }
 """Command to its sentence; the table spares ``--help`` from importing the commands."""
 
@@ -40,7 +42,8 @@ _FILES = {"list": "listing", "import": "importing"}
 """Where a command's file is not named for it: ``list`` would hide the built-in, ``import`` is a keyword."""
 _EXPLICIT = ("--trust",)
 """Options that no file and no environment may set: what runs code is said each time."""
-_INTERRUPTED = 130
+_MEASURING = frozenset({"profile", "load", "sweep", "compare", "advise", "doctor"})
+_INTERRUPTED, _TERMINATED = 130, 143
 _UNEXPECTED = 4
 _UNWRITTEN = 2
 """As of a file that cannot be written."""
@@ -65,8 +68,10 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from modeldyno.errors import UnknownName  # noqa: PLC0415 - only a mistake needs it
+            from modeldyno.errors import RequestError, UnknownName  # noqa: PLC0415 - only a mistake needs it
 
+            if args[0] in _NO_COMMANDS:
+                raise RequestError(f"There is no command '{args[0]}'; {_NO_COMMANDS[args[0]]}.")
             raise UnknownName.among("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 
@@ -98,9 +103,11 @@ def _version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> No
         "auto_envvar_prefix": "MODELDYNO",
         "max_content_width": 100,
     },
-    epilog="Start with: modeldyno profile model.onnx",
+    epilog="Start with: modeldyno profile model.onnx. For completion in bash: "
+    'eval "$(_MODELDYNO_COMPLETE=bash_source modeldyno)"',
 )
 @click.option(
+    "-V",
     "--version",
     is_flag=True,
     is_eager=True,
@@ -137,17 +144,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in given[:ours]
     words = [word for word in given[:ours] if word != "--debug"] + given[ours:]
     try:
-        code = cli.main(words, prog_name="modeldyno", standalone_mode=False)
+        code = _carried_out(words)
     except Exception as error:  # noqa: BLE001 - whatever it is, a user gets one sentence
         if debug:
             import traceback  # noqa: PLC0415 - only --debug needs it
 
             traceback.print_exc()
-        sys.exit(_told(error))
+        code = _told(error, words)
     except KeyboardInterrupt:
         click.echo("modeldyno: interrupted.", err=True)
-        sys.exit(_INTERRUPTED)
+        code = _INTERRUPTED
+    if code == _INTERRUPTED and _told_to_end():
+        code = _TERMINATED
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _carried_out(words: Sequence[str]) -> Any:
+    """Run a command; one that measures takes SIGTERM for Ctrl-C."""
+    if next((word for word in words if not word.startswith("-")), "") not in _MEASURING:
+        return cli.main(words, prog_name="modeldyno", standalone_mode=False)
+    from modeldyno.executors.interrupts import terminable  # noqa: PLC0415 - only measuring needs it
+
+    with terminable():
+        return cli.main(words, prog_name="modeldyno", standalone_mode=False)
+
+
+def _told_to_end() -> bool:
+    from modeldyno.executors.interrupts import told_to_end  # noqa: PLC0415 - only an interruption needs it
+
+    return told_to_end()
 
 
 def _ours(words: Sequence[str]) -> int:
@@ -156,7 +181,7 @@ def _ours(words: Sequence[str]) -> int:
     return command if words[command : command + 1] == ["run"] else len(words)
 
 
-def _told(error: Exception) -> int:
+def _told(error: Exception, words: Sequence[str] = ()) -> int:
     """Say what went wrong in one sentence, and give the exit code."""
     from modeldyno.errors import ModelDynoError  # noqa: PLC0415 - only an error needs it
 
@@ -168,6 +193,10 @@ def _told(error: Exception) -> int:
             return 0
         case click.Abort():
             text, code = "interrupted.", _INTERRUPTED
+        case click.NoSuchOption() if instead := _instead(error.option_name, words):
+            text, code = f"There is no option {error.option_name}; {instead}.", error.exit_code
+        case click.UsageError() if stray := _stray(error.message, words):
+            text, code = stray, error.exit_code
         case click.UsageError():
             where = error.ctx.command_path if error.ctx else "modeldyno"
             text, code = f"{error.format_message()} See: {where} --help", error.exit_code
@@ -189,6 +218,52 @@ def _told(error: Exception) -> int:
 
     click.echo(f"modeldyno: {clean(' '.join(text.split()))}", err=True)
     return code
+
+
+_NO_COMMANDS = {
+    "monitor": "modeldyno load URL measures a server, and modeldyno profile MODEL watches memory and devices",
+    "analyze": "modeldyno inspect MODEL says what it costs, and modeldyno profile MODEL how fast it is",
+    "benchmark": "modeldyno profile MODEL measures one, and modeldyno compare A B two",
+    "diff": "modeldyno compare A B compares two models or results",
+}
+"""Commands of other tools, and what does that here."""
+_NO_OPTIONS = {
+    "--model-repository": "modeldyno sweep DIRECTORY#MODEL takes a model of a repository",
+    "--request-rate": "modeldyno load URL --rate 50 sends so many requests a second",
+    "--request-rate-range": "modeldyno load URL --rate 50 sends so many requests a second",
+    "--concurrency-range": "modeldyno load URL --concurrency 4 keeps so many requests open",
+}
+"""Likewise, options."""
+
+
+def _stray(message: str, words: Sequence[str]) -> str:
+    """Say which option to repeat before a word that stands behind its value; empty of any other mistake."""
+    if not message.startswith("Got unexpected extra argument"):
+        return ""
+    word = message.partition("(")[2].removesuffix(")").partition(" ")[0]
+    before = list(words)[: words.index(word)] if word in words else []
+    option = next((each.partition("=")[0] for each in reversed(before) if each.startswith("--")), "")
+    return (
+        f"'{word}' belongs to no option; if it is another {option}, write {option} {word}." if option else ""
+    )
+
+
+def _instead(option: str, words: Sequence[str]) -> str:
+    """Say what to write instead of an option of another tool or of a knob; empty of any other."""
+    if option in _NO_OPTIONS:
+        return _NO_OPTIONS[option]
+    from modeldyno import plugins  # noqa: PLC0415 - only a mistake needs it
+
+    name = option.lstrip("-").replace("-", "_")
+    aliases: dict[str, str] = {}
+    for backend in plugins.names("backend"):
+        for knob in plugins.knobs(backend):
+            aliases |= dict.fromkeys((knob.name, *knob.aliases), knob.name)
+    if name not in aliases:
+        return ""
+    value = next((after for word, after in pairwise(words) if word == option), "VALUE")
+    value = next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), value)
+    return f"it is a knob: --set {aliases[name]}={value}"
 
 
 def _unprintable() -> bool:

@@ -9,6 +9,7 @@ import click
 from modeldyno import request, wire
 from modeldyno.advising import TOLERANCE, Wish, advise
 from modeldyno.cli import asking, quantity
+from modeldyno.cli.helping import Command
 from modeldyno.cli.keeping import Places, limit_options
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
@@ -16,22 +17,27 @@ from modeldyno.core.metric import Query
 from modeldyno.executors.campaign import campaign
 from modeldyno.measure import INTERRUPTED, OK
 from modeldyno.views.advice import advice, sentence
+from modeldyno.views.words import lasting
 
 if TYPE_CHECKING:
     from modeldyno.core.advice import Advice
     from modeldyno.core.job import Job
 
 
-@click.command(name="advise")
+@click.command(name="advise", cls=Command)
 @click.argument("model")
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
-@asking.KNOBS
+@asking.knob_options
 @asking.INPUTS
 @click.option(
     "--metric", default="throughput", show_default=True, help="What to improve: throughput, latency.p50."
 )
 @click.option(
-    "--max-time", default="3m", show_default=True, callback=quantity("s"), help="For all that is tried."
+    "--max-time",
+    default="3m",
+    show_default=True,
+    callback=quantity("s"),
+    help="For all of it; one run of the model is made in any case.",
 )
 @click.option(
     "--run-time", default="2s", show_default=True, callback=quantity("s"),
@@ -90,6 +96,7 @@ def _carried_out(job: Job, wish: Wish, *, quiet: bool) -> tuple[Advice, bool]:
     """Try; give the last Advice, and whether it was interrupted."""
     found: Advice | None = None
     with Progress(quiet=quiet) as progress, campaign(progress.watch) as bench:
+        progress.announce(f"Trying what may help, within {lasting(wish.max_time)} (--max-time).")
         for found in advise(job, wish, bench):  # noqa: B007 - the last one counts
             pass
     assert found is not None

@@ -18,15 +18,21 @@ from modeldyno.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+Command = Callable[..., Any]
+Option = Callable[[Command], Command]
 _PLAN = {field.name: field.default for field in fields(Plan)}
 
-KNOBS = click.option(
-    "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob, such as batch_size=8."
-)
 INPUTS = click.option(
     "--input", "inputs", multiple=True, metavar="INPUT",
     help="name=8x128:int64:0..30521, or a file: .npz .jsonl .txt",
 )  # fmt: skip
+
+
+def own_inputs(flag: str, whose: str) -> Option:
+    """Give the option of inputs that one side of a comparison alone is given."""
+    return click.option(flag, multiple=True, metavar="INPUT", help=f"Likewise, of the {whose} alone.")
+
+
 PERCENTILES = click.option(
     "--percentile", "percentiles", multiple=True, help="Measure until it is certified, such as p99."
 )
@@ -42,9 +48,6 @@ TRUST = click.option(
 
 
 _SOME, _ANY = click.IntRange(1), click.IntRange(0)
-
-Command = Callable[..., Any]
-Option = Callable[[Command], Command]
 
 
 def bounds(sentence: str = "Such as 'latency.p99 <= 50ms'; exit 1 when broken, 5 when undecided.") -> Option:
@@ -65,6 +68,32 @@ def _statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> 
 
 def _option(flag: str, default: Any, sentence: str, **more: Any) -> Option:
     return click.option(flag, default=default, show_default=default is not None, help=sentence, **more)
+
+
+def knob_options(command: Command) -> Command:
+    """Add ``--set``, and ``--batch-size``, which sets the knob that everybody sets."""
+    return together(
+        click.option(
+            "--set", "settings", multiple=True, metavar="KNOB=VALUE", callback=_with_batch,
+            help="Set a knob, such as threads=2; `modeldyno plugins BACKEND` lists them.",
+        ),
+        click.option(
+            "-b", "--batch-size", type=_SOME, metavar="N", expose_value=False, is_eager=True, callback=_batch,
+            help="Samples in one call; the same as --set batch_size=N.",
+        ),
+    )(command)  # fmt: skip
+
+
+_BATCH = "modeldyno.batch_size"
+
+
+def _batch(ctx: click.Context, _parameter: click.Parameter, value: int | None) -> None:
+    ctx.meta[_BATCH] = value
+
+
+def _with_batch(ctx: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    size = ctx.meta.get(_BATCH)
+    return value if size is None else (*value, f"batch_size={size}")
 
 
 def plan_options(command: Command) -> Command:

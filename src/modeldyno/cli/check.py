@@ -9,9 +9,8 @@ import click
 from modeldyno.cli import asking, gating
 from modeldyno.core.checked import Checked
 from modeldyno.core.goal import Constraint
-from modeldyno.documents import find
 from modeldyno.errors import RequestError
-from modeldyno.gates import baseline_of, checked
+from modeldyno.gates import baseline_of, checked, find_result
 from modeldyno.measure import judged
 
 
@@ -35,7 +34,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     gating.check_baseline(ctx)
     gating.check_places(options)
     asked = gating.question(options)
-    candidate = find(options["result"])
+    candidate = find_result(options["result"])
     outcome = judged(candidate, constraints)
     found = Checked(result=outcome.result)
     if options["baseline"] is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,9 @@ import click
 
 from modeldyno import request
 from modeldyno.cli import asking, comparing, quantity
+from modeldyno.cli.helping import Command
 from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer
 from modeldyno.cli.progress import Progress
-from modeldyno.cli.writing import check
 from modeldyno.core.comparison import Outcome
 from modeldyno.core.contrast import Question, smallest_effects
 from modeldyno.core.inspection import OPTIMIZERS, Mode
@@ -24,6 +25,8 @@ from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.reasons import carried_out
 from modeldyno.rounds import comparison, failed
 from modeldyno.sides import sides
+from modeldyno.views.words import lasting
+from modeldyno.writing import check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +41,7 @@ def side_options(command: asking.Command) -> asking.Command:
     knob = "KNOB=VALUE"
     return asking.together(
         click.option("--backend", help="What runs the models; see `modeldyno plugins`."),
-        asking.KNOBS,
+        asking.knob_options,
         click.option(
             "--baseline-set", multiple=True, metavar=knob, help="Likewise, of the baseline alone."
         ),
@@ -46,6 +49,8 @@ def side_options(command: asking.Command) -> asking.Command:
             "--candidate-set", multiple=True, metavar=knob, help="Likewise, of the candidates alone."
         ),
         asking.INPUTS,
+        asking.own_inputs("--baseline-input", "baseline"),
+        asking.own_inputs("--candidate-input", "candidates"),
         click.option(
             "--probe", "probes", multiple=True, metavar="PROBE,...",
             help="What to measure; by default as profile does.",
@@ -93,7 +98,7 @@ def round_options(command: asking.Command) -> asking.Command:
         ),
         click.option(
             "--max-time", default="10m", show_default=True, callback=quantity("s"),
-            help="No further round begins after it.",
+            help="Longest that all may take, looking for causes included; one round is made in any case.",
         ),
         click.option(
             "--run-time", default="5s", show_default=True, callback=quantity("s"),
@@ -104,7 +109,7 @@ def round_options(command: asking.Command) -> asking.Command:
     )(command)  # fmt: skip
 
 
-@click.command(name="compare")
+@click.command(name="compare", cls=Command)
 @click.argument("baseline")
 @click.argument("candidate")
 @click.argument("more", nargs=-1)
@@ -170,9 +175,15 @@ def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Reque
     )
     both = request.settings(options["settings"])
     own = [request.settings(options[name]) for name in ("baseline_set", "candidate_set")]
+    fed = [options[name] for name in ("baseline_input", "candidate_input")]
     words = (options["baseline"], options["candidate"], *options["more"])
     return [
-        replace(shared, model=word, settings=_over(both, own[min(place, 1)]))
+        replace(
+            shared,
+            model=word,
+            settings=_over(both, own[min(place, 1)]),
+            inputs=(*options["inputs"], *fed[min(place, 1)]),
+        )
         for place, word in enumerate(words)
     ]
 
@@ -196,6 +207,11 @@ def _run(
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; give what came of it, and whether it was interrupted."""
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
+        rounds = f"{turns.first} to {turns.most}" if turns.first < turns.most else f"{turns.most}"
+        longest = lasting(turns.max_time or inf)
+        progress.announce(
+            f"Comparing in {rounds} rounds of {len(jobs)} fresh processes, within {longest} (--max-time)."
+        )
         found = carried_out(jobs, turns, question, bench)
     interrupted = bool(bench.interrupted())
     if found is None:

@@ -9,9 +9,9 @@ import click
 
 from modeldyno import wire
 from modeldyno.cli.output import listened, print_blocks
-from modeldyno.cli.writing import write
 from modeldyno.measure import Outcome
 from modeldyno.views import contrast
+from modeldyno.writing import write
 
 if TYPE_CHECKING:
     from modeldyno.cli.keeping import Places

@@ -8,15 +8,16 @@ import click
 
 from modeldyno import request
 from modeldyno.cli import asking, gating, quantity
+from modeldyno.cli.helping import Command
 from modeldyno.cli.keeping import Places, keeping_options
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.gate import Rule
-from modeldyno.doctor import PLAN, SPECIMEN, TAG, advice, against_itself, calibration, told
+from modeldyno.doctor import FEWEST_PROCESSES, PLAN, SPECIMEN, TAG, advice, against_itself, calibration, told
 from modeldyno.executors.campaign import campaign
 from modeldyno.measure import Outcome
-from modeldyno.views.words import count
+from modeldyno.views.words import count, lasting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _REHEARSALS = 1000
 
 
-@click.command(name="doctor")
+@click.command(name="doctor", cls=Command)
 @click.argument("model", required=False)
 @click.option("--budget", default="2m", show_default=True, callback=quantity("s"), help="Time of a gate.")
 @click.option(
@@ -39,7 +40,7 @@ _REHEARSALS = 1000
     help="How much worse a candidate may get, such as 5%; 3% unless told.",
 )
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
-@asking.KNOBS
+@asking.knob_options
 @asking.INPUTS
 @asking.NAME
 @asking.TRUST
@@ -65,6 +66,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     options["tags"] = (*options["tags"], TAG)
     places = Places.of(options)
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
+        progress.announce(
+            f"Running it against itself for {lasting(options['budget'])} (--budget), but in at least "
+            f"{FEWEST_PROCESSES} processes."
+        )
         result = against_itself(job, bench, budget=options["budget"])
     problem = places.keep(Outcome(result=result))
     rounds = result.processes // 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins, wire
@@ -22,7 +23,26 @@ if TYPE_CHECKING:
     from modeldyno.ports import Store
 
 TRITON = "config.pbtxt"
+_REPOSITORY = "repository"
+_STEP = re.compile(r'^(\s*model_name: )"([^"]*)"$', re.MULTILINE)
 _NAME = re.compile(r'^name: "([^"]*)"$', re.MULTILINE)
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse to write into a directory that has something in it, unless that was asked for.
+
+    Raises:
+        RequestError: it has, or cannot be read.
+    """
+    try:
+        full = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise RequestError(f"Cannot read {folder}: {error.strerror}.") from error
+    if full and not overwrite:
+        raise RequestError(
+            f"The directory {folder} of --export-configs is not empty; give another one, or add --overwrite "
+            "to replace the files of the same names in it."
+        )
 
 
 def export(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
@@ -46,10 +66,14 @@ def export(study: Study, ranked: Ranking, folder: Path, top: int) -> list[str]:
         for row in rows:
             suffix = "default" if row.default else str(numbers[key(study.configuration(row.point))])
             job, files = _files(study, row, store)
-            made = dict(_written(study, row, artifact, folder, suffix) for artifact in files)
+            made = dict(
+                _written(study, row, artifact, folder, suffix) for artifact in _renamed(files, suffix)
+            )
             written |= made
             configurations = [path for path in made if path.name == TRITON]
-            for each, path in zip((job, *job.beside), configurations, strict=False):
+            # A model of a repository has a configuration for each that it is made of.
+            parts = max(1, len(configurations) - len(job.beside)) if job.model.scheme == _REPOSITORY else 1
+            for each, path in zip((*[job] * parts, *job.beside), configurations, strict=False):
                 models.setdefault((each.backend, str(each.model)), (each, []))[1].append(path)
     if not written:
         raise RequestError(
@@ -99,6 +123,17 @@ def _files(study: Study, row: Standing, store: Store) -> tuple[Job, Sequence[Art
         if found:
             return result.job, found
     return study.job, []
+
+
+def _renamed(files: Sequence[Artifact], suffix: str) -> Iterator[Artifact]:
+    """Have an ensemble name the models that it is made of as their directories will be called."""
+    names = {found[1] for artifact in files if (found := _NAME.search(artifact.text))}
+
+    def called(step: re.Match[str]) -> str:
+        return f'{step[1]}"{step[2]}_{suffix}"' if step[2] in names else step[0]
+
+    for artifact in files:
+        yield replace(artifact, text=_STEP.sub(called, artifact.text))
 
 
 def _written(study: Study, row: Standing, artifact: Artifact, folder: Path, suffix: str) -> tuple[Path, str]:

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from modeldyno import plugins, wire
 from modeldyno.cli import asking, quantity
+from modeldyno.cli.helping import Command
 from modeldyno.cli.output import listened, print_blocks, write_report
 from modeldyno.core.contrast import Question
 from modeldyno.core.goal import Verdict
@@ -60,7 +61,7 @@ def gate_options(command: asking.Command) -> asking.Command:
     )(command)  # fmt: skip
 
 
-class Bounded(click.Command):
+class Bounded(Command):
     """A command whose options of bounds take several words: ``--require 'a <= 1' 'b >= 2'``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -86,14 +87,17 @@ def spelled_out(words: Sequence[str]) -> list[str]:
 
 BOUND_FLAGS = ("--require", "--sla", "--threshold", "--subject-to")
 _SHORT = re.compile(r"(?P<query>[a-z][a-z0-9_]*(?:\.[a-z0-9.]+)?):(?P<bound>\d.*)")
+_AMOUNT = re.compile(r"\d+(\.\d+)?\s*[A-Za-z%]*(/s)?")
+"""A number with a unit, which is no name of a file."""
 _COUNTED = re.compile(r"\s*(samples|requests|tokens|items|images)(?=/)")
 
 
 def _is_bound(word: str) -> bool:
+    """Tell a bound, of any metric, from a MODEL that stands behind bounds."""
     short = _SHORT.fullmatch(word)
-    return bool(re.search("[<>]", word)) or (
-        short is not None and short["query"].partition(".")[0] in METRICS
-    )
+    if short is None:
+        return bool(re.search("[<>]", word))
+    return short["query"].partition(".")[0] in METRICS or _AMOUNT.fullmatch(short["bound"]) is not None
 
 
 def bounds(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import request, views
-from modeldyno.cli import comparing, quantity
+from modeldyno.cli import asking, comparing, quantity
+from modeldyno.cli.helping import Command
 from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer, verdict
 from modeldyno.cli.output import draw, listened, look_options, print_blocks
 from modeldyno.cli.progress import Progress
 from modeldyno.core.contrast import Question
 from modeldyno.core.inspection import OPTIMIZERS, Mode
 from modeldyno.core.plan import Plan
+from modeldyno.errors import RequestError
 from modeldyno.measure import INTERRUPTED, measure
 from modeldyno.rounds import comparison
 
@@ -27,7 +29,7 @@ _SIZES = re.compile(r"\w+=[\d.,]+")
 """A further word of ``--vary``: no file is called so."""
 
 
-class _Command(click.Command):
+class _Command(Command):
     """Lets ``--vary batch=1..256 seq=128,512`` stand without quotation marks."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -62,15 +64,15 @@ def _gathered(words: Iterable[str]) -> Iterator[str]:
     help="Answer for other sizes too: batch=1..256 (doubling) seq=128,512.",
 )  # fmt: skip
 @click.option("--input", "inputs", multiple=True, metavar="INPUT", help="name=8x128:int64, or a file.")
-@click.option(
-    "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="batch_size=8; no other knob counts here."
-)
+@asking.knob_options
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Estimate lower bounds for it.")
 @click.option(
     "--memory", metavar="SIZE", callback=quantity("B"), help="Seek the largest batch that fits: 24GiB."
 )
 @look_options
 @click.option("--compare", "other", metavar="OTHER", help="Another model, to stand beside it.")
+@asking.own_inputs("--baseline-input", "first model")
+@asking.own_inputs("--candidate-input", "other model")
 @click.option("--table", is_flag=True, help="Print the five rows that reports of compression have.")
 @click.option("--name", help="What to call the model.")
 @click.option(
@@ -92,9 +94,14 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     With --compare, what is kept, and written by --json and -o, is a comparison, as of modeldyno compare.
     """
     options["optimizer"] = optimizer(ctx)
-    asked = [_request(options, options["model"], options["name"])]
+    own = [options["baseline_input"], options["candidate_input"]]
+    if any(own) and options["other"] is None:
+        raise RequestError(
+            "--baseline-input and --candidate-input are about two models; name the other one with --compare."
+        )
+    asked = [_request(options, options["model"], options["name"], own[0])]
     if options["other"] is not None:
-        asked.append(_request(options, options["other"], None))
+        asked.append(_request(options, options["other"], None, own[1]))
     places = Places.of(options)
     for each in asked:
         each.job()  # a mistake in the second is found before the first is analysed
@@ -116,11 +123,11 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     ctx.exit(code)
 
 
-def _request(options: dict[str, Any], model: str, name: str | None) -> request.Request:
+def _request(options: dict[str, Any], model: str, name: str | None, own: tuple[str, ...]) -> request.Request:
     return request.Request(
         model=model,
         settings=request.settings(options["settings"]),
-        inputs=options["inputs"],
+        inputs=(*options["inputs"], *own),
         probes=("static",),
         plan=Plan(timeout=options["timeout"], memory_limit=options["memory_limit"]),
         inspection=request.inspection(

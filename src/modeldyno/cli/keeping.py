@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,11 +12,12 @@ from click.core import ParameterSource
 
 from modeldyno import plugins, wire
 from modeldyno.cli import quantity
-from modeldyno.cli.output import listened, print_document, reporter_for, write_report
-from modeldyno.cli.writing import write_several
+from modeldyno.cli.output import listened, print_document, write_report
 from modeldyno.core.inspection import Mode
-from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.views import brief, headline
+from modeldyno.documents import keep as keep_results
+from modeldyno.errors import ModelDynoError, RequestError, StoreError
+from modeldyno.views import headline
+from modeldyno.writing import write_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,10 +88,15 @@ class Places:
             if path != "-":
                 wire.check_directory(Path(path))
         if found.report:
-            reporter_for(Path(found.report))
+            plugins.reporter_for(Path(found.report))
         if found.store:
-            with plugins.store() as store:
-                store.expire(datetime.now(UTC))
+            try:
+                keep_results(())
+            except StoreError as error:
+                if found.tags:  # who names a result wants to find it again
+                    raise
+                warn_not_stored(error)
+                return replace(found, store=False)
         return found
 
     @property
@@ -120,9 +125,13 @@ class Places:
 
     def conclude(self, found: Conclusion, headline: str) -> None:
         """Keep what was concluded from several Results, which are kept already."""
-        if self.store:
+        if not self.store:
+            return
+        try:
             with plugins.store() as store:
                 store.put_conclusion(found, headline=headline)
+        except StoreError as error:
+            warn_not_stored(error)
 
     def write(self, document: bytes) -> None:
         """Save a document where JSON goes."""
@@ -149,17 +158,23 @@ class Places:
     def _to_store(self, outcomes: Sequence[Outcome]) -> None:
         if not self.store:
             return
-        with plugins.store() as store:
-            for outcome in outcomes:
-                store.put(outcome.result, headline=brief(outcome.result))
-                if self.tags:
-                    store.tag(outcome.result.id, add=self.tags)
-            store.expire(datetime.now(UTC))
+        try:
+            keep_results([outcome.result for outcome in outcomes], self.tags)
+        except StoreError as error:
+            if self.tags:
+                raise
+            warn_not_stored(error)
 
     def told(self) -> None:
         """Say where the document is."""
         if self.json:
             click.echo(f"Saved to {self.json}.")
+
+
+def warn_not_stored(error: StoreError) -> None:
+    """Say that what is measured is printed and written, but not stored."""
+    text = f"the result is not stored. {error} To skip the store: --no-store"
+    click.echo(f"modeldyno: warning: {text}", err=True)
 
 
 def _judged(outcome: Outcome) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import click
 
 from modeldyno import conclusions, request
 from modeldyno.cli import asking, quantity
+from modeldyno.cli.helping import Command
 from modeldyno.cli.keeping import Places, keeping_options, limit_options
 from modeldyno.cli.output import listened
 from modeldyno.cli.profile import tell
 from modeldyno.cli.progress import Progress
 from modeldyno.cli.provisioning import Planned, Provided
-from modeldyno.cli.writing import check, write
 from modeldyno.core.address import HEADERS_VARIABLE, parse_headers
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.capacity import Capacity
@@ -27,9 +27,10 @@ from modeldyno.core.load import Arrivals, Load, parse_rate
 from modeldyno.core.observation import Observation
 from modeldyno.core.search import RATE, Search
 from modeldyno.errors import RequestError
-from modeldyno.measure import BROKEN, INTERRUPTED, OK, UNDECIDED, Outcome, measure
+from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, Outcome, measure
 from modeldyno.views import load_page
 from modeldyno.views.words import count, lasting
+from modeldyno.writing import check, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 
 
-@click.command(name="load")
+@click.command(name="load", cls=Command)
 @click.argument("model")
 @click.option("--backend", help="What serves the model: triton by default; a URL is served already.")
-@asking.KNOBS
+@asking.knob_options
 @asking.INPUTS
 @click.option(
     "--concurrency", "-c", metavar="N|N,N,...|N:M",
@@ -112,9 +113,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         if places.report:
             check(Path(places.report))
         if options["records"]:
-            raise RequestError(
-                "--records holds the requests of one load; leave it away, or ask for one load."
-            )
+            raise RequestError("--records holds the requests of one load; leave it out, or ask for one load.")
         ctx.exit(_several(asked, steps, places, planned, options))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(asked, watch=progress.watch)
@@ -139,9 +138,9 @@ def _several(
     from modeldyno import loads  # noqa: PLC0415 - one load needs none of it
 
     found: Any = None
-    exit_code = OK
-    if options["find_load"] and not (places.silent or options["quiet"]):
-        click.echo(_foretold(_search(options, asked), asked.plan.max_time))
+    codes = [OK]
+    if not (places.silent or options["quiet"]):
+        click.echo(_foretold(options, asked, len(steps)))
     with Progress(quiet=options["quiet"]) as progress:
         series: Iterator[tuple[Outcome, Any]] = (
             loads.search(asked, _search(options, asked), watch=progress.watch)
@@ -153,7 +152,8 @@ def _several(
         for outcome, document in series:
             places.store_only(outcome)
             found = document if document is not None else found
-            exit_code = outcome.exit_code
+            codes.append(outcome.exit_code)
+    exit_code = codes[-1]
     if found is None:
         click.echo("Nothing was measured to its end.")
         return exit_code
@@ -161,12 +161,19 @@ def _several(
     _tell_several(found, planned.of_several(found, closed=closed), places, quiet=options["quiet"])
     if exit_code == INTERRUPTED or not isinstance(found, Capacity):
         return exit_code
+    if set(codes[1:]) == {FAILED}:  # nothing was ever measured, so that no bound was broken either
+        return FAILED
     return {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}[found.verdict]
 
 
-def _foretold(search: Search, each: float) -> str:
-    """Say how long a search may take: a load whose bound stays open is looked at for longer."""
-    loads, most = count(search.measurements, "load"), lasting(each * search.measurements * search.patience)
+def _foretold(options: dict[str, Any], asked: request.Request, steps: int) -> str:
+    """Say how long several loads may take: a search looks for longer at a load whose bound stays open."""
+    if not options["find_load"]:
+        loads, most = count(steps, "load"), lasting(asked.plan.max_time * steps)
+        return f"At most {loads}, about {most}; --max-time shortens it."
+    search = _search(options, asked)
+    loads = count(search.measurements, "load")
+    most = lasting(asked.plan.max_time * search.measurements * search.patience)
     return f"At most {loads}, about {most}; --measurements and --max-time shorten it."
 
 

@@ -11,8 +11,8 @@ import click
 from modeldyno import plugins, wire
 from modeldyno.cli import nobody_listens
 from modeldyno.core.ranking import ranking
-from modeldyno.errors import RequestError
-from modeldyno.views import PLAIN, SORTS, Look, blocks, contrast, numbers
+from modeldyno.views import PLAIN, SORTS, Look, blocks, contrast, numbers, overview
+from modeldyno.views.lists import filled
 from modeldyno.views.study import study as laid_out
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from modeldyno.core.goal import Judgement
     from modeldyno.core.result import Result
     from modeldyno.core.study import Study
-    from modeldyno.ports import Reporter
 
 
 def print_study(found: Study, *, as_json: bool = False) -> None:
@@ -39,27 +38,13 @@ def print_study(found: Study, *, as_json: bool = False) -> None:
             print_blocks(*laid_out(found, ranked))
 
 
-def reporter_for(path: Path) -> Reporter:
-    """Give the reporter that the suffix of `path` names.
-
-    Raises:
-        RequestError: none writes such files.
-    """
-    formats = {
-        plugins.reporter(name).suffix: name for name in plugins.names("reporter") if name != "terminal"
-    }
-    if path.suffix not in formats:
-        raise RequestError(f"No reporter writes '{path.name}'; use one of {', '.join(sorted(formats))}.")
-    return plugins.reporter(formats[path.suffix])
-
-
 def write_report(result: Result, path: Path, judgements: Sequence[Judgement] = ()) -> None:
     """Write a Result in the format that the suffix of `path` names.
 
     Raises:
         RequestError: no reporter writes such files, or the file cannot be written.
     """
-    data = reporter_for(path).render(result, judgements=judgements)
+    data = plugins.reporter_for(path).render(result, judgements=judgements)
     wire.write(path, data.encode() if isinstance(data, str) else data)
 
 
@@ -91,10 +76,12 @@ def listened() -> Iterator[None]:
 def draw(
     result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN, *, verbose: bool = False
 ) -> None:
-    """Print a Result for people, in colour where the terminal has it; `verbose` adds numbers of the whole."""
+    """Print a Result for people, in colour where the terminal has it; `verbose` shows all there is."""
+    if not verbose:
+        print_blocks(*overview(result, judgements, look))
+        return
     print_blocks(*blocks(result, judgements, look))
-    if verbose:
-        print_blocks(numbers(result, modules=False))
+    print_blocks(filled(numbers(result, modules=False)))
 
 
 def print_blocks(*blocks: Block) -> None:

@@ -2,44 +2,106 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
 from modeldyno import plugins
+from modeldyno.cli.helping import Command
+from modeldyno.core.metric import METRICS
 from modeldyno.errors import MissingExtra, UnknownName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from modeldyno.core.knob import Knob
 
+_METRICS = "metrics"
+_USES = {
+    "loader": "MODEL is NAME:LOCATOR, or a path that one of them knows",
+    "backend": "--backend NAME; its knobs: modeldyno plugins NAME",
+    "probe": "--probe NAME,...",
+    "store": "MODELDYNO_STORE=NAME://...",
+    "strategy": "sweep --strategy NAME",
+    "importer": "import --from NAME",
+    "exporter": "export --to NAME:TARGET",
+}
+"""How a kind of plugin is asked for."""
+_NARROWEST, _WIDEST = 60, 110
 
-@click.command(name="plugins")
+
+@click.command(name="plugins", cls=Command)
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
-    """List what is installed; with the NAME of a backend, its knobs."""
-    if name is not None:
-        if name not in plugins.names("backend"):
-            raise UnknownName.among("backend", name, plugins.names("backend"))
+    """List what is installed, or one kind of it; the knobs of a backend; all metrics.
+
+    NAME is a kind (probes), a backend (onnxruntime), or metrics.
+    """
+    kinds = {plugins.plural(kind): kind for kind in plugins.KINDS}
+    backends = plugins.names("backend")
+    if name is None:
+        for place, kind in enumerate(plugins.KINDS):
+            click.echo("\n" * bool(place), nl=False)
+            _list_kind(kind)
+    elif name in kinds:
+        _list_kind(kinds[name])
+    elif name == _METRICS:
+        METRICS.complete()
+        for row in METRICS.values():
+            _write_entry(row.name, (row.sentence,))
+    elif name in backends:
         for knob in plugins.backend(name).knobs:
-            click.echo(_described(knob))
+            _write_knob(knob)
+    else:
+        raise UnknownName.among("backend or kind of plugin", name, (*backends, *kinds, _METRICS))
+
+
+def _list_kind(kind: str) -> None:
+    use = _USES.get(kind, "")
+    click.echo(plugins.plural(kind) + (f"  ({use})" if use else ""))
+    for name in plugins.names(kind):
+        _write_entry(name, _describe(kind, name))
+
+
+def _describe(kind: str, name: str) -> Iterable[str]:
+    """Say what a plugin is, what it still needs, and of a backend which knobs it has."""
+    try:
+        found = plugins.resolve(kind, name)
+        yield plugins.describe(kind, name)
+    except MissingExtra as error:
+        yield str(error)
         return
-    for kind in plugins.KINDS:
-        click.echo(f"{kind}s")
-        for plugin in plugins.names(kind):
-            click.echo(f"  {plugin:<14}{_state(kind, plugin)}".rstrip())
+    absent = tuple(module for module in getattr(found, "requires", ()) if find_spec(module) is None)
+    if absent:
+        yield f"Not usable yet: {plugins.install_command(absent)}"
+    if kind == "backend" and found.knobs:
+        yield f"knobs: {', '.join(knob.name for knob in found.knobs)}"
 
 
-def _described(knob: Knob) -> str:
+_INDENT = 18
+
+
+def _write_entry(name: str, texts: Iterable[str]) -> None:
+    lines = [line for text in texts for line in textwrap.wrap(text, _width() - _INDENT)]
+    label = f"  {name}"
+    if len(label) >= _INDENT:  # a long name has a line of its own
+        click.echo(label)
+        label = ""
+    for line in lines or [""]:
+        click.echo(f"{label:<{_INDENT}}{line}".rstrip())
+        label = ""
+
+
+def _write_knob(knob: Knob) -> None:
     default = "" if knob.default is None else f" (default {str(knob.default).lower()})"
     aliases = f", also {', '.join(knob.aliases)}" if knob.aliases else ""
-    return f"{knob.name}{aliases}: {knob.span()}{default}\n    {knob.sentence}"
+    head = f"{knob.name}{aliases}: {knob.span()}{default}"
+    click.echo("\n".join(textwrap.wrap(head, _width(), subsequent_indent="  ")))
+    click.echo(textwrap.fill(knob.sentence, _width(), initial_indent="    ", subsequent_indent="    "))
 
 
-def _state(kind: str, name: str) -> str:
-    try:
-        requires = getattr(plugins.resolve(kind, name), "requires", ())
-    except MissingExtra as error:
-        return str(error)
-    absent = tuple(module for module in requires if find_spec(module) is None)
-    return plugins.missing(absent, kind) if absent else ""
+def _width() -> int:
+    return min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns))

@@ -24,20 +24,22 @@ from modeldyno.executors.campaign import campaign
 from modeldyno.gates import baseline_of
 from modeldyno.gates import gated as hold
 from modeldyno.measure import INTERRUPTED, OK, Outcome, judged, measure
+from modeldyno.views.words import lasting
 
 
 @click.command(name="profile", cls=gating.Bounded)
 @click.argument("model", required=False)
 @click.option("--model-path", metavar="MODEL", help="MODEL, given as an option.")
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
-@asking.KNOBS
+@asking.knob_options
 @asking.INPUTS
 @click.option(
     "--probe",
     "probes",
     multiple=True,
     metavar="PROBE,...",
-    help="What to measure; by default static,latency,throughput.",
+    help="What to measure: static,latency,throughput (the default), layers, ops, memory, generate, training, "
+    "largest-batch, outputs, load.",
 )
 @click.option(
     "--mode", default="inference", show_default=True, type=click.Choice([str(mode) for mode in Mode]),
@@ -63,7 +65,7 @@ from modeldyno.measure import INTERRUPTED, OK, Outcome, judged, measure
 @gating.live_options
 @keeping_options
 @click.option("--output-dir", metavar="DIR", help="Write result.json, report.html and report.md there.")
-@click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
+@click.option("-v", "--verbose", is_flag=True, help="Print all: every figure, table and advice.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Measure MODEL in a process of its own: latency, throughput, memory, weights.
@@ -122,6 +124,9 @@ def gated(asked: request.Request, places: Places, options: dict[str, Any], notes
     names = (options["name"],) if options["name"] else gating.names_of(job)
     baseline = baseline_of(options["baseline"], *names)
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
+        progress.announce(
+            f"Judging by rounds of both models, within {lasting(options['budget'])} (--budget)."
+        )
         found = hold(baseline, job, question, Rule(), bench, max_time=options["budget"])
     outcome = judged(found.result, constraints)
     found = gating.with_judgements(found, outcome).with_notes(*notes, *gating.known(found))

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from modeldyno.cli import asking
-from modeldyno.cli.writing import write, write_several
+from modeldyno.cli.helping import Command
 from modeldyno.core.result import Result
 from modeldyno.documents import find_any
 from modeldyno.errors import RequestError
+from modeldyno.writing import write, write_several
 
 
-@click.command(name="report")
+@click.command(name="report", cls=Command)
 @click.argument("documents", nargs=-1, required=True)
 @click.option(
     "-o", "--output", required=True, metavar="FILE", help=".html .pdf .md, or the numbers alone: .csv .json"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import conclusions, plugins, wire
+from modeldyno.cli.helping import Command
 from modeldyno.cli.output import (
     draw,
     listened,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from modeldyno.core.conclusion import Conclusion
 
 
-@click.command(name="show")
+@click.command(name="show", cls=Command)
 @click.argument("result")
 @click.option(
     "--get",
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 @click.option("--price", help="Of a replica, such as 1.20/h or '876 EUR/month': what the work costs.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @look_options
-@click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
+@click.option("-v", "--verbose", is_flag=True, help="Print all: every figure, table and advice.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store.

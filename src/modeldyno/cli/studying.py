@@ -16,7 +16,6 @@ from modeldyno.cli import exporting, planning
 from modeldyno.cli.keeping import Places
 from modeldyno.cli.output import listened, print_blocks
 from modeldyno.cli.progress import Progress
-from modeldyno.cli.writing import check, write
 from modeldyno.core import onward, together
 from modeldyno.core.block import Notice, Severity
 from modeldyno.core.goal import Verdict
@@ -31,18 +30,18 @@ from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.sweeps import loop
 from modeldyno.sweeps import words as told
 from modeldyno.sweeps.carrying import carried_out
+from modeldyno.sweeps.keys import GOALS
 from modeldyno.views import study as laid_out
-from modeldyno.views.words import count
+from modeldyno.views.words import count, lasting
+from modeldyno.writing import check, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.result import Result
     from modeldyno.core.space import Axis
-    from modeldyno.core.study import Study
+    from modeldyno.core.study import Budget, Study
     from modeldyno.sweeps.file import Words
-
-_GOALS = {"maximize", "minimize", "require", "mode", "latency_budget", "min_throughput", "rank"}
 
 
 def begin(words: Words, options: dict[str, Any]) -> int:
@@ -67,14 +66,14 @@ def resume(words: Words, options: dict[str, Any]) -> int:
     places = _places(options)
     if not places.store:
         raise RequestError("--resume goes on with a study in the store; leave --no-store away.")
-    further = words.tree.keys() - {"budget", *_GOALS}
+    further = words.tree.keys() - {"budget", *GOALS}
     if further:
         raise RequestError(
             f"A study goes on as it was begun, so that {', '.join(sorted(further))} cannot change; only "
             "--max-time, --max-trials and --until can, and the goal."
         )
     study = find_study(options["resume"])
-    if words.tree.keys() & _GOALS:
+    if words.tree.keys() & GOALS:
         study, unknown = _reranked(study, words)
         if unknown and unknown == sum(trial.state is State.DONE for trial in study.measured):
             raise RequestError(
@@ -90,11 +89,11 @@ def resume(words: Words, options: dict[str, Any]) -> int:
 def rerank(words: Words, options: dict[str, Any]) -> int:
     """Rank a stored study under other goals, without measuring anything; give the exit code."""
     places = _places(options)
-    further = words.tree.keys() - _GOALS
+    further = words.tree.keys() - GOALS
     if further:
         raise RequestError(
             f"--rerank measures nothing, so that {', '.join(sorted(further))} would have no effect; "
-            "it takes goals: --maximize, --minimize, --require, --rank."
+            "it takes goals: --objective, --maximize, --minimize, --require, --rank."
         )
     found = find_study(options["rerank"])
     study, unknown = _reranked(found, words)
@@ -160,7 +159,7 @@ def _told(study: Study, places: Places, options: dict[str, Any]) -> int:
     )
     if not places.silent:
         with listened():
-            blocks = list(laid_out.study(study, ranked, top=options["top"]))
+            blocks = list(laid_out.study(study, ranked, top=options["top"], stored=places.store))
             print_blocks(*(blocks[:1] if options["quiet"] else blocks))
             for line in (*written, *(() if options["quiet"] else _further(study, places))):
                 click.echo(line)
@@ -188,6 +187,8 @@ def _places(options: dict[str, Any]) -> Places:
         raise RequestError("A study has no tags; give it a name with --name, and leave --tag away.")
     if places.report:
         check(Path(places.report))
+    if options["export_configs"]:
+        exporting.check_folder(Path(options["export_configs"]), overwrite=options["overwrite"])
     if options["export_configs"] and not places.store:
         raise RequestError(
             "--export-configs takes the configurations from the results of the trials; leave --no-store away."
@@ -231,7 +232,16 @@ def _begun(study: Study, chosen: tuple[Axis, ...], *, stored: bool) -> str:
     added = f" ({also} by our choice)" if chosen and len(chosen) < len(study.space.axes) else ""
     goal = ", ".join((*map(str, study.goal.objectives), *map(str, study.goal.constraints)))
     kept = f" as study {study.id}" if stored else ""
-    return f"{whose}{added}{kept}: {axes}. Goal: {goal}."
+    return f"{whose}{added}{kept}: {axes}. Goal: {goal}. {_limit(study.budget)}"
+
+
+def _limit(budget: Budget) -> str:
+    """Say how long it takes at most."""
+    time = [f"{lasting(budget.max_time)} (--max-time)"] if budget.max_time is not None else []
+    trials = [f"{count(budget.max_trials, 'trial')} (--max-trials)"] if budget.max_trials is not None else []
+    if not time and not trials:
+        return "It ends when nothing more is to be learnt; --max-time ends it before."
+    return f"At most {', '.join((*time, *trials))}."
 
 
 def _further(study: Study, places: Places) -> Iterator[str]:

@@ -9,15 +9,15 @@ import click
 from click.core import ParameterSource
 
 from modeldyno.cli import asking, quantity
+from modeldyno.cli.helping import Command
 from modeldyno.cli.keeping import keeping_options, limit_options
 from modeldyno.errors import RequestError
 from modeldyno.sweeps.file import SUFFIXES, Tree, Words, read
-from modeldyno.sweeps.keys import KEYS
+from modeldyno.sweeps.keys import AIMS, GOALS, KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-GOALS = ("maximize", "minimize", "require", "mode", "latency_budget", "min_throughput", "rank")
 _PLAIN = ("backend", "name", "strategy", *GOALS)
 """Options that stand in a file under their own names."""
 _WITHIN = {
@@ -39,8 +39,16 @@ def goal_options(command: asking.Command) -> asking.Command:
     """Add the options that say what to look for."""
     aim = "METRIC[:WEIGHT]"
     return asking.together(
-        click.option("--maximize", multiple=True, metavar=aim, help="throughput, unless told otherwise."),
-        click.option("--minimize", multiple=True, metavar=aim, help="Such as latency.p99 or energy."),
+        click.option(
+            "--objective", "objectives", multiple=True, metavar=aim,
+            help="throughput, unless told otherwise; the metric knows its direction."
+        ),
+        click.option(
+            "--maximize", multiple=True, metavar=aim, help="What is to be large: throughput by default."
+        ),
+        click.option(
+            "--minimize", multiple=True, metavar=aim, help="What is to be small, such as latency.p99."
+        ),
         asking.bounds("Such as 'latency.p99 <= 50ms'; exit 1 when nothing holds it, 5 when undecided."),
         click.option(
             "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Maximise the throughput of a server."
@@ -105,6 +113,7 @@ def stored_options(command: asking.Command) -> asking.Command:
             "--export-configs", metavar="DIR", type=click.Path(file_okay=False),
             help="Write config.pbtxt of the best, and of the default.",
         ),
+        click.option("--overwrite", is_flag=True, help="Export into a directory that is not empty."),
         click.option(
             "--top", default=5, show_default=True, type=click.IntRange(1),
             help="Configurations to show, and to export.",
@@ -133,10 +142,10 @@ def load_options(command: asking.Command) -> asking.Command:
     )(command)
 
 
-@click.command(name="sweep")
+@click.command(name="sweep", cls=Command)
 @click.argument("model", required=False, metavar="[MODEL|SWEEP.yaml]")
 @click.option("--backend", help="What runs or serves the model; see `modeldyno plugins`.")
-@asking.KNOBS
+@asking.knob_options
 @click.option(
     "--space", "spaces", multiple=True, metavar="KNOB=VALUES",
     help="Vary it; once for each: batch_size=1,2,4, threads=1..4, concurrency=1..64*2, 'a=1,2 if b=true'.",
@@ -194,8 +203,8 @@ def words(ctx: click.Context, options: dict[str, Any]) -> Words:
     below = (name for name, value in options.items() if _given(ctx, name, value) and not _typed(ctx, name))
     above = [name for name, value in options.items() if _given(ctx, name, value) and _typed(ctx, name)]
     tree = file.tree
-    if {"maximize", "minimize"} & set(above):  # a new aim is no further one
-        tree = {name: value for name, value in tree.items() if name not in {"maximize", "minimize"}}
+    if AIMS.keys() & set(above):  # a new aim is no further one
+        tree = {name: value for name, value in tree.items() if name not in AIMS}
     found = Words(tree=tree, lines=file.lines, origin=file.origin).over(Words(tree=_tree(options, below)))
     return Words(tree=_tree(options, above)).over(found)
 

@@ -12,25 +12,26 @@ import click
 
 from modeldyno import request, wire
 from modeldyno.cli import asking, quantity
+from modeldyno.cli.helping import Command
 from modeldyno.cli.keeping import Places
 from modeldyno.cli.output import listened, print_blocks
-from modeldyno.cli.writing import check, write
 from modeldyno.core.trend import LONGEST
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.history import trend_of
 from modeldyno.measure import BROKEN, OK
 from modeldyno.views.trend import sentence
 from modeldyno.views.trend import trend as laid_out
+from modeldyno.writing import check, write
 
 if TYPE_CHECKING:
     from modeldyno.core.trend import Trend
 
 
-@click.command(name="trend")
+@click.command(name="trend", cls=Command)
 @click.argument("model")
 @click.option("--metric", metavar="QUERY", help="Such as latency.p99; else the typical time of a call.")
 @click.option("--backend", help="Only results of this one.")
-@asking.KNOBS
+@asking.knob_options
 @click.option(
     "--limit", type=click.IntRange(1, LONGEST), default=LONGEST, show_default=True, help="The newest results."
 )

@@ -99,7 +99,7 @@ def request(
     lines |= {name.lower(): (name, value) for name, value in headers.items()}
     for name, value in endpoint.headers:
         if name.lower() in _OURS:
-            raise RequestError(f"The header {name} is written by ModelDyno itself; leave it away.")
+            raise RequestError(f"The header {name} is written by ModelDyno itself; leave it out.")
         lines[name.lower()] = (name, value)
     if body is not None:
         lines["content-length"] = ("Content-Length", str(len(body)))
@@ -121,11 +121,11 @@ def grpc(protocol: str, endpoint: Endpoint, method: str, messages: Iterable[byte
         RequestError: the endpoint has what gRPC cannot carry.
     """
     if endpoint.path.strip("/"):
-        raise RequestError(f"gRPC knows no paths, and the URL has one: {endpoint.path}; leave it away.")
+        raise RequestError(f"gRPC knows no paths, and the URL has one: {endpoint.path}; leave it out.")
     metadata = tuple((name.lower(), value) for name, value in endpoint.headers)
     for name, value in metadata:
         if name in _OURS_IN_GRPC or name.startswith("grpc-") or not _METADATA_NAME.fullmatch(name):
-            raise RequestError(f"The header {name!r} cannot be sent with gRPC; leave it away.")
+            raise RequestError(f"The header {name!r} cannot be sent with gRPC; leave it out.")
         if not (value.isascii() and value.isprintable()):
             raise RequestError(f"The value of the header {name} cannot be sent with gRPC; write it in ASCII.")
     return Target(
@@ -178,7 +178,7 @@ def _value(name: str, value: str) -> str:
     except UnicodeEncodeError:
         raise RequestError(f"The value of the header {name} cannot be sent; write it in Latin-1.") from None
     if _CONTROL.search(value):
-        raise RequestError(f"The value of the header {name} holds a control character; leave it away.")
+        raise RequestError(f"The value of the header {name} holds a control character; leave it out.")
     return value.strip()
 
 

@@ -103,6 +103,8 @@ class Waste:
     """The operator."""
     scope: str
     """Path of the module whose code caused it."""
+    line: str = ""
+    """Of the user's code that asks for it, such as ``mynet.py:19``; empty where that is not known."""
     calls: float
     time: float
     """Seconds that it takes in one call of the model."""
@@ -129,9 +131,9 @@ class Activity:
     layers: tuple[Layer, ...] = ()
     """Parents before their children."""
     executed: tuple[Executed, ...] = ()
-    """The dearest first, by their own time."""
+    """The costliest first, by their own time."""
     wastes: tuple[Waste, ...] | None = None
-    """The dearest first; None where nobody looked for any, or could."""
+    """The costliest first; None where nobody looked for any, or could."""
     course: Course | None = None
     held: tuple[Held, ...] = ()
     """What lay in memory at the measured peak, the largest first."""

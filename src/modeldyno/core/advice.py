@@ -16,11 +16,12 @@ from modeldyno.core.result import Result
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from modeldyno.core.inputs import InputSpec
     from modeldyno.core.space import Axis
 
 SCHEMA = 1
 HOPELESS = 1.5
-"""How many times as bad as the baseline a candidate may be at first sight and still be measured in turns."""
+"""How many times as bad as the baseline a candidate may be when it runs once, and still run in turns."""
 _FAMILIAR = {"threads": "threads", "intra_threads": "threads", "batch_size": "batch-size"}
 """Knobs of a space, by the code of the finding that they belong to."""
 
@@ -51,11 +52,11 @@ class Tried:
     """Why the outputs could not be held against each other."""
     failure: str = ""
     rounds: int = 0
-    """In which it and the baseline ran in turns; 0 where it was looked at once only."""
+    """In which it and the baseline ran in turns; 0 where it ran once only."""
 
     @property
     def outcome(self) -> Outcome:
-        """Whether it helped; what was looked at once only is not decided."""
+        """Whether it helped; what ran once only is not decided."""
         return self.change.outcome if self.change is not None and self.rounds else Outcome.UNDECIDED
 
     @property
@@ -98,14 +99,15 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Give what to try, each once: what findings suggest, then what is usual for the backend's knobs.
 
-    Another size of the batch does another work in a call: it is tried where a rate is to be improved.
+    Another size of the batch does another work in a call: it is tried where a rate is to be improved, and no
+    shape that was given fixes it.
     """
     config = baseline.job.config
-    rate = METRICS[metric].better is Better.HIGHER
+    batches = METRICS[metric].better is Better.HIGHER and fixed_batch(baseline) is None
     chosen: dict[tuple[tuple[str, KnobValue], ...], Candidate] = {}
 
     def add(code: str, settings: Settings) -> None:
-        if "batch_size" in settings and not rate:
+        if "batch_size" in settings and not batches:
             return
         key = tuple(sorted(settings.items()))
         known = chosen.get(key)
@@ -122,6 +124,12 @@ def candidates(
             if config.get(axis.name) != value and (axis.name, value) not in _USUAL:
                 add(code, {axis.name: value})
     return tuple(sorted(chosen.values(), key=lambda each: bool(each.settings.keys() & _SLOW)))
+
+
+def fixed_batch(baseline: Result) -> InputSpec | None:
+    """Give the first input whose batch was given as a number, as part of its shape."""
+    shaped = (spec for spec in baseline.job.inputs if spec.shape)
+    return next((spec for spec in shaped if spec.shape and isinstance(spec.shape[0], int)), None)
 
 
 def tries(finding: Finding) -> bool:

@@ -286,7 +286,7 @@ def _ends(calls: Sequence[Recorded]) -> tuple[list[int], dict[int, tuple[int, Ev
 
 
 def seen(calls: Sequence[Recorded]) -> Iterator[Measurement | Doubt | Activity]:
-    """Tell what several watched calls took: the peak of the dearest of them, and what they left."""
+    """Tell what several watched calls took: the peak of the costliest of them, and what they left."""
     if not calls:
         return
     tops = [peak(call) for call in calls]

@@ -12,7 +12,7 @@ from modeldyno.core import roofline
 from modeldyno.core.counts import Counted, count
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.elsewhere import LARGEST, Elsewhere, Traces
-from modeldyno.core.graph import Graph, Phase, Role
+from modeldyno.core.graph import Graph, Phase, Role, Tensor
 from modeldyno.core.inputs import BATCH, SEQUENCE
 from modeldyno.core.liveness import peak
 from modeldyno.core.measurement import Interval, Measurement
@@ -227,13 +227,50 @@ def outline(found: Analysed) -> Outline:
     at = graph.ops[top.op] if 0 <= top.op < len(graph.ops) else None
     return Outline(
         sizes=dict(graph.sizes),
-        modules=tuple(Module(path=path, kind=kind) for path, kind in graph.modules.items()),
+        modules=tuple(_modules(graph)),
         operators=operators(found),
         peak=top.held,
         peak_scope="" if at is None else at.scope,
         peak_operator="" if at is None else at.kind,
         assumptions=graph.assumptions,
     )
+
+
+def _modules(graph: Graph) -> Iterator[Module]:
+    """Give each module with what it returns; its last operator tells where the loader did not see that."""
+    outputs: dict[str, str] = {}
+    kernels: dict[str, str] = {}
+    for op in graph.ops:
+        if op.phase is Phase.FORWARD and op.outputs and op.sized:
+            text = _written(op.outputs)
+            outputs.update(dict.fromkeys((*_prefixes(op.scope), ""), text))
+            if kernel := _kernel(op):
+                kernels[op.scope] = kernel
+    outputs |= graph.outputs
+    holders = {scope for path in graph.modules if path for scope in (*_prefixes(parent(path)), "")}
+    for path, kind in graph.modules.items():
+        kernel = "" if path in holders else kernels.get(path, "")
+        yield Module(path=path, kind=kind, output=outputs.get(path, ""), kernel=kernel)
+
+
+def _written(tensors: Sequence[Tensor]) -> str:
+    first, *more = tensors
+    shape = "x".join(map(str, first.shape)) or "scalar"
+    return f"{shape} {first.dtype}{f' and {len(more)} more' if more else ''}"
+
+
+def _kernel(op: Op) -> str:
+    """Write the size of the window of a convolution or a pooling; empty of any other operator."""
+    window = op.arguments.get("kernel_size", op.arguments.get("kernel_shape"))
+    if op.kind.rpartition(".")[2] in _CONVOLUTIONS:
+        weight = next((op.arguments[name] for name in ("weight", "W", "w") if name in op.arguments), None)
+        window = weight.shape[2:] if isinstance(weight, Tensor) else None
+    return "x".join(map(str, window)) if isinstance(window, list | tuple) else ""
+
+
+_CONVOLUTIONS = frozenset(
+    {"convolution", "_convolution", "Conv", "ConvTranspose", "ConvInteger", "QLinearConv"}
+)
 
 
 def operators(found: Analysed) -> tuple[Operator, ...]:
@@ -279,9 +316,9 @@ def _doubts(found: Analysed, whole: Totals) -> Iterator[Doubt]:
         yield _uncounted(f"{missing:,} of {whole.calls:,} calls", named, most(found.counts))
     for assumption in found.graph.assumptions:
         yield Doubt(
-            code="assumed-course",
+            code="assumed-branch",
             seen=assumption,
-            advice="read the counts as those of this course; another choice may cost something else",
+            advice="read the counts as those of this path; another may cost more or less",
         )
 
 

@@ -51,6 +51,8 @@ class End(StrEnum):
     """The client, not the server, is the limit of more load."""
     DISPUTED = "disputed"
     """A load passed that is greater than one that failed, however long they were measured."""
+    REFUSED = "refused"
+    """The server refused all requests as wrong ones, which no other load changes."""
     INTERRUPTED = "interrupted"
     """The user wanted no more."""
 

@@ -1,7 +1,7 @@
 """From spans, plain times and the cost of watching to the time of each module.
 
 Watching a module costs time: a part of it falls into the module's own span, the rest into that of the
-module around it. Both are known (`Toll`), so that a span is freed of its own toll and of those of all
+module around it. Both are known (`Toll`), so that a span is told without its own toll and of those of all
 that was watched within it. What is left of a module once its children are taken off is its own time,
 so that children and own time add up to their parent in each call.
 """

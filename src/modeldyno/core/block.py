@@ -83,6 +83,8 @@ class Table(Printable):
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
+    tiles: bool = False
+    """Whether each row, of a name, a figure and a note, is a key figure that a page sets large."""
 
     def __post_init__(self) -> None:
         """Clean each cell, and refuse a ragged table."""

@@ -128,10 +128,10 @@ def propose(search: Search, history: Sequence[Rung]) -> Step | Capacity:
     return step if isinstance(step, Step) else _answer(search, history, points, bracket, step)
 
 
-def so_far(search: Search, history: Sequence[Rung]) -> Capacity:
-    """Answer by what was measured before the user interrupted."""
+def so_far(search: Search, history: Sequence[Rung], end: End = End.INTERRUPTED) -> Capacity:
+    """Answer by what was measured before the search was ended from outside."""
     points = known(history, z=search.sureness, rate=not search.whole)
-    return _answer(search, history, points, Bracket.of(points), End.INTERRUPTED)
+    return _answer(search, history, points, Bracket.of(points), end)
 
 
 def _answer(

@@ -9,7 +9,7 @@ from modeldyno.core.doubt import Doubt
 from modeldyno.core.gate import Ruling, held
 from modeldyno.core.goal import Judgement, Verdict
 from modeldyno.core.result import Result
-from modeldyno.core.units import format_quantity
+from modeldyno.core.units import format_change, format_changes, format_quantity
 
 BOUND, CHANGE, FAILURE = "bound", "change", "failure"
 
@@ -96,7 +96,7 @@ class Checked:
 
 
 def moved(change: Change, *, confirmed: bool = True) -> str:
-    """Say how far a metric has moved: ``12.3 ms -> 13.5 ms, +9.6% (+8.1% to +11.2%): worse``."""
+    """Say how far a metric has moved: ``12.3 ms -> 13.5 ms, +9.6% (+8.1 to +11.2%): worse``."""
     worse = change.outcome is Outcome.WORSE and not confirmed
     outcome = "looks worse, not confirmed" if worse else str(change.outcome)
     unit = change.query.unit
@@ -108,11 +108,6 @@ def moved(change: Change, *, confirmed: bool = True) -> str:
         return f"{values}: {outcome} ({change.why})"
     span = ""
     if change.interval is not None and change.interval.low != change.interval.high:
-        span = f" ({signed(change.interval.low)} to {signed(change.interval.high)})"
+        span = f" ({format_changes(change.interval.low, change.interval.high)})"
     why = f" ({change.why})" if change.interval is None else ""
-    return f"{values}, {signed(change.difference)}{span}: {outcome}{why}"
-
-
-def signed(ratio: float) -> str:
-    """Write a relative difference with its sign."""
-    return f"{100 * ratio:+.1f}%"
+    return f"{values}, {format_change(change.difference)}{span}: {outcome}{why}"

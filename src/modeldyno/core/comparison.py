@@ -39,8 +39,10 @@ class Change:
 
     query: Query
     baseline: float | None
-    """In the base unit; None where it is no claim or was not measured."""
+    """What is compared, in the base unit: where there are several processes, the number of a typical one.
+    None where it is no claim or was not measured."""
     candidate: float | None
+    """Likewise; of runs in turns, what the baseline is and the difference that was found in the rounds."""
     difference: float | None
     """Relative, as the number moves: candidate / baseline - 1. None where there is no ratio."""
     interval: Interval | None
@@ -50,13 +52,6 @@ class Change:
     """Relative effect that matters in this metric."""
     why: str = ""
     """What keeps it undecided, or what the verdict rests on."""
-
-    @property
-    def beside_figures(self) -> bool:
-        """Whether the figures of the two sides, of all their runs, differ by what the interval leaves out."""
-        if not self.baseline or self.candidate is None or self.interval is None:
-            return False
-        return not self.interval.low <= self.candidate / self.baseline - 1 <= self.interval.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

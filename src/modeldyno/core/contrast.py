@@ -43,7 +43,7 @@ class Question:
     force: bool = False
     """Whether unlike hardware is doubted instead of refused."""
     why: bool = True
-    """Whether models that are run are looked at once more, for what explains a change."""
+    """Whether models that are run are run once more, for what explains a change."""
 
     def __post_init__(self) -> None:
         """Refuse what is no metric before anything is measured."""

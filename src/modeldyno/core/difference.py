@@ -5,6 +5,7 @@ compared is the trimmed mean of their logarithms, by the interval of Yuen and We
 where the runs of the two took turns, so that what both of a round met cancels out. A metric is worse (or
 better) when two tests are passed: the interval excludes no change, and the estimate is beyond the smallest
 effect that matters. It is the same when the whole interval lies within that effect. All else is undecided.
+The two figures of a change are those that are compared, so that they agree with its difference.
 
 Intervals are widened for the number of metrics judged together (Bonferroni). Metrics that tell the same, such
 as latency and throughput, count once: they err together.
@@ -15,15 +16,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import fmean, median
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from modeldyno.core import student, undisturbed
 from modeldyno.core.comparison import SMALLEST_EFFECT, Change, Outcome
 from modeldyno.core.estimate import PRIOR, PRIOR_DEGREES
 from modeldyno.core.goal import Answer
-from modeldyno.core.headlines import SMALLEST, families, headlines, smallest_of
+from modeldyno.core.headlines import SMALLEST, families, headlines, smallest_named
 from modeldyno.core.measurement import Distribution, Interval
 from modeldyno.core.metric import METRICS, Better, Query, fraction_of
+from modeldyno.core.scatter import Scatter
 from modeldyno.core.statistics import NORMAL, quantile
 from modeldyno.core.units import RATE, SECONDS
 
@@ -40,7 +43,7 @@ _TRIM = 0.15
 """Part of the processes that is left out at either end."""
 
 
-def changes(
+def changes(  # noqa: PLR0913 - two Results, and all that a verdict on them depends on
     baseline: Result,
     candidate: Result,
     *,
@@ -48,6 +51,7 @@ def changes(
     queries: Iterable[Query | str] | None = None,
     level: float = LEVEL,
     paired: bool = False,
+    history: Mapping[Query, Scatter] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
     """Judge several metrics together.
 
@@ -58,6 +62,7 @@ def changes(
         queries: what to judge; the headlines that both have, unless told.
         level: confidence of all intervals together.
         paired: whether process i of both ran in the same round, slice by slice or one right after the other.
+        history: what stored results of the model differ by, where that is known.
     """
     asked = headlines(baseline, candidate) if queries is None else tuple(map(_query, queries))
     found = [(query, _measured(baseline, query), _measured(candidate, query)) for query in asked]
@@ -66,13 +71,19 @@ def changes(
         _absent(query, before, after, smallest)
         if before is None or after is None
         else change(
-            query, before, after, smallest=smallest_of(query, before, smallest), level=each, paired=paired
+            query,
+            before,
+            after,
+            smallest=smallest_named(query, smallest),
+            level=each,
+            paired=paired,
+            scatter=history.get(query),
         )
         for query, before, after in found
     )
 
 
-def change(
+def change(  # noqa: PLR0913 - two measurements, and all that a verdict on them depends on
     query: Query,
     baseline: Measurement,
     candidate: Measurement,
@@ -80,6 +91,7 @@ def change(
     smallest: float = SMALLEST_EFFECT,
     level: float = LEVEL,
     paired: bool = False,
+    scatter: Scatter | None = None,
 ) -> Change:
     """Judge one metric.
 
@@ -87,9 +99,11 @@ def change(
         query: names the statistic, where the measurements are distributions.
         baseline: what is compared with.
         candidate: what is judged.
-        smallest: relative effect that matters; a count may be given 0.
+        smallest: relative effect that matters.
         level: confidence of the interval, two-sided.
         paired: whether process i of both ran in the same round.
+        scatter: what stored results of the model differ by; it takes the place of what is assumed of one or
+            two processes, and widens the interval of more where they differ by less.
 
     Raises:
         RequestError: the query does not fit the measurements.
@@ -102,7 +116,8 @@ def change(
     else:
         here, there = numbers(query, baseline), numbers(query, candidate)
         own = math.hypot(_own_error(before, len(here)), _own_error(after, len(there)))
-        found = _of_numbers(query, here, there, smallest=smallest, level=level, paired=paired, own=own)
+        how = _How(smallest=smallest, level=level, paired=paired, own=own, scatter=scatter)
+        found = _of_numbers(query, here, there, how)
     return _change(query, before.value, after.value, found, smallest)
 
 
@@ -115,8 +130,8 @@ def between(
     level: float = LEVEL,
     paired: bool = False,
 ) -> Change:
-    """Judge one metric by the numbers of the processes alone; the change gives the median of either."""
-    found = _of_numbers(query, before, after, smallest=smallest, level=level, paired=paired, own=0.0)
+    """Judge one metric by the numbers of the processes alone."""
+    found = _of_numbers(query, before, after, _How(smallest=smallest, level=level, paired=paired))
     return _change(query, median(before), median(after), found, smallest)
 
 
@@ -126,15 +141,18 @@ class _Found:
     why: str
     difference: float | None = None
     interval: Interval | None = None
+    figures: tuple[float, float] | None = None
+    """Of both sides, where what is compared is not what their Results give."""
 
 
 def _change(
     query: Query, before: float | None, after: float | None, found: _Found, smallest: float
 ) -> Change:
+    baseline, candidate = found.figures or (before, after)
     return Change(
         query=query,
-        baseline=before,
-        candidate=after,
+        baseline=baseline,
+        candidate=candidate,
         difference=found.difference,
         interval=found.interval,
         outcome=found.outcome,
@@ -158,33 +176,53 @@ def numbers(query: Query, measurement: Measurement) -> list[float]:
 # --- the difference of two groups of processes ------------------------------------------------------
 
 
-def _of_numbers(  # noqa: PLR0913 - what `change` is given, and the error within the runs
-    query: Query,
-    here: Sequence[float],
-    there: Sequence[float],
-    *,
-    smallest: float,
-    level: float,
-    paired: bool,
-    own: float,
-) -> _Found:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _How:
+    """How two groups are compared, as `change` has it."""
+
+    smallest: float
+    level: float
+    paired: bool
+    own: float = 0.0
+    """Standard error within the runs, where they stand alone."""
+    scatter: Scatter | None = None
+
+
+def _of_numbers(query: Query, here: Sequence[float], there: Sequence[float], asked: _How) -> _Found:
+    smallest, level, paired = asked.smallest, asked.level, asked.paired
     if min(*here, *there) <= 0:
         return _ranked(query, here, there, level)
     logs = [math.log(n) for n in here], [math.log(n) for n in there]
-    ratio, error, degrees, how = _ratio(*logs, own, paired=paired)
+    ratio, error, degrees, how = _ratio(*logs, asked.own, paired=paired)
+    if asked.scatter is not None and (_few(*logs) or asked.scatter.of_a_difference > error):
+        error, degrees = max(asked.scatter.of_a_difference, asked.own), asked.scatter.degrees
+        how = f"{_of(*map(len, logs))}, and how stored results of it differ ({asked.scatter.relative:.2g})"
+    typical = _typical(*logs)
     reach = student.point((1 - level) / 2, degrees) * error if error else 0.0
     if paired and reach > math.log1p(smallest) and len(here) == len(there) >= undisturbed.FEWEST:
         sign = {SECONDS: 1, RATE: -1}.get(query.unit, 0)
         least, near = _left_in_peace(logs, sign, level, smallest) if sign else (ratio, math.inf)
         if near < reach:
             ratio, reach, how = least, near, f"the fastest of {how}, as others slowed this machine down"
+            typical = sign * undisturbed.least([sign * each for each in logs[0]])
     difference, interval = (
         _percent(ratio),
         Interval(low=_percent(ratio - reach), high=_percent(ratio + reach)),
     )
     outcome = _verdict(query, difference, interval, smallest)
     why = how if outcome is not Outcome.UNDECIDED else f"{_open(query, interval, smallest)}; {how}"
-    return _Found(outcome=outcome, why=why, difference=difference, interval=interval)
+    figures = math.exp(typical), math.exp(typical + ratio)
+    return _Found(outcome=outcome, why=why, difference=difference, interval=interval, figures=figures)
+
+
+def _typical(before: Sequence[float], after: Sequence[float]) -> float:
+    """Give the logarithm of the baseline that the difference is of."""
+    return fmean(before) if _few(before, after) else _trimmed(before)[0]
+
+
+def _few(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether how starts differ is not seen in them."""
+    return min(len(before), len(after)) < FEWEST
 
 
 def _left_in_peace(
@@ -201,7 +239,7 @@ def _ratio(
 ) -> tuple[float, float, float, str]:
     """Give the difference of logarithms, its standard error, degrees of freedom, and what they rest on."""
     n, m = len(before), len(after)
-    if min(n, m) < FEWEST:
+    if _few(before, after):
         ratio, degrees = fmean(after) - fmean(before), PRIOR_DEGREES + n + m - 2
         squares = PRIOR_DEGREES * PRIOR**2 + _squares(before) + _squares(after)
         error = math.sqrt(squares / degrees * (1 / n + 1 / m) + own**2)
@@ -296,7 +334,7 @@ def _of_counts(query: Query, before: Answer, after: Answer, smallest: float) -> 
         outcome, why = Outcome.SAME, "a count"
     elif others.low <= ends.high and ends.low <= others.high:
         outcome, why = Outcome.UNDECIDED, "what is open in the counts is more than their difference"
-    elif difference is not None and abs(difference) <= smallest:
+    elif difference is not None and 1 / (1 + smallest) - 1 <= difference <= smallest:
         outcome, why = Outcome.SAME, "a count"
     else:
         outcome, why = _direction(query, after.value - before.value), "a count"
@@ -353,6 +391,6 @@ def _absent(
         difference=None,
         interval=None,
         outcome=Outcome.UNDECIDED,
-        smallest=SMALLEST_EFFECT if known is None else smallest_of(query, known, smallest),
+        smallest=smallest_named(query, smallest),
         why=f"not measured in {lacking}",
     )

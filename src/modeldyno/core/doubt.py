@@ -24,7 +24,7 @@ _CONTRADICTION = 1.5
 
 CODES: dict[str, str] = {
     "one-process": "A claim rests on one process: what differs from start to start is unseen.",
-    "few-processes": "Fewer than five processes: how much one start differs from the next is hardly known.",
+    "few-processes": "Fewer than five processes: too few to say how much one start differs from the next.",
     "few-samples": "A requested percentile has too few effective samples to be a claim.",
     "drift": "A trend or a level shift is left in the steady samples.",
     "unsettled": "The warm-up ended by its time limit, not because the times had settled.",
@@ -42,22 +42,30 @@ CODES: dict[str, str] = {
     "oversubscribed": "More threads were asked for than there are cores.",
     "no-interval": "A verdict rests on a number that was only observed and has no interval.",
     "assumed-batch": "The first axis of an example was taken for the batch.",
+    "assumed-sizes": "Inputs have free sizes that nobody gave; some that the network takes were assumed.",
     "unchecked-output": "The output holds nothing that could be checked for NaN.",
+    "nondeterministic": "Equal inputs gave unlike outputs.",
+    "shapes-vary": "Equal inputs gave outputs of unlike shapes.",
+    "not-finite": "An array of the output held minus infinity and nothing else.",
+    "forked": "The model's process was copied during a call, and both copies came back from it.",
     "memory-leak": "Every call left memory behind that none of the next gave back.",
     "process-memory-only": "The backend's allocator tells nothing: memory is known of the process alone.",
     "not-isolated": "The model ran inside the calling process.",
     "random-weights": "The weights are random: the cost is representative, the outputs are not.",
+    "factory-ran": "The function that makes the model computes for long, and was run as it is to analyse it.",
     "timer-bound": "Calls are so short that the clock's own cost shows in them.",
     "traced-memory": "Allocations of Python objects were traced, which slowed the code down.",
     "repeated-data": "There was less data than the batches took, so some was used again.",
+    "padded": "Texts are padded to the longest of them all: a call takes as long as that one does.",
     "uncounted": "Some operators have no formula: what they cost is bounded, not counted.",
-    "assumed-course": "The course depends on data that an analysis does not have; one course was assumed.",
+    "assumed-branch": "Control flow depends on data that an analysis does not have; one branch was assumed.",
     "largest-batch": "No largest batch was found for the memory, or it is not the memory that limits it.",
     "sizes-left-out": "Some of the sizes that were asked for cannot be analysed.",
     "beyond-limit": "A size is larger than the model says that it takes.",
     "busy-peaks": "The peaks of this machine were measured beside other work, and may be too low.",
     "as-stored": "The analysis is of the weights as stored; what ran was converted.",
     "not-analysed": "The model could not be analysed statically.",
+    "no-such-layer": "Some names of layers that were asked for are in no path and no class of a module.",
     "unseen-layers": "Modules could not be watched one by one.",
     "foreign-models": "The server had models of others loaded, which may have worked at the same time.",
     "parts-differ": "The times of the layers do not add up to that of a call which nobody watches.",
@@ -80,6 +88,7 @@ CODES: dict[str, str] = {
     "account-differs": "The server's own account contradicts what the client saw.",
     "no-account": "The server tells nothing of its own work.",
     "repeated-request": "All requests were alike, so that a cache may have answered them.",
+    "trace-reduced": "The trace tells more of its requests than when they were due, which was not used.",
     "model-changed": "The study went on although the model had become another one.",
     "hardware-changed": "The study went on although the machine had become another one.",
     "software-changed": "Since the first trial of the study, versions have changed.",
@@ -87,6 +96,7 @@ CODES: dict[str, str] = {
     "unlike-cores": "What is compared ran on other cores of one processor.",
     "unlike-inputs": "What is compared was not fed the same.",
     "unlike-outputs": "What is compared does not return the same.",
+    "unexplained": "No time was left to look at the outputs, or at where changes come from.",
     "not-in-turns": "What is compared was measured at different times.",
     "study-winner": "It is the best of a study, chosen for its figures.",
     "imported": "Another tool measured it: on which machine, and beside what, is not known.",
@@ -97,6 +107,10 @@ CODES: dict[str, str] = {
     "process-failed": "Some of the fresh processes failed; the numbers are of the others.",
 }
 """Every doubt that this program raises, by its short stable code."""
+
+
+EXPECTED = frozenset({"not-isolated"})
+"""Codes of what whoever asked knows already: told with how it was measured, and not as a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +181,11 @@ def of_noise(foreign: float, steal: float) -> Iterator[Doubt]:
             seen=f"the hypervisor took {format_quantity(steal, CORES, 2)} away",
             advice="use a machine that is not shared, or pool fresh processes with --processes 5",
         )
+
+
+def noteworthy(doubts: Iterable[Doubt]) -> Iterator[Doubt]:
+    """Give those that say something new to whoever asked for the measurement."""
+    return (found for found in doubts if found.code not in EXPECTED)
 
 
 def together(doubts: Iterable[Doubt], *, several: bool) -> Iterator[Doubt]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from modeldyno.core import student
 from modeldyno.core.goal import Answer, Judgement, Verdict
 from modeldyno.core.ladder import CLIENT_LIMITED
 from modeldyno.core.measurement import SATURATED
@@ -194,7 +195,7 @@ def joined(answers: Iterable[Answer | None], between: Spread) -> Estimate | None
     centre = sum(w * math.log(value) for w, value in zip(weights, values, strict=True)) / whole
     error = 1 / math.sqrt(whole)
     runs = between.relative * math.sqrt(sum(w**2 for w in weights)) / whole
-    half = _student(_Z, _degrees(error, runs, between)) * error
+    half = student.point(0.025, _degrees(error, runs, between)) * error
     return Estimate(
         value=math.exp(centre),
         low=math.exp(centre - half),
@@ -219,22 +220,6 @@ def _plainly(parts: Sequence[tuple[float, float, bool]]) -> Estimate:
 def _degrees(error: float, runs: float, between: Spread) -> float:
     """Give the degrees of freedom of a sum of variances of which one is estimated (Satterthwaite 1946)."""
     return between.degrees * (error / runs) ** 4
-
-
-def _student(z: float, degrees: float) -> float:
-    """Give the point of Student's distribution that leaves out as much as z does of the normal one.
-
-    Wallace's transformation (1959, "Bounds on normal approximations to Student's and the chi-square
-    distributions"): 4 % too large with 2 degrees of freedom, 0.5 % with 4.
-    """
-    scaled = z * (8 * degrees + 3) / (8 * degrees + 1)
-    return math.copysign(math.sqrt(degrees * math.expm1(scaled**2 / degrees)), z)
-
-
-def _normal(t: float, degrees: float) -> float:
-    """Give the z of a point of Student's distribution: the same transformation, the other way."""
-    scaled = math.sqrt(degrees * math.log1p(t**2 / degrees))
-    return math.copysign(scaled * (8 * degrees + 1) / (8 * degrees + 3), t)
 
 
 def hint(candidate: Candidate, query: Query) -> float | None:
@@ -289,7 +274,11 @@ def _holds(candidate: Candidate, bound: Constraint, between: Spread) -> float:
         return 0.0
     raw = (trial.ask(replace(bound.query, part="raw")) for trial in candidate.telling)
     hinted = joined(raw, between)
-    return UNCERTIFIED if hinted is None else min(UNCERTIFIED, _within(hinted, bound, between))
+    if hinted is None:
+        return UNCERTIFIED
+    # A percentile that is no claim may hold a bound all the same, where all of enough samples keep it.
+    most = 1.0 if any(j.verdict is Verdict.HELD for j in judged) else UNCERTIFIED
+    return min(most, _within(hinted, bound, between))
 
 
 def _within(found: Estimate, bound: Constraint, between: Spread) -> float:
@@ -300,14 +289,17 @@ def _within(found: Estimate, bound: Constraint, between: Spread) -> float:
     room = (bound.bound - found.value) * (1 if bound.at_most else -1)
     if found.value > 0 and bound.bound > 0:
         room = math.log(bound.bound / found.value) * (1 if bound.at_most else -1)
-        return NORMAL.cdf(_scaled(room / found.error, found, between))
+        return _chance_of(room / found.error, found, between)
     absolute = found.error * found.value if found.value > 0 else found.error
-    return NORMAL.cdf(_scaled(room / absolute, found, between))
+    return _chance_of(room / absolute, found, between)
 
 
-def _scaled(errors: float, found: Estimate, between: Spread) -> float:
-    """Give how many standard errors of a normal distribution so many estimated ones are worth."""
-    return _normal(errors, _degrees(found.error, found.between, between)) if found.between else errors
+def _chance_of(errors: float, found: Estimate, between: Spread) -> float:
+    """Give the probability that there is room for so many estimated standard errors, either way."""
+    if not found.between:
+        return NORMAL.cdf(errors)
+    over = student.beyond(abs(errors), _degrees(found.error, found.between, between))
+    return 1 - over if errors >= 0 else over
 
 
 def judgement(trial: Trial, bound: Constraint) -> Judgement:

@@ -56,6 +56,8 @@ class Step:
     """As it is written there: ``Tensor.contiguous``, ``torch.tensor``."""
     scope: str = ""
     """Path of the module whose code makes it."""
+    line: str = ""
+    """Of the user's code that makes it, such as ``mynet.py:19``; empty where a library does all by itself."""
     inputs: tuple[Value, ...] = ()
     """The first is what the step is about."""
     outputs: tuple[Value, ...] = ()

@@ -17,7 +17,7 @@ it however the looks depend on each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -149,7 +149,9 @@ def _inverse(change: Change) -> float:
     return 1 / (1 + change.difference) - 1
 
 
-def rule_on_stored(alarm: tuple[Change, ...], passing: tuple[Change, ...]) -> Ruling:
+def rule_on_stored(
+    alarm: tuple[Change, ...], passing: tuple[Change, ...], known: Collection[Query] = ()
+) -> Ruling:
     """Judge what was measured at different times, when no more can be.
 
     Nothing can be confirmed, and the machine may have changed in between: what is worse must be so by more
@@ -158,8 +160,9 @@ def rule_on_stored(alarm: tuple[Change, ...], passing: tuple[Change, ...]) -> Ru
     Args:
         alarm: at the level of an alarm.
         passing: the same at the level by which a gate holds.
+        known: queries whose intervals have in them what the machine does over such a time.
     """
-    if any(map(evident, alarm)):
+    if any(evident(change, 0.0 if change.query in known else MOMENTS) for change in alarm):
         verdict, why = Verdict.BROKEN, ""
     elif any(change.outcome is Outcome.WORSE for change in alarm):
         verdict = Verdict.UNDECIDED
@@ -171,14 +174,14 @@ def rule_on_stored(alarm: tuple[Change, ...], passing: tuple[Change, ...]) -> Ru
     return Ruling(verdict=verdict, changes=alarm, rounds=0, confirmation=alarm, why=why)
 
 
-def evident(change: Change) -> bool:
+def evident(change: Change, moments: float = MOMENTS) -> bool:
     """Say whether it is worse by more than a machine differs from one time to another; a count always is."""
     if change.outcome is not Outcome.WORSE:
         return False
     if change.interval is None or change.interval.low == change.interval.high:
         return True
     nearest = min(abs(math.log1p(end)) for end in (change.interval.low, change.interval.high))
-    return nearest > math.log1p(MOMENTS)
+    return nearest > math.log1p(moments)
 
 
 def passes(found: tuple[Change, ...] | None) -> bool:

@@ -162,7 +162,8 @@ class Constraint:
     def judge(self, measurements: Sequence[Measurement]) -> Judgement:
         """Judge by the interval: held or broken when all of it lies on one side of the bound.
 
-        What was not measured is undecided.
+        What was not measured is undecided. A percentile that is no claim yet may still hold a bound, where
+        enough samples were taken and all of them keep it.
         """
         try:
             answer = Answer.to(self.query, measurements)
@@ -177,7 +178,7 @@ class Constraint:
         bound = self.bound if self.at_most else -self.bound
         if near > bound or (self.strict and near == bound):
             return Judgement(constraint=self, verdict=Verdict.BROKEN, answer=answer)
-        if (far < bound or (far == bound and not self.strict)) and answer.value is not None:
+        if far < bound or (far == bound and not self.strict):
             return Judgement(constraint=self, verdict=Verdict.HELD, answer=answer)
         return Judgement(constraint=self, verdict=Verdict.UNDECIDED, answer=answer)
 

@@ -159,8 +159,10 @@ class Graph:
     """Symbolic dimension to the number that it had."""
     modules: dict[str, str] = field(default_factory=dict)
     """Module path to the name of its class, in the order of their definition; ``""`` is the whole."""
+    outputs: dict[str, str] = field(default_factory=dict)
+    """Module path to what its last call gave, such as ``4x64x16x16 float32``, where the loader saw that."""
     routings: tuple[Routing, ...] = ()
     caches: tuple[int, ...] = ()
     """Storages of the keys and values that the call returns, for later tokens to attend to."""
     assumptions: tuple[str, ...] = ()
-    """What was taken for granted where the course depends on data, a sentence part each."""
+    """What was taken for granted where control flow depends on data, a sentence part each."""

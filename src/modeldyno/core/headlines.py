@@ -115,11 +115,6 @@ def exact(measurement: Measurement) -> bool:
     return not isinstance(measurement.value, Distribution) and not measurement.runs
 
 
-def smallest_of(query: Query, measurement: Measurement, given: Mapping[str, float]) -> float:
-    """Find the smallest effect that matters; any change of a count does, unless told."""
-    return smallest_named(query, given, 0.0 if exact(measurement) else SMALLEST_EFFECT)
-
-
-def smallest_named(query: Query, given: Mapping[str, float], usual: float = SMALLEST_EFFECT) -> float:
-    """Find it by the query, by its metric, or for all."""
-    return given.get(str(query), given.get(query.metric, given.get(ALL, usual)))
+def smallest_named(query: Query, given: Mapping[str, float]) -> float:
+    """Find the smallest effect that matters, by the query, by its metric, or for all."""
+    return given.get(str(query), given.get(query.metric, given.get(ALL, SMALLEST_EFFECT)))

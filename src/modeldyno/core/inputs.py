@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 BATCH = "batch"
 SEQUENCE = "seq"
@@ -25,8 +25,8 @@ DTYPES = (
 )  # fmt: skip
 _SEQUENCE = re.compile(r"seq|len|time|token", re.IGNORECASE)
 _REQUEST = re.compile(
-    r"(?:(?P<name>[\w.\-/]+)=)?(?P<shape>scalar|[\w,]+)"
-    r"(?::(?P<dtype>\w+))?(?::(?P<low>[-+.\de]+)\.\.(?P<high>[-+.\de]+))?"
+    r"(?:(?P<name>[\w.\-/:]+)=)?(?P<shape>scalar|[\w,]+)"
+    r"(?::(?P<dtype>\w+))?(?::(?P<low>[-+.\de]+?)(?:\.\.(?P<high>[-+.\de]+))?)?"
 )
 
 Dimension = int | str
@@ -55,6 +55,8 @@ class InputSpec:
 def parse_input(text: str) -> InputSpec:
     """Read one ``--input``: ``[name=]8x128[:int64[:0..30521]]`` or ``[name=]file.npz|.jsonl|.txt``.
 
+    A shape may be ``scalar``, a range a single value: ``rate=scalar:int64:16000``.
+
     Raises:
         RequestError: the text is neither.
     """
@@ -67,7 +69,7 @@ def parse_input(text: str) -> InputSpec:
         return InputSpec(name=name, source=path)
     if match["dtype"] is not None and match["dtype"] not in DTYPES:
         raise RequestError(f"--input '{text}': '{match['dtype']}' is not one of {', '.join(DTYPES)}.")
-    low, high = _number(text, match["low"]), _number(text, match["high"])
+    low, high = _number(text, match["low"]), _number(text, match["high"] or match["low"])
     if low is not None and high is not None and low > high:
         raise RequestError(f"--input '{text}': the range {match['low']}..{match['high']} is empty.")
     return InputSpec(
@@ -81,26 +83,86 @@ def dimensions(
     batch_size: int | None,
     sizes: Mapping[str, int] = _NONE,
     limits: Mapping[str, int] = _NONE,
+    assumed: Mapping[str, int] = _NONE,
 ) -> dict[str, int]:
     """Bind every symbolic dimension to a number.
 
     `sizes` binds dimensions by name; an explicit shape binds the dimensions that stand in the same place
-    of the declaration; the knob `batch_size` binds ``batch``; a sequence length that nobody gave is
-    DEFAULT_LENGTH, or its limit where that is less.
+    of the declaration; the knob `batch_size` binds ``batch``. What nobody gave is as in `assumed`, and else
+    1 for a batch and DEFAULT_LENGTH for a sequence, or its limit where that is less.
 
     Raises:
         RequestError: two of these disagree, or a dimension stays free.
+    """
+    bound = given_dimensions(declared, requested, batch_size, sizes)
+    missing: list[str] = []
+    for name in free_dimensions(declared, bound):
+        usual = assumed.get(name, _default(name, bound, limits))
+        if usual is None:
+            missing.append(name)
+        else:
+            bound[name] = usual
+    if missing:
+        raise RequestError(explain_missing(declared, bound, missing))
+    return bound
+
+
+def given_dimensions(
+    declared: tuple[InputSpec, ...],
+    requested: tuple[InputSpec, ...],
+    batch_size: int | None,
+    sizes: Mapping[str, int] = _NONE,
+) -> dict[str, int]:
+    """Bind the symbolic dimensions that somebody gave a size; the arguments are as in `dimensions`.
+
+    Raises:
+        RequestError: two sizes disagree.
     """
     bound: dict[str, int] = dict(sizes) if batch_size is None else {**sizes, BATCH: batch_size}
     for request in requested:
         for spec in declared:
             if request.name in {"", spec.name} and request.shape and spec.shape is not None:
                 bound |= _bind(spec, request.shape, bound)
-    for spec in declared:
-        for name in filter(lambda d: isinstance(d, str), spec.shape or ()):
-            if name not in bound:
-                bound[str(name)] = _default(str(name), spec, bound, limits)
     return bound
+
+
+def free_dimensions(declared: tuple[InputSpec, ...], bound: Mapping[str, int]) -> tuple[str, ...]:
+    """Name the symbolic dimensions that have no size, in the order in which inputs have them."""
+    symbols = (d for spec in declared for d in spec.shape or () if isinstance(d, str))
+    return tuple(dict.fromkeys(name for name in symbols if name not in bound))
+
+
+def explain_missing(
+    declared: tuple[InputSpec, ...], bound: Mapping[str, int], missing: Collection[str], reason: str = ""
+) -> str:
+    """Say which sizes are to be given, of all inputs, and write the options that give them.
+
+    Args:
+        declared: the inputs of the model.
+        bound: sizes to write into the options, those of `missing` too, where any speak for them.
+        missing: the dimensions that somebody must give.
+        reason: why nothing could be assumed.
+    """
+    specs = [spec for spec in declared if set(missing).intersection(spec.shape or ())]
+    named = " and ".join(f"'{spec.name}' {show(spec.shape or ())}" for spec in specs)
+    noun = "input" if len(specs) == 1 else "inputs"
+    options = " ".join(write_option(spec, bound) for spec in specs)
+    free = ", ".join(missing)
+    return (
+        f"Sizes are missing: {free} of the {noun} {named}{reason}; "
+        f"give {'it' if len(missing) == 1 else 'them'}, such as {options}."
+    )
+
+
+def write_option(spec: InputSpec, bound: Mapping[str, int]) -> str:
+    """Write the option that gives an input its sizes; one that nothing is known of is 1."""
+    shape = "x".join(str(d if isinstance(d, int) else bound.get(d, 1)) for d in spec.shape or ())
+    return f"--input {spec.name}={shape or 'scalar'}"
+
+
+def is_sequence(name: str) -> bool:
+    """Whether a dimension is the length of a sequence, by its name."""
+    return _SEQUENCE.search(name) is not None
 
 
 def concrete(spec: InputSpec, bound: Mapping[str, int]) -> tuple[int, ...]:
@@ -116,7 +178,7 @@ def _bind(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[str, int
             f"input '{spec.name}' has {len(spec.shape)} dimensions {show(spec.shape)}, "
             f"not {show(shape)}{words}."
         )
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for given, declared in zip(shape, spec.shape, strict=True):
         if isinstance(given, str):
             if given not in {declared, BATCH, SEQUENCE}:
@@ -124,33 +186,38 @@ def _bind(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[str, int
                     f"input '{spec.name}' has no dimension '{given}'; it is {show(spec.shape)}."
                 )
             continue
-        known = declared if isinstance(declared, int) else bound.get(declared, given)
+        known = declared if isinstance(declared, int) else sizes.get(declared, bound.get(declared, given))
         if known != given:
-            fixed = f"{known}, which is fixed; give a shape that fits"
-            why = fixed if known == declared else f"{declared}={known}; give one of them"
             raise RequestError(
-                f"input '{spec.name}' is {show(spec.shape)}: {given} in {show(shape)} contradicts {why}."
+                f"input '{spec.name}' is {show(spec.shape)}: {given} in {show(shape)} contradicts "
+                f"{_explain_conflict(declared, known, sizes)}."
             )
         if isinstance(declared, str):
-            found[declared] = given
-    return found
+            sizes[declared] = given
+    return sizes
+
+
+def _explain_conflict(declared: Dimension, known: int, sizes: Mapping[str, int]) -> str:
+    """Say what a size contradicts: a fixed one, one given elsewhere, or `sizes` of the same shape."""
+    if known == declared:
+        return f"{known}, which is fixed; give a shape that fits"
+    if declared in sizes:
+        return f"{declared}={known}: the model calls both '{declared}', so they are one size"
+    return f"{declared}={known}; give one of them"
 
 
 def _is_text(spec: InputSpec) -> bool:
     return spec.dtype == "string" and spec.low is not None
 
 
-def _default(name: str, spec: InputSpec, bound: Mapping[str, int], limits: Mapping[str, int]) -> int:
+def _default(name: str, bound: Mapping[str, int], limits: Mapping[str, int]) -> int | None:
+    """Give the size of a dimension that nobody gave; None where it has no usual one."""
     if name == BATCH:
         return 1
-    if _SEQUENCE.search(name):
+    if is_sequence(name):
         usual = bound.get(SEQUENCE, DEFAULT_LENGTH)
         return min(usual, limits.get(name, usual))
-    example = "x".join(str(d) if isinstance(d, int) else "1" for d in spec.shape or ())
-    raise RequestError(
-        f"input '{spec.name}' has the free dimension '{name}' in {show(spec.shape or ())}; "
-        f"give its shape, such as --input {spec.name}={example}."
-    )
+    return None
 
 
 def show(shape: tuple[Dimension, ...]) -> str:

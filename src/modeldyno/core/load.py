@@ -9,6 +9,11 @@ from enum import StrEnum
 
 from modeldyno.errors import RequestError, UnknownName
 
+_FREE_FAILURES = 3
+"""Failed requests in a row after which a slot does not wait yet."""
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+"""Seconds that it waits after one more failure, doubled with each that follows; and at most."""
+
 
 class Arrivals(StrEnum):
     """When a request is due."""
@@ -40,7 +45,7 @@ class Load:
     trace: str | None = None
     """File of due times: a number of seconds a line, or JSON lines with ``timestamp`` (milliseconds)."""
     requests: int | None = None
-    """Requests to send in all after the warm-up; None: as many as the time allows."""
+    """Requests to measure after the warm-up, failed ones included; None: as many as the time allows."""
     duration: float | None = None
     """Length of the steady window; None: until the Plan is met."""
     ramp: float = 0.0
@@ -79,6 +84,24 @@ class Load:
             return f"trace {self.trace}{limit}"
         several = f" in bursts of {self.burst}" if self.arrivals is Arrivals.BURST else f" {self.arrivals}"
         return f"{self.rate:,g}/s{several}{limit}"
+
+
+def pause_after(failures: int, *, answered: bool) -> float:
+    """Give the seconds that a slot of a closed loop waits after so many failed requests in a row.
+
+    A server that fails answers in no time: without a pause it would be flooded with requests. A few failures
+    among good answers cost nothing, so that they do not change the load that is measured.
+
+    Args:
+        failures: how many; after 0 there is no pause.
+        answered: whether any request was answered well yet. Until then the pause is the longest at once: a
+            name is mistyped rather than a server overloaded.
+    """
+    if failures and not answered:
+        return _LONGEST_PAUSE
+    if failures <= _FREE_FAILURES:
+        return 0.0
+    return min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2.0 ** min(failures - _FREE_FAILURES - 1, 30))
 
 
 def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:

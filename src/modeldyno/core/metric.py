@@ -1,4 +1,4 @@
-"""The closed table of metrics, and the one grammar that asks for them.
+"""The table of metrics, which plugins extend, and the one grammar that asks for them.
 
 A query is ``metric[:statistic][.ci|.raw][@scope]``; the statistic may also follow a dot:
 ``latency.p99``, ``latency:p99.ci``, ``latency.p50@encoder.layer.3``. Metric names hold no dots,
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.units import (
     BYTES,
@@ -21,9 +22,13 @@ from modeldyno.core.units import (
     JOULES,
     RATE,
     SECONDS,
+    UNITS,
     WATTS,
 )
 from modeldyno.errors import RequestError, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class Better(StrEnum):
@@ -46,13 +51,67 @@ class Metric:
     """Whether it is a distribution, so that a bound must name its statistic."""
 
 
+class MetricTable(dict[str, Metric]):
+    """Rows by name; a name that is not here is looked for, once, among those that plugins bring."""
+
+    def __init__(self, rows: Iterable[tuple[str, Metric]]) -> None:
+        """Take the rows of this program."""
+        super().__init__(rows)
+        self._find: Callable[[], Mapping[str, Any]] | None = None
+
+    def complete_from(self, find: Callable[[], Mapping[str, Any]]) -> None:
+        """Say where further rows come from; asked when a name is first missed, as looking takes time."""
+        self._find = find
+
+    def complete(self) -> None:
+        """Take in the further rows, if that was not done before.
+
+        Raises:
+            RequestError: one of them is no row, or of a name that is taken.
+        """
+        find, self._find = self._find, None
+        for name, row in (find() if find else {}).items():
+            _check_row(name, row, taken=super().__contains__(name))
+            self[name] = row
+
+    def __missing__(self, name: str) -> Metric:
+        """Give a row that a plugin brings."""
+        self.complete()
+        if not super().__contains__(name):
+            raise KeyError(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        if not super().__contains__(name):
+            self.complete()
+        return super().__contains__(name)
+
+
+def _check_row(name: str, row: Any, *, taken: bool) -> None:
+    if not isinstance(row, Metric) or row.name != name:
+        raise RequestError(f"A plugin brings the metric '{name}' as {row!r}; write a Metric of that name.")
+    if taken or name in EVERYDAY or not _NAME.fullmatch(name):
+        raise RequestError(
+            f"A plugin brings a metric of the name '{name}', which is taken or has other characters than "
+            "a-z, 0-9 and _."
+        )
+    if row.unit not in UNITS:
+        raise RequestError(
+            f"A plugin brings the metric '{name}' in '{row.unit}', which is no base unit; take one of "
+            f"{', '.join(repr(unit) for unit in UNITS)}."
+        )
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
 def _row(name: str, unit: str, better: Better, sentence: str, *, spread: bool = False) -> tuple[str, Metric]:
     return name, Metric(name=name, unit=unit, better=better, sentence=sentence, spread=spread)
 
 
 _LOW, _HIGH, _NEITHER = Better.LOWER, Better.HIGHER, Better.NEITHER
 
-METRICS: dict[str, Metric] = dict(
+METRICS = MetricTable(
     (
         _row(
             "latency",
@@ -170,8 +229,9 @@ METRICS: dict[str, Metric] = dict(
             "process_memory",
             BYTES,
             _LOW,
-            "Memory of the process tree above the baseline before loading; "
-            "about 40 bytes for each timed call are our own.",
+            "Memory of the process tree above the baseline before loading: loading, the first call and "
+            "timed calls, without what the profiler itself takes; of a server, of all its processes, from "
+            "which nothing is subtracted.",
             spread=True,
         ),
         _row(
@@ -200,6 +260,13 @@ METRICS: dict[str, Metric] = dict(
         _row("cpu_utilization", CORES, _NEITHER, "Processor time of the process tree, in cores."),
         _row("foreign_cpu", CORES, _LOW, "Busy time of others on the allowed cores, in cores."),
         _row("steal", CORES, _LOW, "Time that the hypervisor took from this machine, in cores."),
+        _row(
+            "checked_calls",
+            COUNT,
+            _NEITHER,
+            "Calls whose outputs were looked at, outside of the timed pass: what is wrong in a share p of "
+            "all calls goes unseen with chance (1 - p)^checked_calls.",
+        ),
         _row("context_switches", COUNT, _LOW, "Voluntary switches of the process during the timed pass."),
         _row("preemptions", COUNT, _LOW, "Involuntary switches of the process during the timed pass."),
         _row(
@@ -275,9 +342,13 @@ EVERYDAY = {
     "peak_memory": "memory_peak", "gpu_memory": "device_memory", "vram": "device_memory",
     "cpu": "cpu_utilization", "gpu": "gpu_utilization", "params": "parameters", "size": "weight_bytes",
     "flop": "flops", "gflops": "flops", "mac": "macs", "errors": "error_rate",
+    "p50": "latency.p50", "p90": "latency.p90", "p95": "latency.p95", "p99": "latency.p99",
+    "perf_throughput": "throughput", "perf_latency": "latency", "perf_latency_avg": "latency.mean",
+    "perf_latency_p90": "latency.p90", "perf_latency_p95": "latency.p95", "perf_latency_p99": "latency.p99",
+    "gpu_used_memory": "device_memory", "cpu_used_ram": "process_memory", "gpu_power_usage": "power",
 }  # fmt: skip
 """What people call a metric, and its name here."""
-_LISTED = f"docs/reference/metrics.md has all {len(METRICS)}, such as latency, throughput and process_memory."
+_LISTED = "modeldyno plugins metrics lists all of them, such as latency, throughput and process_memory."
 
 STATISTICS = ("mean", "p50", "std", "min", "max", "cv", "n", "n_eff")
 _OWN_UNITS = {"n": COUNT, "n_eff": COUNT, "cv": FRACTION}
@@ -315,7 +386,8 @@ class Query:
             )
         if match["metric"] not in METRICS:
             name = match["metric"]
-            raise UnknownName.among("metric", name, METRICS, meant=EVERYDAY.get(name), listed=_LISTED)
+            meant = EVERYDAY.get(name) or _of_latency(name)
+            raise UnknownName.among("metric", name, METRICS, meant=meant, listed=_LISTED)
         statistic = match["statistic"]
         return cls(
             metric=match["metric"],
@@ -332,6 +404,14 @@ class Query:
     def __str__(self) -> str:
         parts = (self.metric, self.statistic, self.part)
         return ".".join(p for p in parts if p) + (f"@{self.scope}" if self.scope else "")
+
+
+def _of_latency(name: str) -> str | None:
+    """Take a statistic that stands alone for that of the latency: ``p99``, ``median``."""
+    try:
+        return f"latency.{canonical_statistic(name)}"
+    except UnknownName:
+        return None
 
 
 def canonical_statistic(text: str) -> str:

@@ -50,7 +50,7 @@ class Objective:
         Without `maximize` the table of metrics says which way is better.
 
         Raises:
-            RequestError: it is no query, or nobody knows which way is better.
+            RequestError: it is no query, nobody knows which way is better, or it is the other way.
         """
         match = _WEIGHED.fullmatch(text)
         head, weight = (match["query"], float(match["weight"])) if match else (text, 1.0)
@@ -62,6 +62,13 @@ class Objective:
         if maximize is None and better is Better.NEITHER:
             raise RequestError(
                 f"{query.metric} has no better direction; say --maximize or --minimize {query.metric}."
+            )
+        if maximize is not None and better is (Better.LOWER if maximize else Better.HIGHER):
+            asked, meant = ("maximize", "minimize") if maximize else ("minimize", "maximize")
+            raise RequestError(
+                f"{query.metric} is better the {better} it is, so there is nothing to {asked}; "
+                f"write {meant}: {head} (--{meant} {text}), or objectives: {{{head}: {weight:g}}}, "
+                "which takes the direction of each metric from the table of metrics."
             )
         return cls(
             query=query,

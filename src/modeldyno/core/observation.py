@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,15 @@ class Observation:
     def named(self, path: str, kind: str) -> bool:
         """Say whether a module is asked for."""
         return not self.layers or any(part in path or part.lower() in kind.lower() for part in self.layers)
+
+    def unmatched(self, seen: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Give the names that were asked for and are in no path or class; `seen` are pairs of these."""
+        pairs = list(seen)
+        return tuple(
+            part
+            for part in self.layers
+            if not any(part in path or part.lower() in kind.lower() for path, kind in pairs)
+        )
 
 
 RECORD_FORMATS = (".csv", ".jsonl", ".npz")

@@ -61,7 +61,7 @@ Key = tuple[Happening, str, str, str]
 
 
 def executed(watched: WatchedCalls, most: int = MOST_ROWS) -> tuple[Executed, ...]:
-    """Sum occurrences up by kind, name, module and shapes, for one call; the dearest first.
+    """Sum occurrences up by kind, name, module and shapes, for one call; the costliest first.
 
     Rows beyond `most` are joined by kind and name alone, as of the whole, with the shapes VARIOUS, so
     that sums stay what they are.

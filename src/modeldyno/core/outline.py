@@ -16,6 +16,11 @@ class Module:
     """``""`` is the whole."""
     kind: str
     """The name of its class."""
+    output: str = ""
+    """Shape and dtype of the first tensor that its last call gave, such as ``4x64x16x16 float32``; `` and 2
+    more`` follows where there are further ones."""
+    kernel: str = ""
+    """Of a convolution or a pooling, such as ``3x3``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +67,7 @@ class Outline:
     modules: tuple[Module, ...] = ()
     """Parents before their children."""
     operators: tuple[Operator, ...] = ()
-    """The dearest first; those without a formula last."""
+    """The costliest first; those without a formula last."""
     peak: tuple[Held, ...] = ()
     """The largest first."""
     peak_scope: str = ""
@@ -77,4 +82,4 @@ class Outline:
     traced: bool = True
     """Whether the points were each traced, for want of a formula that holds."""
     assumptions: tuple[str, ...] = ()
-    """What was taken for granted where the course depends on data."""
+    """What was taken for granted where control flow depends on data."""

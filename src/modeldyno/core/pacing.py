@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -15,8 +16,8 @@ from statistics import median_low
 from typing import Literal, TypeAlias
 
 from modeldyno.core import statistics
+from modeldyno.core.assessment import DEPENDENT_SIZE, Assessment, assess
 from modeldyno.core.drift import Drift, find_drift
-from modeldyno.core.metric import fraction_of
 from modeldyno.core.plan import Plan
 from modeldyno.core.statistics import Samples
 
@@ -83,6 +84,8 @@ def ignore(progress: Progress) -> None:
 
 _CHUNK = 0.1
 """Seconds between two looks at the clock and the interruption."""
+_CHUNK_RUNS = 1 << 15
+"""Calls between them at most: times on their way to the others take memory, which is not the model's."""
 _CHUNK_GROWTH = 8
 """Growth of the calls from one chunk to the next, while their cost is still being learnt."""
 _WARMUP_SHARE = 1 / 3
@@ -90,7 +93,7 @@ _WARMUP_SHARE = 1 / 3
 _WARMUP_SPAN = 0.15
 """Seconds that the window of the warm-up spans at least; it is also half of the calls so far."""
 _WARMUP_RUNS = 50
-"""Calls in the window of the warm-up, where they take no longer than _WARMUP_PATIENCE seconds."""
+"""Calls in the window of the warm-up, unless they take more than _WARMUP_PATIENCE seconds."""
 _WARMUP_PATIENCE = 1.0
 _WARMUP_FEWEST = 3
 """Calls in the window of the warm-up, however slow."""
@@ -108,11 +111,13 @@ _FLOOR_SPAN = 8
 """Growth of the samples over which the half-width must shrink, or the noise floor is reached."""
 _FLOOR_SHRINK = 0.75
 """Shrinking that counts as none: independent samples promise 0.35."""
-_DEPENDENT_SIZE = 50
-"""Effective samples of the target needed where they are worth less than half, as that is estimated."""
+_NOTICEABLE = 1024
+"""Samples whose assessment takes memory that shows beside a small model."""
+_ROOM = 1 << 16
+"""Samples for which there is room from the beginning."""
 
 
-def pace(
+def pace(  # noqa: PLR0913 - each hook is another's business
     draw: Callable[[int], Samples],
     *,
     plan: Plan,
@@ -120,11 +125,13 @@ def pace(
     interrupted: Callable[[], bool] = never,
     watch: Callable[[Progress], None] = ignore,
     agreed: Callable[[Phase], bool] | None = None,
+    aside: Callable[[], AbstractContextManager[None]] | None = None,
 ) -> Paced:
     """Warm up, then measure until the plan is met or cannot be.
 
     Args:
-        draw: makes so many timed calls and returns the seconds that each took, in order.
+        draw: makes so many timed calls and returns the seconds that each took, in order; none of them, where
+            nothing more is to come, which ends it. The first draw gives at least one.
         plan: what to reach, and the limits.
         clock: monotonic seconds.
         interrupted: whether to stop now; asked after every chunk of calls.
@@ -132,6 +139,7 @@ def pace(
         agreed: asked whenever there is enough of a phase, where several processes measure in turns: whether
             the others have enough of it, too. The phases of all then cover the same time, and so that they
             do, no drift makes one of them begin anew.
+        aside: entered for whatever takes memory that is not the model's: room for samples, their assessment.
     """
     bench = _Bench(
         draw=draw,
@@ -140,85 +148,26 @@ def pace(
         interrupted=interrupted,
         watch=watch,
         agreed=agreed,
+        aside=aside or nullcontext,
         began=clock(),
     )
+    if aside is not None:
+        with aside():
+            _rehearse(plan)
+            bench.make_room(_ROOM)
+        bench.began = clock()
     bench.warm_up()
-    return bench.paced(bench.measure())
+    stop = bench.measure()
+    with bench.assessing():
+        return bench.paced(stop)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assessment:
-    """What a check of the steady samples found."""
-
-    count: int
-    """Samples checked."""
-    size: float
-    """Their effective size for the target."""
-    value: float
-    """The target statistic, in seconds."""
-    half_width: float
-    """Half-width of its interval, as a fraction of the value."""
-    growth: float
-    """Factor by which the samples must grow, by the square-root law; 1 when there are enough."""
-    drift: Drift | None
-    unmet: tuple[str, ...]
-    """The conditions that do not hold, a short phrase each."""
-    only_wide: bool
-    """Whether the width of the target's interval is all that is unmet."""
-
-
-def assess(samples: Samples, plan: Plan) -> Assessment:
-    """Hold the steady samples against the plan, except for the time that they took."""
-    names = (plan.target, *plan.percentiles)
-    sizes = {name: statistics.effective_size(samples, fraction_of(name)) for name in names}
-    lacking = {
-        name: floor for name, floor in _floors(plan, sizes, samples.size).items() if sizes[name] < floor
-    }
-    value, half_width = _target(samples, plan.target, sizes[plan.target])
-    drift = find_drift(samples)
-    unmet = [f"a {drift.kind} of {drift.size:+.1%} is left"] if drift else []
-    if samples.size < plan.min_runs:
-        unmet.append(f"{samples.size} of at least {plan.min_runs} samples")
-    for name, floor in lacking.items():
-        unmet.append(f"{name} needs {floor} effective samples, has {int(sizes[name])}")
-    wide = half_width > plan.precision
-    only_wide = wide and not unmet
-    if wide and plan.target not in lacking:
-        known = f"is known to {half_width:.2%}" if half_width < math.inf else "is not bounded"
-        unmet.append(f"{plan.target} {known}, to reach {plan.precision:.2%}")
-    return Assessment(
-        count=samples.size,
-        size=sizes[plan.target],
-        value=value,
-        half_width=half_width,
-        growth=max(1.0, (half_width / plan.precision) ** 2, *(lacking[n] / sizes[n] for n in lacking)),
-        drift=drift,
-        unmet=tuple(unmet),
-        only_wide=only_wide,
-    )
-
-
-def _target(samples: Samples, target: str, size: float) -> tuple[float, float]:
-    """Give the target statistic and the relative half-width of its interval."""
-    fraction = fraction_of(target)
-    if fraction is None:
-        value, (low, high) = float(samples.mean()), statistics.mean_interval(samples, size)
-    else:
-        value = statistics.quantile(samples, fraction)
-        low, high = statistics.quantile_interval(samples, fraction, size)
-    half = (high - low) / 2
-    if not half:
-        return value, 0.0
-    return value, half / value if value else math.inf
-
-
-def _floors(plan: Plan, sizes: dict[str, float], n: int) -> dict[str, int]:
-    """Give the effective samples that each statistic of the plan needs."""
-    fractions = {name: fraction_of(name) for name in sizes}
-    floors = {name: 2 if p is None else statistics.certified_floor(p) for name, p in fractions.items()}
-    if sizes[plan.target] < n / 2:  # weaker correlation is a false alarm as often as not
-        floors[plan.target] = max(floors[plan.target], _DEPENDENT_SIZE)
-    return floors
+def _rehearse(plan: Plan) -> None:
+    """Assess made-up samples once: what code and libraries take for it is taken before anything is timed."""
+    times = statistics.blank(_NOTICEABLE)
+    times[::2], times[1::2] = 1.0, 2.0
+    find_drift(times, _WARMUP_CHANCE, _WARMUP_RELEVANT)
+    assess(times, plan)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -234,6 +183,7 @@ class _Bench:
     interrupted: Callable[[], bool]
     watch: Callable[[Progress], None]
     agreed: Callable[[Phase], bool] | None
+    aside: Callable[[], AbstractContextManager[None]]
     began: float
     room: Samples = field(default_factory=lambda: statistics.blank(256))
     """Every sample so far, then free places."""
@@ -279,16 +229,28 @@ class _Bench:
         """Draw a chunk of at most so many calls, to end before so many seconds have passed."""
         previous = self.count - self.marks[-2][0] if self.count else 0
         fit = int(min(_CHUNK, until - self.elapsed) / self.cost(1))
-        chunk = self.draw(max(1, min(most, fit, _CHUNK_GROWTH * previous)))
+        chunk = self.draw(max(1, min(most, fit, _CHUNK_RUNS, _CHUNK_GROWTH * previous)))
         end = self.count + len(chunk)
         if end > self.room.size:
-            wider = statistics.blank(2 * end)
-            wider[: self.count] = self.room[: self.count]
-            self.room = wider
+            with self.aside():
+                self.make_room(2 * end)
         self.room[self.count : end] = chunk
-        self.count = end
-        self.marks.append((end, self.elapsed))
-        self.halted = self.interrupted()
+        if len(chunk):
+            self.count = end
+            self.marks.append((end, self.elapsed))
+        self.halted = self.interrupted() or not len(chunk)
+
+    def make_room(self, size: int) -> None:
+        """Take memory for so many samples in all, and touch it, so that drawing them takes none."""
+        if size > self.room.size:
+            wider = statistics.blank(size)
+            wider[: self.count] = self.room[: self.count]
+            wider[self.count :] = 0.0
+            self.room = wider
+
+    def assessing(self) -> AbstractContextManager[None]:
+        """Set the coming assessment aside from the calls, where it takes memory that shows."""
+        return self.aside() if self.count >= _NOTICEABLE else nullcontext()
 
     def tell(self, phase: Phase) -> None:
         """Report progress."""
@@ -320,9 +282,11 @@ class _Bench:
             self.tell("warm-up")
             window = self._window()
             if self.count >= max(due, window):
-                trailing = self.room[self.count - max(window, self.count // 2) : self.count]
-                self.settled = not find_drift(trailing, _WARMUP_CHANCE, _WARMUP_RELEVANT)
-                due = math.ceil(_WARMUP_GROWTH * self.count)
+                with self.assessing():
+                    trailing = self.room[self.count - max(window, self.count // 2) : self.count]
+                    self.settled = not find_drift(trailing, _WARMUP_CHANCE, _WARMUP_RELEVANT)
+                    due = math.ceil(_WARMUP_GROWTH * self.count)
+                    self.make_room(due)
         # Where no time is left for steady samples, the later half of these must serve.
         over = self.halted or self.elapsed >= self.plan.max_time
         self._begin_at(self.count // 2 if over else self.count)
@@ -351,6 +315,8 @@ class _Bench:
         due, restarts = plan.min_runs, 0
         past: list[Assessment] = []
         enough: Stop | None = None  # and what is drawn then is for others, which measure in turns with it
+        if not self.halted:
+            self.tell("steady")
         while True:
             if enough and self.may_end("steady"):
                 return enough
@@ -358,11 +324,15 @@ class _Bench:
                 return stop
             size = self.count - self.begin
             self.take((due if size < due else plan.max_runs) - size, plan.max_time)
+            if self.count == self.begin:  # nothing more came: the later half of the warm-up must serve
+                self._begin_at(self.count // 2)
             self.tell("steady")
             size = self.count - self.begin
             if enough or size < due or self.elapsed - self.begin_time < self.shortest:
                 continue
-            self.last = found = assess(self.steady, plan)
+            with self.assessing():
+                self.last = found = assess(self.steady, plan)
+                self.make_room(self.count + self._next(found, size) - size)
             if not found.unmet:
                 enough = Stop.CONVERGED
             elif _floored(found, past):
@@ -373,7 +343,12 @@ class _Bench:
                 due, restarts, past = plan.min_runs, restarts + 1, []
                 continue
             past.append(found)
-            due = min(plan.max_runs, math.ceil(size * min(max(1.1 * found.growth, _GROWTH[0]), _GROWTH[1])))
+            due = self._next(found, size)
+
+    def _next(self, found: Assessment, size: int) -> int:
+        """Give how many steady samples the next check is due at."""
+        growth = min(max(1.1 * found.growth, _GROWTH[0]), _GROWTH[1])
+        return min(self.plan.max_runs, math.ceil(size * growth))
 
     def _limit(self) -> Stop | None:
         """Give the limit that is reached, if any; one steady sample comes before any."""
@@ -410,5 +385,5 @@ class _Bench:
 
 def _floored(now: Assessment, past: list[Assessment]) -> bool:
     """Tell whether only precision is missing and more samples have ceased to bring it."""
-    then = [a for a in past if a.count * _FLOOR_SPAN <= now.count and a.size >= min(a.count, _DEPENDENT_SIZE)]
+    then = [a for a in past if a.count * _FLOOR_SPAN <= now.count and a.size >= min(a.count, DEPENDENT_SIZE)]
     return now.only_wide and bool(then) and now.half_width > _FLOOR_SHRINK * then[-1].half_width

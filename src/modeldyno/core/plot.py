@@ -36,6 +36,8 @@ class Series(Printable):
     """Whether a line joins them."""
     marked: bool = False
     """Whether it is the one to look at."""
+    named: bool = False
+    """Whether the first points have their labels, up to a comma, beside them."""
     low: tuple[float, ...] = ()
     """Lower ends of the 95 % intervals of `y`, where they are known."""
     high: tuple[float, ...] = ()

@@ -271,11 +271,14 @@ def _standing(study: Study, found: Contender, rank: int) -> Standing:
 
 
 def _judgement(study: Study, found: Contender, bound: Constraint) -> Judgement:
-    """Judge all telling trials together; where none has a value, the last one."""
+    """Judge all telling trials together; where none has a value, by one that decides it, or else the last."""
     together = estimate(study, found.candidate, bound.query)
     if together is None:
         last = [judgement(trial, bound) for trial in found.candidate.telling]
-        return last[-1] if last else bound.on(Answer(query=bound.query, value=None, why="it failed"))
+        if not last:
+            return bound.on(Answer(query=bound.query, value=None, why="it failed"))
+        decisive = {judged.verdict: judged for judged in last}
+        return decisive.get(Verdict.BROKEN) or decisive.get(Verdict.HELD) or last[-1]
     ends = Interval(low=together.low, high=together.high)
     return bound.on(Answer(query=bound.query, value=together.value, interval=ends))
 

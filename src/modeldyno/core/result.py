@@ -6,13 +6,15 @@ or interrupted still gives a Result with all that arrived before.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core import activity, doubt
 from modeldyno.core.activity import Activity
 from modeldyno.core.doubt import Doubt
+from modeldyno.core.figures import format_main_figures, list_numbers
 from modeldyno.core.goal import Answer, Constraint, Judgement
 from modeldyno.core.inputs import InputSpec
 from modeldyno.core.job import Job
@@ -20,10 +22,12 @@ from modeldyno.core.measurement import Distribution, Measurement, pool_measureme
 from modeldyno.core.metric import Query
 from modeldyno.core.model import ModelIdentity
 from modeldyno.core.outline import Outline
-from modeldyno.errors import RunFailed
+from modeldyno.errors import RequestError, RunFailed, UncertifiedWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from os import PathLike
+    from types import ModuleType
 
 SCHEMA = 1
 Fact = str | int | float | bool
@@ -34,6 +38,7 @@ class FailureKind(StrEnum):
 
     OOM = "oom"
     CRASH = "crash"
+    KILLED = "killed"
     EXIT = "exit"
     TIMEOUT = "timeout"
     ERROR = "error"
@@ -79,7 +84,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
-    """What a Job gave."""
+    """What a Job gave: ``result["latency.p50"]`` is a number in base units, `keys` lists what there is."""
 
     id: str
     """Twelve hexadecimal digits; any unambiguous prefix names it."""
@@ -102,9 +107,14 @@ class Result:
     artifacts: tuple[Artifact, ...] = ()
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{m.metric}@{m.scope}" if m.scope else m.metric for m in self.measurements)
-        failed = f", failed in {self.failures[0].where}" if self.failures else ""
-        return f"<Result {self.id} of {self.name}: {found or 'nothing measured'}{failed}>"
+        figures = ", ".join(format_main_figures(self.measurements)) or "nothing measured"
+        codes = ", ".join(dict.fromkeys(found.code for found in doubt.noteworthy(self.doubts)))
+        doubted = f"; doubts: {codes}" if codes else ""
+        failed = f"; failed in {self.failures[0].where}" if self.failures else ""
+        return f"<Result {self.id} of {self.name}: {figures}{doubted}{failed}>"
+
+    def __str__(self) -> str:
+        return str(display().text(self))
 
     @property
     def name(self) -> str:
@@ -138,13 +148,76 @@ class Result:
         return parsed.judge(self.measurements)
 
     def __getitem__(self, query: str) -> float | None:
-        """Give one number in base units, or None where the samples do not certify it."""
-        return self.ask(query).value
+        """Give one number in base units, or None, with a warning that says why, where it is no claim.
+
+        Raises:
+            UnknownName: the metric or the statistic does not exist.
+            RequestError: a distribution was asked for without a statistic, or a number with one.
+            RunFailed: the metric was not measured there.
+        """
+        answer = self.ask(query)
+        if answer.value is None:
+            warnings.warn(f"{query} is None: {answer.why}", UncertifiedWarning, stacklevel=2)
+        return answer.value
+
+    def __contains__(self, query: object) -> bool:
+        """Whether the metric, at this scope, was measured; ``latency`` and ``latency.p99`` are both in."""
+        try:
+            parsed = Query.parse(str(query))
+        except RequestError:
+            return False
+        return self.find(parsed.metric, parsed.scope) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def keys(self) -> tuple[str, ...]:
+        """List what brackets answer with a number: ``latency.p50``, ``latency.p99.raw``, ``macs@encoder``."""
+        return tuple(str(query) for query, _ in list_numbers(self.measurements))
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.keys())
+
+    def to_dict(self) -> dict[str, float]:
+        """Give every number in base units by its key; a percentile that is no claim ends in ``.raw``."""
+        return {str(query): value for query, value in list_numbers(self.measurements)}
+
+    def to_pandas(self) -> Any:
+        """Give a pandas.DataFrame, a row for each number in base units with its 95 % interval.
+
+        Its columns are metric, scope, statistic, value, low, high, unit.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return display().data_frame(self)
+
+    def to_html(self) -> str:
+        """Give the report as one self-contained page."""
+        return str(display().page(self))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it in the format that the suffix names: .json is the whole document, .html .md .csv .pdf.
+
+        Raises:
+            RequestError: no report has this suffix, or the file cannot be written.
+            MissingExtra: the format needs a program that is not there.
+        """
+        display().save(self, path)
+
+    def show(self) -> None:
+        """Print the report, in colour where the terminal has it."""
+        display().show(self)
 
     def _repr_html_(self) -> str:
-        from modeldyno import plugins  # noqa: PLC0415 - the one door from a value to its picture
+        return str(display().fragment(self))
 
-        return str(plugins.resolve("reporter", "html").fragment(self))
+
+def display() -> ModuleType:
+    """Give the module that lays a Result out; loaded here only, as the core knows no format."""
+    from modeldyno import display as found  # noqa: PLC0415 - the one door from a value to its picture
+
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

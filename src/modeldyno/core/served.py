@@ -8,7 +8,7 @@ counted is counted of all requests; times of more than a million are those of a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core import statistics
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NANO = 1e-9
 SATURATED, CLIENT_LIMITED = "saturated", "client-limited"
+_BINS = 4096
+"""Parts of the window in which requests are counted to find the first so many."""
 _GRID = 64
 """Parts of the window whose counts tell how certain a rate is."""
 _GROWTH, _SLOW_GROWTH, _FEW = 0.05, 0.01, 10
@@ -81,12 +83,40 @@ class Window:
         """Give those that were answered well in it."""
         return self._chosen(lambda part: self._holds(part.end) & part.fine)
 
+    def first(self, count: int) -> Window:
+        """Cut it to the first so many requests that were due in it: from the first of them to the next after.
+
+        All of those due at the same time belong to it together, as those of a burst are.
+        """
+        dues = _first_due(self.due(), count + 1, (self.begin, self.end))
+        if dues.size <= count:
+            return self
+        later = dues[dues > dues[count - 1]]
+        end = later[0] if later.size else dues[count - 1] + 1
+        return replace(self, begin=int(dues[0]), end=int(end), backlog=0)
+
     def _chosen(self, holds: Callable[[Records], Column]) -> Chosen:
         return Chosen(records=self.records, holds=holds)
 
     def _holds(self, times: Column) -> Column:
         within: Column = (times >= self.begin) & (times < self.end)
         return within
+
+
+def _first_due(records: Parted, count: int, span: tuple[int, int]) -> Column:
+    """Give when the first so many were due, in order, and some that were due shortly after them.
+
+    They are counted in narrow bins first, so that what comes later takes no memory.
+    """
+    np = statistics.load_numpy()
+    edges = np.linspace(*span, _BINS + 1)
+    counts = np.zeros(_BINS)
+    for part in records.parts():
+        counts += np.histogram(part.due, edges)[0]
+    last = edges[min(int(np.searchsorted(counts.cumsum(), count)) + 1, _BINS)]
+    dues = [part.due[part.due <= last] for part in records.parts()]
+    found: Column = np.sort(np.concatenate(dues)) if dues else np.empty(0, "int64")
+    return found
 
 
 def void(window: Window) -> str:
@@ -106,7 +136,8 @@ def measurements(window: Window) -> Iterator[Measurement]:
     yield from _rates(window, why)
     ends, retried = _tally(window.due())
     settled = sum(ends.values()) - ends[Outcome.CANCELLED]
-    yield observed("error_rate", 1 - ends[Outcome.OK] / settled if settled else 0.0)
+    if settled:
+        yield observed("error_rate", 1 - ends[Outcome.OK] / settled)
     for outcome, count in ends.items():
         if count:
             yield observed("requests", count, scope=outcome.word)
@@ -303,7 +334,7 @@ def _lateness(window: Window) -> str:
     if not held and window.backlog > max(_FEW, _SLOW_GROWTH * len(window.due())):
         return f"{window.backlog:,} requests that were due had not been sent at the end"
     sent, done = sample(window.sent(), _GLANCE), sample(window.done(), _GLANCE)
-    if not len(sent):
+    if not len(sent) or (window.load.closed and not len(done)):  # slots that fail pause
         return ""
     service = statistics.quantile((done.end - done.sent) * NANO, _MEDIAN) if len(done) else 0.0
     lag = statistics.quantile((sent.sent - sent.due) * NANO, _MEDIAN)

@@ -14,6 +14,8 @@ from operator import mul
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
+from modeldyno.core import student
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
@@ -205,7 +207,7 @@ def mean_interval(samples: Samples, size: float | None = None) -> Interval:
         return -math.inf, math.inf
     size = effective_size(samples) if size is None else size
     mean = float(samples.mean())
-    half = _student(_degrees(size, samples.size)) * float(samples.std(ddof=1)) / math.sqrt(size)
+    half = student.point(_TAIL, _degrees(size, samples.size)) * float(samples.std(ddof=1)) / math.sqrt(size)
     # What is never negative has no negative mean, however few samples there are.
     least = 0.0 if float(samples.min()) >= 0 else -math.inf
     return max(least, mean - half), mean + half
@@ -215,9 +217,11 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     """Give the 95 % interval of the p-quantile from binomial order statistics.
 
     Correlated samples count as fewer trials, fewer still as their effective size is an estimate:
-    it is learnt from the rarer side of the quantile. An end is infinite where no rank exists and,
-    below the certified floor, on the side of the tail: an uncertified percentile can break a bound
-    and never hold one.
+    it is learnt from the rarer side of the quantile. An end is infinite where no rank exists.
+    Below the certified floor the end on the side of the tail is the most extreme sample, where there are
+    enough of them that one beyond the quantile would most likely have been seen (see `_extreme_floor`), the
+    farther beyond it the fewer independent ones these are worth (see `_reach`), and else infinite: such a
+    percentile is no claim, yet may hold a bound that all samples keep.
 
     Args:
         samples: in the order taken.
@@ -226,7 +230,7 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     """
     n = samples.size
     size = effective_size(samples, p) if size is None else size
-    doubt = 1.0 if size == n else _Z / _student(_degrees(2 * min(p, 1 - p) * size, n))
+    doubt = 1.0 if size == n else _Z / student.point(_TAIL, _degrees(2 * min(p, 1 - p) * size, n))
     trials = max(1, int(size * doubt**2))
     lower, upper = _binomial_ranks(trials, p)
     indices = [
@@ -235,7 +239,57 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     ]
     low, high = map(float, load_numpy().partition(samples, indices)[indices])
     bounds = (low if lower >= 1 else -math.inf, high if upper <= trials else math.inf)
-    return bounds if size >= certified_floor(p) else _open_tail(bounds, p)
+    if size >= certified_floor(p):
+        return bounds
+    # The few samples in the tail hardly show how they depend on each other: all of them must, too.
+    together, floor = effective_size(samples), _extreme_floor(p)
+    if n < floor or together < _SLUGGISH * floor:
+        return _open_tail(bounds, p)
+    reach = _reach(min(size, together), p)
+    if p >= _MEDIAN:
+        return bounds[0], _farther(float(samples.max()), reach)
+    return -_farther(-float(samples.min()), reach), bounds[1]
+
+
+def share_interval(count: int, of: int) -> Interval:
+    """Give the 95 % interval of a share that was counted: Wilson's."""
+    share = count / of
+    middle = share + _Z * _Z / (2 * of)
+    reach = _Z * math.sqrt((share * (1 - share) + _Z * _Z / (4 * of)) / of)
+    return (middle - reach) / (1 + _Z * _Z / of), (middle + reach) / (1 + _Z * _Z / of)
+
+
+def _extreme_floor(p: float) -> int:
+    """Give the independent samples of which one lies beyond the p-quantile, but for a chance of 2.5 %.
+
+    That all n lie on the near side of the quantile has the probability q^n, where q is the greater of p and
+    1 - p, whatever the distribution (Wilks 1941, Determination of Sample Sizes for Setting Tolerance Limits).
+    It is at most 2.5 %, as at any end of a 95 % interval, from 6, 36, 72, 368 and 3,688 samples on, for p50,
+    p90, p95, p99 and p99.9.
+    """
+    return math.ceil(math.log(_TAIL) / math.log(max(p, 1 - p)))
+
+
+_SLUGGISH = 1 / 3
+"""Share of the samples that it takes which all of these must be worth: else what is slow may come in spells
+that are longer than what was seen."""
+
+
+def _reach(size: float, p: float) -> float:
+    """Give the factor from the most extreme sample to where the p-quantile lies at most.
+
+    Of so many independent samples on the near side, the share beyond them is below 1 - 0.025^(1/size), but
+    for a chance of 2.5 %. Where that is more than lies beyond the quantile, the quantile may be farther than
+    all samples: by no more than the ratio of the two, if the tail is no heavier than that of a Pareto
+    distribution of index 1, whose mean is infinite already.
+    """
+    beyond: float = 1 - _TAIL ** (1 / size)
+    return max(1.0, beyond / min(p, 1 - p))
+
+
+def _farther(extreme: float, reach: float) -> float:
+    """Give a number so many times as far up; one below zero becomes as many times nearer to it."""
+    return extreme * reach if extreme >= 0 else extreme / reach
 
 
 def _degrees(size: float, n: int) -> float:
@@ -268,23 +322,6 @@ def _binomial_ranks(n: int, p: float) -> tuple[int, int]:
     return lower, upper
 
 
-def _student(df: float) -> float:
-    """Give Student's 97.5 % point: Cornish and Fisher's expansion; infinite below 1 degree."""
-    if df < 1:
-        return math.inf
-    if df < 3:  # noqa: PLR2004 - too few for the expansion: through the points at 1, 2 and 3, in 1/df
-        u = 1 / df
-        return math.exp(2.5421 + 2.1657 * (u - 1) + 0.5343 * (u - 1) * (u - 0.5))
-    z = _Z
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / df ** (i + 1) for i, term in enumerate(terms))
-
-
 # --- intervals over processes -----------------------------------------------------------------------
 
 _BOOTSTRAP = 5  # processes from which on they are resampled
@@ -304,7 +341,7 @@ def pooled_interval(runs: Sequence[Samples], statistic: Statistic) -> Interval:
         bounds = min(low for low, _ in own), max(high for _, high in own)
     else:
         bounds = _bootstrap(runs, statistic)
-    if isinstance(statistic, str):
+    if isinstance(statistic, str) or len(runs) == 1:
         return bounds
     size = sum(effective_size(run, statistic) for run in runs)
     return bounds if size >= certified_floor(statistic) else _open_tail(bounds, statistic)
@@ -331,7 +368,7 @@ def _bootstrap(runs: Sequence[Samples], statistic: Statistic) -> Interval:
         replicates = (weights @ sums) / (weights @ np.array([run.size for run in runs]))
     else:
         replicates = _resampled_quantiles(runs, weights, statistic)
-    tail = NORMAL.cdf(-math.sqrt(k / (k - 1)) * _student(k - 1))
+    tail = NORMAL.cdf(-math.sqrt(k / (k - 1)) * student.point(_TAIL, k - 1))
     cut = int(tail * _RESAMPLES)
     ordered = np.sort(replicates)
     return float(ordered[cut]), float(ordered[-1 - cut])

@@ -35,7 +35,7 @@ class Turns:
     """Rounds before the first look."""
     most: int = MOST_ROUNDS
     max_time: float | None = None
-    """Seconds after which no further round begins; the rounds before the first look are made in any case."""
+    """Seconds that the rounds may take; what does not fit into them is not begun, but for the first round."""
     block: bool = False
     """Whether one side has all its runs of a batch before the next: what competes for a shared cache, or
     a device that stays warm, is kept apart; drift of the machine then looks like a difference."""

@@ -40,17 +40,11 @@ def undisturbed(
     """
     np = load_numpy()
     here, there = np.array(before), np.array(after)
-    count = max(_FEWEST_RUNS, round(SHARE * here.size))
-
-    def least(side: Samples) -> Samples:
-        means: Samples = np.partition(side, count - 1, axis=-1)[..., :count].mean(axis=-1)
-        return means
-
-    difference = float(least(there) - least(here))
+    difference = float(_least(there) - _least(here))
     exchanged = np.random.default_rng(here.size).random((_EXCHANGES, here.size)) < 0.5  # noqa: PLR2004 - a coin
 
     def reach(other: Samples) -> float:
-        chance = least(np.where(exchanged, here, other)) - least(np.where(exchanged, other, here))
+        chance = _least(np.where(exchanged, here, other)) - _least(np.where(exchanged, other, here))
         ordered = np.sort(np.abs(chance))
         return float(ordered[min(_EXCHANGES, math.ceil(level * (_EXCHANGES + 1))) - 1])
 
@@ -58,3 +52,15 @@ def undisturbed(
     # exactly whether it is that; and aligned by what was found, which was fitted.
     aligned = reach(there - difference) * math.sqrt(here.size / (here.size - 1))
     return difference, max(aligned, reach(there), reach(there - margin) if margin else 0.0)
+
+
+def least(side: Sequence[float]) -> float:
+    """Give the mean of the runs of a side that are taken to have been left in peace: the least."""
+    return float(_least(load_numpy().array(side)))
+
+
+def _least(sides: Samples) -> Samples:
+    """Give the same of each row."""
+    count = max(_FEWEST_RUNS, round(SHARE * sides.shape[-1]))
+    means: Samples = load_numpy().partition(sides, count - 1, axis=-1)[..., :count].mean(axis=-1)
+    return means

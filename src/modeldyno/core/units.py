@@ -73,6 +73,8 @@ _LIKE = {
     JOULES: "5J", WATTS: "300W", HERTZ: "2GHz", CELSIUS: "80C",
 }  # fmt: skip
 """What a quantity looks like."""
+UNITS = tuple(_LIKE)
+"""Every base unit."""
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S*)"
 )
@@ -161,12 +163,64 @@ def format_estimate(value: float | None, low: float, high: float, unit: str) -> 
     return "" if value is None else texts[value] + suffix, _span(texts, low, high, suffix)
 
 
+def format_change(ratio: float) -> str:
+    """Show a relative change, candidate / baseline - 1: ``+12.3%``, ``-0.04%``, ``21x more``.
+
+    From a factor of ten on, up or down, the factor is shown, up to `FARTHEST`. Only what is equal is ``0%``.
+    """
+    factor = 1 + ratio
+    if factor > FARTHEST:
+        return f"over {FARTHEST:,}x more"
+    if 0 < factor < 1 / FARTHEST:
+        return f"over {FARTHEST:,}x less"
+    if factor >= _FACTOR:
+        return f"{factor:,.0f}x more"
+    if 0 < factor <= 1 / _FACTOR:
+        return f"{1 / factor:,.0f}x less"
+    return f"{'+' if ratio > 0 else '-' if ratio else ''}{format_percent(abs(ratio))}"
+
+
+def format_percent(part: float) -> str:
+    """Show a part of a whole, not negative, to a tenth of a percent; what is less, to one digit."""
+    percent = 100 * part
+    if not percent:
+        return "0%"
+    if percent < _LEAST_PERCENT:
+        return f"<{_LEAST_PERCENT}%"
+    if percent < 0.05:  # noqa: PLR2004 - what a tenth of a percent would show as 0.0
+        return f"{percent:.1g}%"
+    return f"{percent:.1f}%" if percent < 100 else f"{percent:,.0f}%"  # noqa: PLR2004 - a whole
+
+
+def format_changes(low: float, high: float) -> str:
+    """Show the ends of an interval of relative changes: ``-4.0 to +2.6%``, ``20x to 22x more``.
+
+    An interval beyond `FARTHEST` in both directions bounds nothing, and is told so.
+    """
+    if 1 + low < 1 / FARTHEST and 1 + high > FARTHEST:
+        return NOT_BOUNDED
+    first, last = format_change(low), format_change(high)
+    for unit in ("%", " more", " less"):
+        if first.endswith(unit) and last.endswith(unit):
+            return f"{first.removesuffix(unit)} to {last}"
+    return f"{first} to {last}"
+
+
+_FACTOR = 10
+"""From here on a change is shown as a factor."""
+FARTHEST = 1_000_000
+"""Factor of a change beyond which no number is shown; intervals from two starts may be as wide."""
+NOT_BOUNDED = "not bounded"
+"""What is said of an interval whose ends say nothing."""
+_LEAST_PERCENT = 0.001
+
+
 def _span(texts: dict[float, str], low: float, high: float, suffix: str) -> str:
     if low in texts and high in texts:
         return f"{texts[low]} to {texts[high]}{suffix}"
     if low in texts:
         nothing = not texts[low].strip("-0.")
-        return "not bounded" if nothing else f"at least {texts[low]}{suffix}"
+        return NOT_BOUNDED if nothing else f"at least {texts[low]}{suffix}"
     return f"at most {texts[high]}{suffix}" if high in texts else ""
 
 

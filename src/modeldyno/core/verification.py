@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.estimate import blur, missing
+from modeldyno.core.goal import Verdict
 from modeldyno.core.ranking import ALIKE, ranking
 from modeldyno.core.space import key
 from modeldyno.core.statistics import NORMAL
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 ROUNDS = 4
 """Rounds after which what cannot be told apart is said to be so."""
+MORE_ROUNDS = 12
+"""Rounds, those included, after which a bound is left open for which samples are still missing."""
 RIVALS = 3
 """Candidates of a round, the default apart."""
 CHANCE = 0.02
@@ -66,9 +69,9 @@ def next_ask(study: Study) -> Ask | None:
     )
     searched = [t for t in study.trials if t.stage is not Stage.VERIFY and t.state is State.DONE]
     care = max((trial.care for trial in searched), default=1.0)
-    for number in range(ROUNDS):
+    for number in range(MORE_ROUNDS):
         known = replace(study, trials=study.trials[:last])
-        team = _team(known)
+        team = _team(known) if number < ROUNDS else _wanting(known)
         left = {key(point): (row, point) for row, point in _turned(team, number)}
         while left and last < len(study.trials):
             left.pop(key(study.trials[last].point), None)
@@ -114,20 +117,38 @@ def _team(study: Study) -> list[Standing]:
     return list(teams.values())
 
 
+def _wanting(study: Study) -> list[Standing]:
+    """Give those of which all rounds left it open whether they hold the bounds, for want of samples alone.
+
+    They are measured on where a time was allowed for all, which ends it.
+    """
+    if study.budget.max_time is None:
+        return []
+    found = ranking(study)
+    rows = [row for part in found.each or (found,) for row in part.rows if row.share >= LIKELY]
+    short = (_lacking(study, row) for row in rows if row.verdict is Verdict.UNDECIDED)
+    return [row for row in short if row.promising]
+
+
+def _lacking(study: Study, row: Standing) -> Standing:
+    """Leave those loads whose bounds want for samples."""
+    return replace(row, promising=tuple(point for point in row.promising if _lack(study, point)))
+
+
 def _needed(study: Study, part: Ranking) -> list[Standing]:
     """Give those of a ranking whose measuring may settle it.
 
     Where rounds more would hardly make the best certain they are those that want for samples: of what these
     will show nothing is known.
     """
-    rivals, certain = _rivals(part), study.budget.certain
+    rivals, certain = _rivals(part) or _only(study, part), study.budget.certain
     if not _verified(part):
         return rivals
     if part.certainty >= certain or _blurred_for_long(study):
         return []
     if not _hopeless(part, certain):
         return rivals
-    short = (replace(row, promising=tuple(p for p in row.promising if _lack(study, p))) for row in rivals)
+    short = (_lacking(study, row) for row in rivals)
     return [row for row in short if row.promising]
 
 
@@ -182,6 +203,12 @@ def _hopeless(found: Ranking, certain: float) -> bool:
     now, wanted = (NORMAL.inv_cdf(min(max(p, _LEAST), 1 - _LEAST)) for p in (found.certainty, certain))
     grown = ROUNDS / done
     return NORMAL.cdf((now * grown**0.5 - wanted) / (grown - 1) ** 0.5) < POWER
+
+
+def _only(study: Study, found: Ranking) -> list[Standing]:
+    """Give the only configuration where it was measured at several loads: which of them holds is open."""
+    works = [row for row in found.rows if not row.failure]
+    return works if len(works) == 1 and len(study.candidates) > 1 else []
 
 
 def _rivals(found: Ranking) -> list[Standing]:

@@ -27,13 +27,13 @@ _TELLING = frozenset({
 
 
 def wastes(flow: Flow) -> tuple[Waste, ...]:
-    """Judge each step of a call; alike ones are summed up, the dearest first."""
+    """Judge each step of a call; alike ones are summed up, the costliest first."""
     memory = Memory(flow)
-    whole: dict[tuple[str, str, str, str], Waste] = {}
+    whole: dict[tuple[str, str, str, str, str], Waste] = {}
     for index in range(len(flow.steps)):
         found = _judged(memory, index)
         if found is not None:
-            key = (found.kind, found.name, found.scope, found.reason)
+            key = (found.kind, found.name, found.scope, found.line, found.reason)
             before = whole.get(key)
             whole[key] = found if before is None else _sum(before, found)
     return tuple(sorted(whole.values(), key=lambda waste: (-waste.time, -waste.bytes)))
@@ -236,6 +236,7 @@ def _waste(memory: Memory, kind: WasteKind, steps: tuple[int, ...], reason: str)
         kind=kind,
         name=_short(last.name),
         scope=last.scope,
+        line=last.line,
         calls=1.0,
         time=sum(step.time for step in found),
         bytes=float(moved),

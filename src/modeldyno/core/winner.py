@@ -30,7 +30,9 @@ def winner(study: Study, kept: Callable[[str], Result | None]) -> Result:
     name = study.name or study.id[:6]
     best = ranking(study).best
     if best is None:
-        raise RequestError(f"The study {name} has no winner: nothing that was measured holds its bounds.")
+        raise RequestError(
+            f"The study {name} has no winner: nothing that was measured is shown to hold its bounds."
+        )
     found = [kept(trial.result) for trial in study.candidates[key(best.point)].telling]
     whole = [result for result in found if result is not None]
     if not whole:

@@ -30,7 +30,6 @@ from pathlib import Path
 
 from modeldyno.processes import end_with_parent, tree
 
-_NAME = b"modeldyno.engines.guard"
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL = 0.02
 """Seconds between two looks at what is ending."""
@@ -115,14 +114,6 @@ class _Guard:
     def rest(self) -> list[int]:
         """List all descendants."""
         return tree(os.getpid())[1:]
-
-
-def is_guard(pid: int) -> bool:
-    """Say whether a living process is one of these."""
-    try:
-        return _NAME in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def main(folder: str) -> None:

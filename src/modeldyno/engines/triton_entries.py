@@ -107,6 +107,37 @@ def write(place: Path, found: Repository, configs: Mapping[str, Config]) -> None
             (entry / "1").mkdir(exist_ok=True)
 
 
+def backend_of(config: Config) -> str:
+    """Name what runs a model; nothing where Triton does that itself, or is to find out."""
+    if is_ensemble(config):
+        return ""
+    return str(config.get("backend") or _PLATFORMS.get(str(config.get("platform", "")), ""))
+
+
+_PLATFORMS = {
+    "onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt", "pytorch_libtorch": "pytorch",
+    "tensorflow_savedmodel": "tensorflow", "tensorflow_graphdef": "tensorflow",
+}  # fmt: skip
+
+
+def copy_files(found: Repository, entry: Path) -> None:
+    """Copy the files of a model beside a configuration of it, in a directory named NAME or NAME_SUFFIX.
+
+    Raises:
+        RequestError: the repository has no such model, or the files cannot be copied.
+    """
+    names = [name for name in found.configs if entry.name == name or entry.name.startswith(f"{name}_")]
+    if not names:
+        raise RequestError(f"'{entry.name}' is named for no model of the repository {found.folder}.")
+    name = max(names, key=len)
+    try:
+        shutil.copytree(found.folder / name, entry, ignore=shutil.ignore_patterns(CONFIG), dirs_exist_ok=True)
+        if is_ensemble(found.configs[name]):
+            (entry / "1").mkdir(exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        raise RequestError(f"The files of '{name}' cannot be copied to {entry}: {error}") from error
+
+
 def is_ensemble(config: Config) -> bool:
     """Say whether a model is made of others."""
     return config.get("platform") == "ensemble" or "ensemble_scheduling" in config

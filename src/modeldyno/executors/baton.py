@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from time import monotonic, perf_counter, process_time, sleep
 from typing import TYPE_CHECKING, Self
 
+from modeldyno.ports import WatchStage
+
 if TYPE_CHECKING:
     from modeldyno.core.pacing import Phase
     from modeldyno.core.statistics import Samples
@@ -101,7 +103,7 @@ class Held:
 
     granted: int
     asked: int
-    mark: Callable[[str], None] = field(default=lambda _stage: None)
+    mark: Callable[[WatchStage], None] = field(default=lambda _stage: None)
     """Tells who watches from outside that a stage begins."""
     number: int = -1
     """Of the warm-up of this pass."""
@@ -119,7 +121,7 @@ class Held:
         os.write(self.asked, bytes([self.done]))
         self._receive()
 
-    def tells(self, mark: Callable[[str], None]) -> None:
+    def tells(self, mark: Callable[[WatchStage], None]) -> None:
         """Have a stage ``waiting`` between those of the timed pass."""
         self.mark = mark
 
@@ -148,11 +150,11 @@ class Held:
 
     def _hand_on(self, warming: Callable[[], object] | None) -> None:
         begin = perf_counter()
-        self.mark("waiting")  # what still spins is no part of what is timed
+        self.mark(WatchStage.WAITING)  # what still spins is no part of what is timed
         _rest()
         os.write(self.asked, bytes([self.done]))
         self._receive()
-        self.mark("timed")
+        self.mark(WatchStage.TIMED)
         if warming is not None:
             end = perf_counter() + _WARMING
             warming()

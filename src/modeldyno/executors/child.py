@@ -9,19 +9,25 @@ for the next load. One with a baton works while it has it: see `baton`.
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from modeldyno import wire
-from modeldyno.core.result import Refused
+from modeldyno.core.doubt import Doubt
+from modeldyno.core.result import Doubted, Ended, Failed, Progressed, Refused
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.executors.baton import Held
+from modeldyno.executors.endings import UNTOLD
 from modeldyno.loadgen.hands import waiting
 from modeldyno.ports import ALONE
 from modeldyno.processes import end_with_parent
 from modeldyno.run import Warm, events
+from modeldyno.run.failing import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,12 +41,46 @@ def main(descriptor: int, *, warm: bool = False, seat: tuple[int, int] | None = 
     """Run the Job on standard input, or one after the other; with a seat, when the baton allows it."""
     end_with_parent()
     interrupted = _interruption()
+    os.set_inheritable(descriptor, False)  # the program that the model becomes, if it does, tells nothing
+    write, number, leave = os.write, os.getpid, os._exit  # the model may change what os has
+    own = number()
 
     def send(event: Event) -> None:
-        data = memoryview(wire.encode_event(event) + b"\n")
-        while data:
-            data = data[os.write(descriptor, data) :]
+        copied = number() != own
+        data = memoryview(wire.encode_event(Doubted(doubt=FORKED) if copied else event) + b"\n")
+        try:
+            while data:
+                data = data[write(descriptor, data) :]
+        except OSError:  # the model has closed it
+            while not copied:
+                signal.pause()  # the parent sees that, ends us and says so
+        if copied:  # by the model, and it came back from the call as we did
+            leave(0)
 
+    try:
+        _serve(interrupted, send, warm=warm, seat=seat)
+    except SystemExit:
+        raise
+    except BaseException:  # noqa: BLE001 - nothing that can be told is left to be raised
+        leave(UNTOLD)
+    _tidy_up()
+    leave(0)  # to take a framework apart takes a third of the time that it takes to import it
+
+
+def _tidy_up() -> None:
+    """Do what the end of a process owes to others: run its exit handlers, and write out what was printed."""
+    with suppress(Exception):
+        atexit._run_exitfuncs()  # noqa: SLF001 - there is no other name for it
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    with suppress(Exception):
+        ctypes.CDLL(None).fflush(None)  # what native code has printed
+
+
+def _serve(
+    interrupted: list[int], send: Callable[[Event], None], *, warm: bool, seat: tuple[int, int] | None
+) -> None:
     if not warm:
         data = sys.stdin.buffer.read()
         baton: Baton = ALONE
@@ -64,20 +104,46 @@ def _carry_out(
     kept: Warm | None,
     baton: Baton = ALONE,
 ) -> None:
+    stage, failed = "start", False
+
+    def watch(event: Event) -> None:
+        nonlocal stage
+        if isinstance(event, Progressed):
+            stage = event.stage
+        send(event)
+
     try:
         job = wire.decode_job(data)
         _pin(job)
-        for event in events(job, interrupted=lambda: bool(interrupted), watch=send, warm=kept, baton=baton):
+        for event in events(job, interrupted=lambda: bool(interrupted), watch=watch, warm=kept, baton=baton):
+            failed = failed or isinstance(event, Failed)
             send(event)
     except ModelDynoError as error:
         send(Refused(error=type(error).__name__, message=str(error)))
+    except SystemExit:
+        raise  # the model ends its process, and our parent tells that
+    except BaseException as error:  # noqa: BLE001 - an interruption raises nothing here: all is the model's
+        if not failed:
+            send(Failed(failure=failure_of(error, stage)))
+        send(Ended())
 
 
 def _interruption() -> list[int]:
-    """Note interruptions instead of dying of them; the list is empty until the first."""
+    """Note interruptions instead of dying of them; the list is empty until the first.
+
+    A scheduler may send SIGTERM to all processes of a job, which our parent takes for an interruption, too.
+    """
     seen: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _frame: seen.append(number))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _frame: seen.append(number))
     return seen
+
+
+FORKED = Doubt(
+    code="forked",
+    seen="a call forked the process, and returned in the copy as well; the copy was ended at once",
+    advice="end the copy within the call, by os._exit(0): it ran beside what was measured",
+)
 
 
 def _pin(job: Job) -> None:

@@ -1,8 +1,8 @@
 """A child process for each Job: with a time limit, a memory watchdog, and nothing left behind.
 
 The parent sleeps in `poll` and wakes when the child writes, or ten times a second to look at the
-clock and the child's memory. The child leads a session of its own, so that a terminal's Ctrl-C
-reaches the parent only, and everything that the model started can be ended with it.
+clock and the child's memory. Between the two stands a keeper, which ends everything that the model started.
+It leads a session of its own, and so does the child: a terminal's Ctrl-C reaches the parent only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sized
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import errors, machine, wire
@@ -31,10 +32,9 @@ from modeldyno.core.result import (
     Result,
     fold,
 )
-from modeldyno.core.units import BYTES, format_quantity
-from modeldyno.engines.guard import is_guard
 from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
-from modeldyno.executors.interrupts import counted_interrupts
+from modeldyno.executors.endings import Witness, too_large
+from modeldyno.executors.interrupts import counted_interrupts, told_to_end
 from modeldyno.processes import birth, family_size, resident_size, tree
 from modeldyno.run import INTERRUPTED, empty
 
@@ -51,12 +51,15 @@ _PAUSE = 0.1
 _CHUNK = 1 << 16
 _TAIL = 4000
 """Bytes of the end of the child's log that are kept."""
-_MEMORY_SHARE = 0.9
-"""Share of the machine's memory that a child may take when the Plan does not say."""
+_RESERVE = 0.05
+"""Share of the machine's memory that a child has to leave free when the Plan does not say."""
 _CLOSING = 60.0
 """Seconds that a warm child may take to close what it kept open, such as a server that drains."""
-_TIDYING = 15.0
-"""Seconds that the guard of a server may take to end it and to remove its files, once the child is gone."""
+_KEEPING = 30.0
+"""Seconds that the keeper may take to end what the child left behind, servers and their files among it."""
+_STOPPING = 3.0
+"""Seconds after SIGTERM in which a child may come to its own end: who sent it may send SIGKILL soon."""
+_DEAF = "it closed the pipe through which it tells what it measures, or became another program, and went on"
 _LOADING_TIME = 600.0
 """Seconds for loading and first calls, beyond what measuring may take, when the Plan does not say."""
 
@@ -90,14 +93,21 @@ def _execute(job: Job, watch: Callable[[Event], None], interrupts: Sized) -> Res
 class _Limits:
     seconds: float
     memory: int
+    given: bool
+    """Whether the Plan says how much memory it may take."""
 
 
-def _limits(job: Job, sides: int) -> _Limits:
-    """Bound a child that lives beside others, which take turns, to its part of the memory."""
+def _limits(job: Job, sides: int, held: int) -> _Limits:
+    """Bound a child that lives beside others, which take turns, to its part of the memory that is free.
+
+    The bytes that it holds already, as a warm one does after its first Job, are its own to use.
+    """
     plan = job.plan
+    free, reserve = machine.free_memory() + held, _RESERVE * machine.memory_limit()
     return _Limits(
         seconds=plan.timeout or _LOADING_TIME + 2 * plan.max_time * len(job.probes),
-        memory=plan.memory_limit or int(_MEMORY_SHARE * machine.memory_limit() / sides),
+        memory=plan.memory_limit or int(max(0.0, free - reserve) / sides),
+        given=plan.memory_limit is not None,
     )
 
 
@@ -106,6 +116,7 @@ class Child:
     """One child process, the events that came from it, and why it was ended if it was."""
 
     process: subprocess.Popen[bytes]
+    """Its keeper, which ends as the child does."""
     pipe: int
     log: int
     warm: bool = False
@@ -121,6 +132,8 @@ class Child:
     rest: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     ended: tuple[FailureKind, str] | None = None
+    witness: Witness | None = None
+    """What was noted of it since it got its last Job."""
     stopped: bool = False
     """Whether the user ended it."""
 
@@ -140,7 +153,16 @@ class Child:
                 failed.callback(os.close, end)
             try:
                 process = subprocess.Popen(
-                    [sys.executable, "-X", "faulthandler", "-m", _MODULE, str(write_end), *options],
+                    [
+                        *_keeper(),
+                        sys.executable,
+                        "-X",
+                        "faulthandler",
+                        "-m",
+                        _MODULE,
+                        str(write_end),
+                        *options,
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=log_write,
                     stderr=log_write,
@@ -169,8 +191,10 @@ class Child:
         with suppress(BrokenPipeError):
             self.process.stdin.write(wire.encode_job(job) + b"\n")
             self.process.stdin.flush() if self.warm else self.process.stdin.close()
+        limits = _limits(job, sides, held=family_size(self._meet_family()))
+        self.witness = Witness.begin(limits.memory)
         try:
-            self.follow(_limits(job, sides), interrupts)
+            self.follow(limits, interrupts)
         except BaseException:
             self.stopped = True  # nobody waits for it any more
             raise
@@ -196,7 +220,7 @@ class Child:
         poll = select.poll()
         poll.register(self.pipe, select.POLLIN)
         poll.register(self.log, select.POLLIN)
-        told = 0
+        told, asked = 0, None
         looked = time.monotonic()
         while True:
             ready = dict(poll.poll(_PAUSE * 1000))
@@ -208,11 +232,11 @@ class Child:
             if self.told_end() or (not ready and self.process.poll() is not None):
                 break
             now = time.monotonic()
-            if len(interrupts) > 1:
+            if len(interrupts) > 1 or (asked is not None and now - asked > _STOPPING and told_to_end()):
                 self.stopped = True
                 break
             if len(interrupts) > told and self.stage:  # before its first word the child would die of it
-                told = len(interrupts)
+                told, asked = len(interrupts), now
                 self.watch(Progressed(stage="finishing; Ctrl-C again stops now"))
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGINT)
@@ -222,7 +246,7 @@ class Child:
             if now - looked >= _PAUSE:
                 looked = now
                 if (size := self._size(limits.memory)) > limits.memory:
-                    self.ended = FailureKind.OOM, _too_large(size, limits.memory)
+                    self.ended = too_large(size, limits.memory, given=limits.given)
                     break
 
     def end(self) -> None:
@@ -231,12 +255,18 @@ class Child:
         if self.warm and self.process.stdin is not None:
             with suppress(BrokenPipeError):
                 self.process.stdin.close()  # no more Jobs: it closes what it kept open
-        if self.ended is not None or self.stopped or not self._finished():
-            self._kill_group()
-        self.process.wait()
-        self._kill_group()
-        self._await_guards()
-        for pid, born in self.family.items():  # also those that left the group
+        if self.ended is not None or self.stopped:
+            self.process.terminate()
+        elif not self._finished():
+            if not self.told_end():
+                self.ended = FailureKind.CRASH, _DEAF
+            self.process.terminate()
+        try:
+            self.process.wait(_KEEPING)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for pid, born in self.family.items():  # if the keeper itself was killed
             if born and birth(pid) == born:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -258,25 +288,15 @@ class Child:
         """Say how the child ended, unless it came to its own end or was interrupted."""
         if self.stopped or any(isinstance(event, Ended) for event in self.events):
             return None
-        kind, message = self.ended or _outcome(self.process.returncode)
+        assert self.witness is not None
+        kind, message = self.ended or self.witness.outcome(self.process.returncode)
         log = self.tail.decode(errors="replace")
         return Failure(where=self.stage or "start", kind=kind, message=message, log=log)
 
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
-    def _await_guards(self) -> None:
-        """Let those who end a server of the child's, and remove its files, do so: they know it is gone."""
-        deadline = time.monotonic() + _TIDYING
-        while time.monotonic() < deadline and any(
-            born and birth(pid) == born and is_guard(pid) for pid, born in self.family.items()
-        ):
-            time.sleep(_PAUSE / 4)
-
     def _meet_family(self) -> list[int]:
-        found = tree(self.process.pid)
-        for pid in found[1:]:
+        """List the child and what came of it, the child first."""
+        found = tree(self.process.pid)[1:]
+        for pid in found:
             if pid not in self.family:
                 self.family[pid] = birth(pid)
         return found
@@ -285,7 +305,10 @@ class Child:
         """Bytes of the whole tree; what forked processes share counts once, which is dear to find out."""
         family = self._meet_family()
         size = sum(map(resident_size, family))
-        return family_size(family) if size > limit else size
+        size = family_size(family) if size > limit else size
+        if family and self.witness is not None:
+            self.witness.note(family[0], size)
+        return size
 
     def _finished(self) -> bool:
         """Give a child that has closed its pipe a moment to exit by itself."""
@@ -328,23 +351,6 @@ class Child:
         self.watch(event)
 
 
-def _outcome(code: int) -> tuple[FailureKind, str]:
-    if code == -signal.SIGKILL:
-        return FailureKind.OOM, "the system killed it (SIGKILL), most likely for want of memory"
-    if code < 0:
-        return FailureKind.CRASH, f"it crashed ({_signal_name(-code)})"
-    return FailureKind.EXIT, f"it ended the process with exit code {code}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _too_large(size: int, limit: int) -> str:
-    return (
-        f"it took {format_quantity(size, BYTES)} of memory, more than the limit of "
-        f"{format_quantity(limit, BYTES)}; raise it with --memory-limit"
-    )
+def _keeper() -> list[str]:
+    """Give the beginning of the command of a keeper: without site-packages it starts in some milliseconds."""
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")), str(os.getpid())]

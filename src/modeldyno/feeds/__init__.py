@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from modeldyno.feeds.payload import Payload, build, shapes
+from modeldyno.feeds.assume import assume_sizes
+from modeldyno.feeds.payload import Payload, Shaped, assumptions, build, shapes
 
-__all__ = ["Payload", "build", "shapes"]
+__all__ = ["Payload", "Shaped", "assume_sizes", "assumptions", "build", "shapes"]

@@ -9,15 +9,23 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.core.doubt import Doubt
-from modeldyno.core.inputs import BATCH, InputSpec, concrete, dimensions
+from modeldyno.core.inputs import (
+    BATCH,
+    InputSpec,
+    concrete,
+    dimensions,
+    given_dimensions,
+    write_option,
+)
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.feeds import datasets, randoms
-from modeldyno.ports import Feed
+from modeldyno.ports import Feed, Form, Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +35,9 @@ if TYPE_CHECKING:
     from modeldyno.ports import Model
 
 _IDS = re.compile(r"ids?$|token", re.IGNORECASE)
+_MASK = "attention_mask"
+_PADDING = 0.1
+"""Part of the tokens from which on it matters that texts are padded to the longest of all calls."""
 _UNNAMED = "input"
 """Name of an input that neither the model nor the user names."""
 MOST = 8
@@ -53,6 +64,38 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shaped:
+    """The inputs of a model that is analysed and not run."""
+
+    inputs: tuple[InputSpec, ...]
+    """With symbolic dimensions where the model declares them."""
+    bound: dict[str, int]
+    """Each symbolic dimension, and its size."""
+    real: Feed
+    """Values of the example or of files, by input name, as they were given."""
+
+    def values(self, specs: Iterable[InputSpec]) -> Feed:
+        """Give real values in the shapes of `specs`, of those inputs whose numbers can steer the course.
+
+        These are whole numbers (ids, lengths, masks), single numbers, and lists or dicts of arrays, each
+        wrapped in an array without dimensions. Rows are repeated or left out
+        where the first axis has another size; an input that differs in another axis is left out.
+        """
+        import numpy as np  # noqa: PLC0415 - dear at start-up
+
+        found: Feed = {}
+        for spec in specs:
+            array, shape = self.real.get(spec.name), tuple(map(int, spec.shape or ()))
+            if array is None or (array.ndim and array.dtype.kind not in "iub"):
+                continue
+            if array.shape == shape:
+                found[spec.name] = array
+            elif array.ndim == len(shape) and array.size and array.shape[1:] == shape[1:]:
+                found[spec.name] = array[np.arange(shape[0]) % len(array)]
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
     """Real values, by input name."""
 
@@ -62,6 +105,8 @@ class _Data:
     """The same in every payload."""
     sources: dict[str, str] = field(default_factory=dict)
     """Input name to the file that its values came from."""
+    lengths: list[int] = field(default_factory=list)
+    """Tokens of each text that was padded to the longest of all."""
 
 
 def build(
@@ -100,7 +145,12 @@ def build(
             for spec, marks in zip(specs, digests, strict=True)
         ),
         samples=bound.get(BATCH) or _common_first(feeds[0]) or 1,
-        doubts=(*_doubts(data, batch, rows), *_assumed(model, requested, batch_size, feeds[0])),
+        doubts=(
+            *_doubts(data, batch, rows),
+            *_padded(specs, data, batch),
+            *_assumed(model, requested, batch_size, feeds[0]),
+            *assumptions(model),
+        ),
     )
 
 
@@ -111,8 +161,8 @@ def shapes(
     batch_size: int | None,
     sizes: Mapping[str, int],
     base: Path | None = None,
-) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
-    """Give the inputs with their symbolic dimensions, and bind those, without making values.
+) -> Shaped:
+    """Give the inputs with their symbolic dimensions, and bind those, without drawing values.
 
     `sizes` are of dimensions by name; the rest is as in `build`.
 
@@ -121,7 +171,37 @@ def shapes(
         UnknownName: `sizes` names a dimension that no input has.
     """
     asked = _asked(model, requested, batch_size, base, sizes)
-    return asked.known, asked.bound
+    real = {**asked.data.rows, **asked.data.whole}
+    return Shaped(inputs=asked.known, bound=asked.bound, real=real)
+
+
+def given_sizes(
+    model: Model,
+    requested: tuple[InputSpec, ...],
+    *,
+    batch_size: int | None,
+    sizes: Mapping[str, int],
+    base: Path | None = None,
+) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
+    """Give the inputs with their symbolic dimensions, and the sizes of those that somebody gave.
+
+    Raises:
+        RequestError: as in `build`.
+        UnknownName: `sizes` names a dimension that no input has.
+    """
+    told = _told(model, requested, batch_size, base, sizes)
+    return told.known, given_dimensions(told.known, told.given, batch_size, sizes)
+
+
+def assumptions(model: Model) -> tuple[Doubt, ...]:
+    """Doubt the sizes that were assumed because nobody gave them."""
+    if not model.assumed:
+        return ()
+    sizes = ", ".join(f"{name} {size}" for name, size in model.assumed.items())
+    specs = [spec for spec in model.inputs if set(model.assumed).intersection(spec.shape or ())]
+    options = " ".join(write_option(spec, model.assumed) for spec in specs)
+    seen = f"nobody gave all sizes of the inputs; {sizes} was assumed, which the network takes"
+    return (Doubt(code="assumed-sizes", seen=seen, advice=f"give the sizes that you use, as in {options}"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +217,17 @@ class _Asked:
     batch: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What is said of the inputs, before free dimensions are bound."""
+
+    known: tuple[InputSpec, ...]
+    given: tuple[InputSpec, ...]
+    """Shapes that were asked for, or that data have."""
+    data: _Data
+    batch: int
+
+
 def _asked(
     model: Model,
     requested: tuple[InputSpec, ...],
@@ -144,6 +235,24 @@ def _asked(
     base: Path | None,
     sizes: Mapping[str, int] | None = None,
 ) -> _Asked:
+    told = _told(model, requested, batch_size, base, sizes)
+    bound = dimensions(told.known, told.given, batch_size, sizes or {}, model.limits, model.assumed)
+    return _Asked(
+        known=told.known,
+        specs=tuple(replace(spec, shape=concrete(spec, bound)) for spec in told.known),
+        bound=bound,
+        data=told.data,
+        batch=told.batch,
+    )
+
+
+def _told(
+    model: Model,
+    requested: tuple[InputSpec, ...],
+    batch_size: int | None,
+    base: Path | None,
+    sizes: Mapping[str, int] | None,
+) -> _Told:
     model = _declared(model, requested)
     _check_names(model, requested)
     declared = tuple(_merged(spec, requested, model.example) for spec in model.inputs)
@@ -156,16 +265,9 @@ def _asked(
         data = _read(model, sized, requested, batch, base or Path())
     _rows(data)
     given = (*(r for r in requested if r.source is None), *_shapes(data, batch))
-    known = tuple(_shaped(spec, given) for spec in declared)
+    known = tuple(_valued(_shaped(spec, given, model), data) for spec in declared)
     _check_sizes(known, sizes or {})
-    bound = dimensions(known, given, batch_size, sizes or {}, model.limits)
-    return _Asked(
-        known=known,
-        specs=tuple(replace(spec, shape=concrete(spec, bound)) for spec in known),
-        bound=bound,
-        data=data,
-        batch=batch,
-    )
+    return _Told(known=known, given=given, data=data, batch=batch)
 
 
 # -- what was asked for --------------------------------------------------------------------------
@@ -237,25 +339,49 @@ def _check_batch(
             raise RequestError(f"batch_size={batch_size} has no effect: no input has a batch dimension.")
         return
     assert spec.shape is not None
-    asked = any(request.shape == spec.shape for request in _of(spec, requested))
-    free = _show((BATCH, *spec.shape[1:]))
-    advice = f"write --input {spec.name}={free}" if asked else "leave it away, or export the model anew"
+    if any(request.shape == spec.shape for request in _of(spec, requested)):
+        sized, free = (f"--input {spec.name}={_show((b, *spec.shape[1:]))}" for b in (batch_size, BATCH))
+        raise RequestError(
+            f"--input {spec.name}={_show(spec.shape)} and batch_size={batch_size} give two sizes of the "
+            f"batch; write {sized} alone, or {free}, whose batch is any."
+        )
     raise RequestError(
         f"batch_size={batch_size} contradicts the first dimension of the input '{spec.name}', "
-        f"which is fixed: {_show(spec.shape)}; {advice}."
+        f"which is fixed: {_show(spec.shape)}; leave batch_size out, or export the model with a free batch."
     )
 
 
-def _shaped(spec: InputSpec, shapes: Iterable[InputSpec]) -> InputSpec:
+def _shaped(spec: InputSpec, shapes: Iterable[InputSpec], model: Model) -> InputSpec:
     """Give an input that declares no shape that of the data."""
     known = next((found.shape for found in shapes if found.name == spec.name), None)
     if spec.shape is None and known is None:
         like = "1x128:int64:0..999" if _IDS.search(spec.name) else "1x3x224x224"
+        taken = _taken(model)
+        such = f"such as --input {spec.name}={taken or like}{', which it takes' if taken else ''}"
         raise RequestError(
-            f"The model does not tell the shape of its input '{spec.name}'; "
-            f"give it, such as --input {spec.name}={like}, or a file of data."
+            f"The model does not tell the shape of its input '{spec.name}'; give it, {such}, "
+            "or a file of data."
         )
     return spec if spec.shape is not None else replace(spec, shape=known)
+
+
+def _valued(spec: InputSpec, data: _Data) -> InputSpec:
+    """Narrow the range of an input of one whole number or flag to the value that the data has."""
+    array = data.whole.get(spec.name)
+    if array is None or array.size != 1 or array.dtype.kind not in "iub":
+        return spec
+    return replace(spec, low=float(array.item()), high=float(array.item()))
+
+
+def _taken(model: Model) -> str:
+    """Write the first candidate that the model can be analysed with; empty where there is none."""
+    for spec in (model.candidates() if model.candidates is not None else ()) if model.graph else ():
+        with suppress(RequestError):
+            assert model.graph is not None
+            model.graph(Tracing(inputs=(spec,)))
+            shape = "x".join(map(str, spec.shape or ()))
+            return shape if spec.high is None else f"{shape}:{spec.dtype}:0..{spec.high:.0f}"
+    return ""
 
 
 def _batch(declared: Sequence[InputSpec], requested: Sequence[InputSpec], batch_size: int | None) -> int:
@@ -313,6 +439,8 @@ def _read(
         found = datasets.read(path, names, _most(declared, real=True) * batch, optional=shaped)
         if isinstance(found, list):
             found = _encoded(model, declared, requested, found, path)
+            if _MASK in found and _length(declared, requested) is None:
+                data.lengths.extend(map(int, found[_MASK].sum(axis=-1)))
         for spec in declared:
             if spec.name in found:
                 kind = data.rows if spec.name in by_rows else data.whole
@@ -468,13 +596,19 @@ def _assumed(
     if model.example is None or requested or batch_size is not None or len(arrays) != 1:
         return
     (array,) = arrays
-    if array.shape[0] > 1:
+    by_convention = model.form == Form.TORCH and array.ndim in _BATCH_FIRST
+    if array.shape[0] > 1 and not by_convention:
         shape = "x".join(map(str, array.shape))
         yield Doubt(
             code="assumed-batch",
             seen=f"the first axis of the example {shape} was taken for a batch of {array.shape[0]} samples",
             advice=f"say so with --set batch_size={array.shape[0]}, or give the example an axis for it",
         )
+
+
+_BATCH_FIRST = (2, 4, 5)
+"""Axes of an input of a torch module whose first one is the batch beyond doubt: features or tokens, images,
+volumes. One of three may be a sequence whose first axis is time, and one of one a sample."""
 
 
 def _samples_of(source: str, rows: int) -> str:
@@ -489,3 +623,22 @@ def _doubts(data: _Data, batch: int, rows: int | None) -> Iterable[Doubt]:
             seen=f"{_samples_of(source, rows)} repeated to fill a batch of {batch}",
             advice=f"give {batch} samples or more, or a smaller batch_size",
         )
+
+
+def _padded(specs: Iterable[InputSpec], data: _Data, batch: int) -> Iterable[Doubt]:
+    """Doubt that calls take as long as they would if each were padded to the longest text of its own."""
+    lengths = data.lengths
+    if not lengths:
+        return
+    longest = max(lengths)
+    own = [max(lengths[first : first + batch]) for first in range(0, len(lengths), batch)]
+    usual = round(sum(own) / len(own))
+    if usual > (1 - _PADDING) * longest:
+        return
+    name = next(spec.name for spec in specs if spec.name in data.rows and len(spec.shape or ()) > 1)
+    yield Doubt(
+        code="padded",
+        seen=f"the texts of {data.sources[name]} have {min(lengths)} to {longest} tokens, and every call is "
+        f"padded to {longest}; padded to the longest text of its own, a call would have {usual} on average",
+        advice=f"give the length that you serve, as --input {name}={batch}x{usual}, which cuts longer texts",
+    )

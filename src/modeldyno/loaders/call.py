@@ -48,6 +48,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         raise RequestError(
             f"'{ref}' is {type(found.value).__name__}, which cannot be called; name a function."
         )
+    _check_is_no_maker(ref, found.value)
     example = _companion(found)
     feed = None if example is None else example_feed(found.value, example)
     return Model(
@@ -61,6 +62,26 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 look = load
 """There are no weights to spare."""
+
+
+def _check_is_no_maker(ref: ModelRef, value: Any) -> None:
+    """Refuse a class whose instances are what is called: calling it would time the making of one.
+
+    Raises:
+        RequestError: it is such a class.
+    """
+    if not isinstance(value, type):
+        return
+    if any(kind.__module__.startswith("torch.nn.") and kind.__name__ == "Module" for kind in value.__mro__):
+        raise RequestError(
+            f"'{ref}' is a class of torch modules, and calling it only makes one; to measure the module "
+            f"itself write {ref.locator}."
+        )
+    if any("__call__" in vars(kind) for kind in value.__mro__):
+        raise RequestError(
+            f"'{ref}' is a class, and calling it only makes an object; name an object of it, such as "
+            f"model = {value.__name__}() in the file, and write its name."
+        )
 
 
 def inputs(function: Callable[..., Any], feed: Feed | None) -> tuple[InputSpec, ...]:

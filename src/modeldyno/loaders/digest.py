@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
 
 _CHUNK = 1 << 20
@@ -26,12 +25,6 @@ def of_parts(parts: Iterable[bytes | memoryview | str]) -> str:
 def of_structure(parts: Iterable[bytes | memoryview | str]) -> str:
     """Digest what a model is made of but not its weights; such a digest is never that of a whole model."""
     return of_parts(parts).replace("sha256:", "structure:", 1)
-
-
-def timed(compute: Callable[[], str]) -> tuple[str, float]:
-    """Compute a digest, and give the seconds that it took: they are no part of loading a model."""
-    begin = perf_counter()
-    return compute(), perf_counter() - begin
 
 
 def of_files(paths: Iterable[Path]) -> str:

@@ -14,6 +14,7 @@ from modeldyno.core.inputs import BATCH, SEQUENCE, InputSpec
 from modeldyno.core.model import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.loaders import archive, torch_module
+from modeldyno.loading import describing
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -43,19 +44,20 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     module = program.module()
     for part in module.modules():
         part.training = False  # the mode was fixed by the export, and eval() is refused
-    return Model(
-        identity=ModelIdentity(
-            name=path.stem,
-            digest=archive.content_digest(path, leave_out=("data/sample_inputs", "serialized_example")),
-            framework="torch",
-        ),
-        form=Form.TORCH,
-        value=module,
-        inputs=tuple(_inputs(program, torch_module.parameters(module))),
-        weights=lambda: torch_module.weights(module),
-        graph=torch_module.grapher(module),
-        file_bytes=path.stat().st_size,
-    )
+    with describing():
+        return Model(
+            identity=ModelIdentity(
+                name=path.stem,
+                digest=archive.content_digest(path, leave_out=("data/sample_inputs", "serialized_example")),
+                framework="torch",
+            ),
+            form=Form.TORCH,
+            value=module,
+            inputs=tuple(_inputs(program, torch_module.parameters(module))),
+            weights=lambda: torch_module.weights(module),
+            graph=torch_module.grapher(module),
+            file_bytes=path.stat().st_size,
+        )
 
 
 look = load

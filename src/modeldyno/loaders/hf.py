@@ -14,6 +14,7 @@ from modeldyno.core.doubt import Doubt
 from modeldyno.core.model import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.loaders import digest, safetensors, torch_module, transformers_model
+from modeldyno.loading import describing
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -41,23 +42,24 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     files = _files(path, trust=trust)
     config = transformers_model.configuration(path)
     module, missing = _loaded(path, config, seed=seed)
-    declared = transformers_model.inputs(module, config)
-    return Model(
-        identity=ModelIdentity(
-            name=transformers_model.name_of(path),
-            digest=digest.of_files([path / CONFIG, *files]),
-            framework="torch",
-        ),
-        form=Form.TORCH,
-        value=module,
-        inputs=declared,
-        weights=lambda: torch_module.weights(module),
-        graph=torch_module.grapher(module),
-        file_bytes=sum(file.stat().st_size for file in files),
-        encode=transformers_model.encoder(path, config, declared),
-        limits=transformers_model.limits(config),
-        doubts=(_partly_random(missing),) if missing else (),
-    )
+    with describing():
+        declared = transformers_model.inputs(module, config)
+        return Model(
+            identity=ModelIdentity(
+                name=transformers_model.name_of(path),
+                digest=digest.of_files([path / CONFIG, *files]),
+                framework="torch",
+            ),
+            form=Form.TORCH,
+            value=module,
+            inputs=declared,
+            weights=lambda: torch_module.weights(module),
+            graph=torch_module.grapher(module),
+            file_bytes=sum(file.stat().st_size for file in files),
+            encode=transformers_model.encoder(path, config, declared),
+            limits=transformers_model.limits(config),
+            doubts=(_partly_random(missing),) if missing else (),
+        )
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:

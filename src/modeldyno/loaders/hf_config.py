@@ -11,6 +11,7 @@ from modeldyno.core.doubt import Doubt
 from modeldyno.core.model import ModelIdentity
 from modeldyno.errors import RequestError
 from modeldyno.loaders import digest, hf, torch_module, transformers_model
+from modeldyno.loading import describing
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     file = _file(ref)
     config = transformers_model.configuration(file)
     module = transformers_model.random_model(config, seed=seed, where=file)
-    made = _model(ref, file, config, module, seed)
+    with describing():
+        made = _model(ref, file, config, module, seed)
     return replace(made, value=module, graph=torch_module.grapher(module))
 
 

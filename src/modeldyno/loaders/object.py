@@ -39,7 +39,8 @@ _OFFERS: dict[str, Offer] = {}
 
 NOT_ISOLATED = Doubt(
     code="not-isolated",
-    seen="the model is a live object and ran inside the calling process, beside whatever else runs there",
+    seen="the model is a live object and ran inside the calling process, beside whatever else runs there; "
+    "process_memory is what was added to that process, the model's own weights not among it",
     advice="save it or name a factory (torch:file.py:factory), so that it runs in a process of its own",
 )
 
@@ -122,6 +123,7 @@ def _of_module(found: Offer) -> Model:
         weights=lambda: torch_module.weights(module),
         graph=torch_module.grapher(module),
         example=feed,
+        candidates=lambda: torch_module.candidates(module),
         doubts=(NOT_ISOLATED,),
         borrowed=True,
     )

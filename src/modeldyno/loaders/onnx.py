@@ -9,27 +9,24 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.inputs import BATCH, InputSpec
 from modeldyno.core.model import ModelIdentity
-from modeldyno.core.weight import Weight
 from modeldyno.errors import RequestError
 from modeldyno.loaders import digest, tokenizer
 from modeldyno.loaders.onnx_data import (
     KNOWN_WHOLE,
     check_text,
     element,
-    entries,
     external_files,
-    graphs,
+    names_nothing,
     quoted,
     tensors,
 )
-from modeldyno.loaders.onnx_scopes import owners
+from modeldyno.loaders.onnx_sizes import compared_with, size_guesses
+from modeldyno.loading import describing
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -58,13 +55,12 @@ _DAMAGE = (
 _SHOWN = 160
 """Characters of a reason in an error."""
 
-_CONSTANTS = frozenset({"int64", "bool", "string"})
-"""Shapes, indices and flags: state of the graph, but no parameters."""
-
 _HEADER = re.compile(rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42]")
 """How a serialised ModelProto begins: ir_version, then any later field."""
 
-_BATCH_FIRST = re.compile(r"|.*batch.*|n|b|bs|s\d+|unk_.*|\?|none|.*dynamic_axes_\d+", re.IGNORECASE)
+_BATCH_FIRST = re.compile(
+    r".*batch.*|n|b|bs|s\d+|unk_.*|.*dynamic_axes_\d+|.*dynamicdimension\.\d+", re.IGNORECASE
+)
 """What exporters call a free first dimension that is the batch."""
 _BATCH_ANYWHERE = re.compile(r"batch(_?size)?", re.IGNORECASE)
 
@@ -94,6 +90,7 @@ def claims(path: Path) -> bool:
         return False
 
 
+@describing()
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Read what the graph says of itself.
 
@@ -115,16 +112,18 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
 
 
 def _described(path: Path, *, whole: bool) -> Model:
-    begin = perf_counter()
+    from modeldyno.loaders.onnx_weights import weights as weights_of  # noqa: PLC0415 - it imports numpy
+
     data = _read(path)
     graph_digest = hashlib.sha256(data).digest()
     model = _parse(data, path)
     del data
     try:
         files = external_files(model, path) if whole else _found(model, path)
-        weights = tuple(_weights(model, path))
+        weights = tuple(weights_of(model, path))
         inputs = tuple(_inputs(model.graph, path))
         skeleton = _skeleton(model)
+        guesses = size_guesses(model, inputs)
     except UnicodeError as error:
         raise RequestError(f"{path} is damaged: a name in it is not text; export it again.") from error
     known = _digest(graph_digest, files or {}) if whole else digest.of_structure([graph_digest])
@@ -139,7 +138,7 @@ def _described(path: Path, *, whole: bool) -> Model:
         if files is None
         else path.stat().st_size + sum(file.stat().st_size for file in files.values()),
         encode=tokenizer.beside(path, inputs),
-        looked=perf_counter() - begin,
+        guesses=guesses,
     )
 
 
@@ -220,14 +219,16 @@ def _inputs(graph: Proto, path: Path) -> Iterator[InputSpec]:
         check_text(path, value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim))
     renamed = _batch_names(given)
     rows = _table_rows(graph, {value.name for value in given})
+    compared = compared_with(graph)
     for value in given:
         kind = value.type.WhichOneof("value")
         if kind != "tensor_type":
             what = _TYPE_KINDS.get(kind, "of no dense type")
             raise RequestError(f"{path}: input {quoted(value.name)} is {what}; only tensors can be fed.")
         dtype, _ = element(value.type.tensor_type.elem_type, f"input {quoted(value.name)}", path)
-        low, high = _range(value.name, dtype, rows.get(value.name))
         shape = _shape(value, renamed)
+        asked = compared.get(value.name) if shape in {(), (1,)} else None
+        low, high = _range(value.name, dtype, rows.get(value.name)) if asked is None else (asked, asked)
         yield InputSpec(name=value.name, shape=shape, dtype=dtype, low=low, high=high)
 
 
@@ -238,7 +239,7 @@ def _batch_names(values: Iterable[Proto]) -> set[str]:
         symbols = [dim.dim_param for dim in value.type.tensor_type.shape.dim]
         names |= {symbol for symbol in symbols[:1] if _BATCH_FIRST.fullmatch(symbol)}
         names |= {symbol for symbol in symbols if _BATCH_ANYWHERE.fullmatch(symbol)}
-    return names - {""}
+    return {name for name in names if not names_nothing(name)}
 
 
 def _shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] | None:
@@ -248,9 +249,10 @@ def _shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] | None:
     def dimension(axis: int, dim: Proto) -> Dimension:
         if dim.dim_value > 0:
             return int(dim.dim_value)
-        if dim.dim_param in batch_names or (axis == 0 and not dim.dim_param):
+        nameless = names_nothing(dim.dim_param)
+        if dim.dim_param in batch_names or (axis == 0 and nameless):
             return BATCH
-        return dim.dim_param or f"{value.name}_dim{axis}"
+        return f"{value.name}_dim{axis}" if nameless else dim.dim_param
 
     return tuple(dimension(axis, dim) for axis, dim in enumerate(value.type.tensor_type.shape.dim))
 
@@ -291,53 +293,6 @@ def _range(name: str, dtype: str, rows: int | None) -> tuple[float | None, float
     if rows is not None:
         return 0, rows - 1
     return (0, 1) if "token_type" in name.lower() else _RANGES.get(dtype, (0, 9))
-
-
-# -- weights -------------------------------------------------------------------------------------
-
-
-def _weights(model: Proto, path: Path) -> Iterator[Weight]:
-    """Give each initialiser, of subgraphs too, by its declared shape and dtype."""
-    places = owners(model)
-    for graph in graphs(model.graph):
-        running = {
-            name for node in graph.node if node.op_type == "BatchNormalization" for name in node.input[3:5]
-        }
-        for tensor in graph.initializer:
-            found = _weight(tensor, tensor.dims, path, parameter=tensor.name not in running)
-            yield replace(found, scope=places.get(tensor.name))
-        for sparse in graph.sparse_initializer:
-            yield _weight(sparse.values, sparse.values.dims, path, parameter=True)
-
-
-def _weight(tensor: Proto, dims: Iterable[int], path: Path, *, parameter: bool) -> Weight:
-    check_text(path, tensor.name)
-    what = f"initialiser {quoted(tensor.name)}"
-    dtype, bits = element(tensor.data_type, what, path)
-    shape = tuple(dims)
-    if any(d < 0 for d in shape):
-        raise RequestError(f"{path} is damaged: {what} has the shape {shape}.")
-    size = math.prod(shape)
-    stored = (size * bits + 7) // 8 if bits else sum(map(len, tensor.string_data))
-    place = entries(tensor)
-    if not place and not _holds(tensor, size, stored):
-        raise RequestError(f"{path} is truncated or damaged: {what} holds fewer than {size:,} elements.")
-    return Weight(
-        name=tensor.name,
-        shape=shape,
-        dtype=dtype,
-        size=size,
-        bytes=stored,
-        storage=f"{place['location']}@{place.get('offset', 0)}+{stored}" if place else "",
-        parameter=parameter and dtype not in _CONSTANTS,
-    )
-
-
-def _holds(tensor: Proto, size: int, stored: int) -> bool:
-    """Whether a tensor can have its values in it; a typed field takes a byte or more for each."""
-    if tensor.HasField("raw_data"):
-        return len(tensor.raw_data) >= stored
-    return bool(tensor.ByteSize() >= min(size, stored or size))
 
 
 def _digest(graph: bytes, files: dict[str, Path]) -> str:

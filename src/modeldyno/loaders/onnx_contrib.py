@@ -6,6 +6,7 @@ Formal inputs and shapes are those of docs/ContribOperators.md in github.com/mic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -175,9 +176,16 @@ def _joined(node: Node, values: Values) -> list[Found]:
 def _standard(
     node: Node, values: Values, *, name: str, places: tuple[int, ...] = (0, 1), kind: int | str = 0
 ) -> list[Found]:
-    """As an operator of the default domain, on the inputs at some places."""
-    chosen = [values[place] for place in places if place < len(values)]
+    """As an operator of the default domain, on the inputs at some places.
+
+    Its schema knows floating-point numbers only, and quantised ones have the same shapes.
+    """
+    chosen = [_floating(values[place]) for place in places if place < len(values)]
     return [Found(f.dims, _kind(values, kind)) for f in like(name, chosen, node.proto.attribute)]
+
+
+def _floating(value: Value | None) -> Value | None:
+    return None if value is None else replace(value, dtype="float32", data=None)
 
 
 def _last(
@@ -196,6 +204,15 @@ def _multiplied(node: Node, values: Values) -> list[Found]:
     """As QGemm."""
     kind = _dtype(values, 1 if _at(values, 7) is None else 0)
     return [Found(_product(node, values, right=3)[0].dims, kind)]
+
+
+def _recurrent(_: Node, values: Values) -> list[Found]:
+    """As DynamicQuantizeLSTM, whose weights have their gates last: (directions, inputs, 4 x units)."""
+    steps, batch, _width = _shape(values, 0)
+    directions, units, _gates = _shape(values, 2)
+    kind = _dtype(values, 0)
+    state = Found((directions, batch, units), kind)
+    return [Found((steps, directions, batch, units), kind), state, state]
 
 
 def _halved(_: Node, values: Values) -> list[Found]:
@@ -279,6 +296,9 @@ OPERATORS: dict[str, Contrib] = {
     "QuantizeLinear": Contrib(("x", "y_scale", "y_zero_point"), _quantized),
     "DequantizeLinear": Contrib(("x", "x_scale", "x_zero_point"), partial(_same, kind=1)),
     "GatherBlockQuantized": Contrib(("data", "indices", "scales", "zero_points"), _rows),
+    "DynamicQuantizeLSTM": Contrib(
+        ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P", "W_scale", "W_zero_point",
+         "R_scale", "R_zero_point"), _recurrent),
     "Inverse": Contrib(("X",), _same),
     "Trilu": Contrib(("X", "k"), _same),
 }  # fmt: skip

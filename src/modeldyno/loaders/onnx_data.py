@@ -7,6 +7,7 @@ path that leads out of it is refused, never opened.
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ DTYPES: dict[int, tuple[str, int]] = {
 KNOWN_WHOLE, KNOWN_FLOATS = 1024, 16
 """Elements up to which constants are looked at: whole numbers and flags; other numbers."""
 
+_PLACEHOLDER = re.compile(r"|\?+|-1|none|unk(nown)?|dynamic|\W+", re.IGNORECASE)
 _SHOWN = 80
 """Characters of a name in an error."""
 
@@ -56,10 +58,23 @@ def quoted(name: str | bytes) -> str:
     return repr(name[:_SHOWN]) + ("..." if len(name) > _SHOWN else "")
 
 
+def names_nothing(symbol: str) -> bool:
+    """Whether the name of a dimension only says that its size is free, so that two of it need not be equal.
+
+    Paddle2ONNX writes ``?`` for each, others ``None`` or nothing at all.
+    """
+    return _PLACEHOLDER.fullmatch(symbol) is not None
+
+
 def graphs(graph: Proto) -> Iterator[Proto]:
     """Give a graph and the bodies of its branches and loops."""
     yield graph
-    for attribute in _attributes(graph.node):
+    yield from nested(graph.node)
+
+
+def nested(nodes: Iterable[Proto]) -> Iterator[Proto]:
+    """Give the bodies of branches and loops among nodes, and those within them."""
+    for attribute in _attributes(nodes):
         for body in (attribute.g, *attribute.graphs):
             if body.node:
                 yield from graphs(body)

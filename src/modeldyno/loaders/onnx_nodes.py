@@ -181,7 +181,7 @@ def _node(proto: Proto, reader: _Reader, depth: int) -> Node:
         attributes=attributes,
         bodies=bodies,
         scope=place,
-        schema=_schema(proto.op_type, domain, reader.versions.get(domain)),
+        schema=schema(proto.op_type, domain, reader.versions.get(domain)),
         function=(domain, proto.op_type, getattr(proto, "overload", "")),
         constant=found,
     )
@@ -199,7 +199,8 @@ def _attributes(proto: Proto, reader: _Reader) -> Iterator[Proto]:
             yield taken
 
 
-def _schema(kind: str, domain: str, version: int | None) -> Any:
+def schema(kind: str, domain: str, version: int | None) -> Any:
+    """Give what onnx.defs says of an operator; None where it does not know it."""
     from onnx import defs  # noqa: PLC0415 - optional
 
     try:

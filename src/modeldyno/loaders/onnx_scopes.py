@@ -28,12 +28,14 @@ def scope(node: Proto, classes: dict[str, str]) -> str:
 
 
 def owners(model: Proto) -> dict[str, str]:
-    """Give for each initialiser the module that it belongs to, by its name.
+    """Give for each initialiser and each Constant the module that it belongs to, by its name.
 
     Its own name tells, unless that names no module that reads weights: exporters rename a weight that they
     transposed, ``val_71`` or ``onnx::MatMul_812``. It then belongs to the first node that reads it.
     """
-    given_names = (tensor.name for graph in graphs(model.graph) for tensor in graph.initializer)
+    given_names = [tensor.name for graph in graphs(model.graph) for tensor in graph.initializer]
+    constants = (n for graph in graphs(model.graph) for n in graph.node if n.op_type == "Constant")
+    given_names += [name for node in constants for name in node.output[:1]]
     names = {name for name in given_names if isinstance(name, str)}
     readers: dict[str, str] = {}
     for graph in graphs(model.graph):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modeldyno.loaders import onnx_contrib
+from modeldyno.loaders import onnx_contrib, onnx_ml
 from modeldyno.loaders.onnx_infer import NOTHING, Found, inferred, read
 from modeldyno.loaders.onnx_nodes import Value
 from modeldyno.loaders.onnx_values import MOST, UNBOUNDED, evaluate
@@ -82,7 +82,7 @@ def _inferred(node: Node, values: Values) -> list[Found]:
     if node.schema is not None:
         found = inferred(node.schema, node.proto, values)
     if all(one.dims is None and not one.sequence for one in found):
-        contrib = onnx_contrib.found(node, values)
+        contrib = (onnx_ml if node.domain == onnx_ml.DOMAIN else onnx_contrib).found(node, values)
         found = [a if b.dims is None else b for a, b in zip(found, contrib, strict=True)]
     first = values[0] if values else None
     if node.kind in _SAME and first is not None:

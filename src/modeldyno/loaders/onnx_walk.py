@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modeldyno.core.counts import Formula, count
 from modeldyno.core.graph import Op, Role, Tensor
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, SizesRefused
 from modeldyno.loaders import onnx_ops, onnx_shapes
-from modeldyno.loaders.onnx_data import Proto
+from modeldyno.loaders.onnx_data import Proto, names_nothing
 from modeldyno.loaders.onnx_infer import read
 from modeldyno.loaders.onnx_nodes import Body, Constant, Node, Value, function
+from modeldyno.loaders.onnx_refusals import refusal
 from modeldyno.loaders.onnx_shapes import UNKNOWN
 
 if TYPE_CHECKING:
+    from numpy import ndarray
+
     from modeldyno.core.inputs import InputSpec
 
 _MOST_OPS = 1_000_000
@@ -89,10 +92,11 @@ class Walk:
             return Value(None, said.dtype)
         shape = tuple(dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in given)
         for dim, length in zip(dims, shape, strict=False):
-            if dim.dim_param:
+            if not names_nothing(dim.dim_param):
                 self.symbols[dim.dim_param] = length
         dtype = said.dtype or (spec.dtype if spec is not None else None) or "float32"
-        return Value(shape, dtype, self._allocate(Tensor(shape, dtype).bytes, Role.INPUT, ""))
+        data = None if spec is None else _single(spec, shape, dtype)
+        return Value(shape, dtype, self._allocate(Tensor(shape, dtype).bytes, Role.INPUT, ""), data)
 
     def _hold(self, body: Body) -> None:
         """Allocate the initialisers of a body and of those within it."""
@@ -145,6 +149,11 @@ class Walk:
                 return found
         if not node.domain and node.kind == "Constant":
             return [self._given(node)]
+        if not self.notes and (reason := refusal(node, values)):
+            place = f" '{node.name}'" if node.name else ""
+            raise SizesRefused(
+                f"The network does not take these sizes: {onnx_ops.kind(node)}{place} {reason}."
+            )
         outputs = onnx_shapes.outputs(node, values, body.types, self.symbols, self._note)
         if outputs and all(value.folded for value in outputs):
             return outputs
@@ -165,10 +174,10 @@ class Walk:
     def _given(self, node: Node) -> Value:
         """Give what a Constant holds."""
         if node.constant is not None:
-            small = node.constant.data is not None
-            key = id(node.constant)
+            held, key = node.constant, id(node.constant)
+            number = held.data is not None and (held.data.size == 1 or held.data.dtype.kind in "iub")
             if key not in self.constants:
-                index = -1 if small else self._allocate(node.constant.bytes, Role.WEIGHT, node.scope)
+                index = -1 if number else self._allocate(held.bytes, Role.WEIGHT, node.scope)
                 self.constants[key] = _constant(node.constant, index)
             return self.constants[key]
         name, value = next(iter(node.attributes.items()), ("", None))
@@ -228,19 +237,28 @@ class Walk:
         if chosen is not None:
             return self._inner(node.bodies["then_branch" if chosen else "else_branch"], (), env)
         tried: list[tuple[float, float, str, list[Value | None], Segment]] = []
+        refused: list[SizesRefused] = []
         for name in ("then_branch", "else_branch"):
-            start = len(self.ops), len(self.memory)
+            start, depth = (len(self.ops), len(self.memory)), self.depth
             notes = {key: list(found) for key, found in self.notes.items()}
-            outputs = self._inner(node.bodies[name], (), env)
-            cost, open_ = self._cost(self.ops[start[0] :])
-            tried.append((cost + open_, cost, name, outputs, self._cut(*start)))
-            self.notes = notes
+            try:
+                outputs = self._inner(node.bodies[name], (), env)
+            except SizesRefused as error:
+                refused.append(error)
+                self._cut(*start)
+            else:
+                cost, open_ = self._cost(self.ops[start[0] :])
+                tried.append((cost + open_, cost, name, outputs, self._cut(*start)))
+            self.notes, self.depth = notes, depth
+        if not tried:
+            raise refused[0]
         _, cost, name, outputs, (ops, memory, notes) = max(tried, key=lambda each: each[:2])
         self.ops += ops
         self.memory += memory
         self.notes = notes
-        surely = cost >= max(each[0] for each in tried if each[2] != name)
-        self._note(f"takes its {name}, {'the' if surely else 'which may be the'} dearer one", node)
+        surely = cost >= max((each[0] for each in tried if each[2] != name), default=cost)
+        why = f"{'the' if surely else 'which may be the'} dearer one"
+        self._note(f"takes its {name}, {'the only one that takes these sizes' if refused else why}", node)
         return outputs
 
     def _cost(self, ops: Iterable[Op]) -> tuple[float, float]:
@@ -388,6 +406,13 @@ _CONTROL: dict[str, Callable[[Walk, Node, list[Value | None], Env], list[Value |
 def _constant(constant: Constant, index: int) -> Value:
     known = constant.data is not None
     return Value(constant.shape, constant.dtype, index, constant.data, folded=known)
+
+
+def _single(spec: InputSpec, shape: tuple[int, ...], dtype: str) -> ndarray | None:
+    """Give the value of an input of one whole number or flag, where its range leaves one only."""
+    if spec.low is None or spec.low != spec.high or prod(shape) != 1:
+        return None
+    return np.full(shape, spec.low, dtype) if dtype.startswith(("int", "uint", "bool")) else None
 
 
 def _number(value: Value | None) -> int | None:

@@ -12,6 +12,7 @@ from modeldyno.core.model import ModelIdentity
 from modeldyno.engines import triton_entries
 from modeldyno.errors import RequestError
 from modeldyno.loaders import digest
+from modeldyno.loading import describing
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -46,18 +47,16 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             "and output into it, as Triton tells them by GET /v2/models/NAME/config."
         )
     files = list(found.files())
-    identity, looked = digest.timed(
-        lambda: digest.of_parts(
+    with describing():
+        content = digest.of_parts(
             part for path in files for part in (str(path.relative_to(folder)), digest.of_files([path]))
         )
-    )
     return Model(
-        identity=ModelIdentity(name=found.name, digest=identity, framework="triton"),
+        identity=ModelIdentity(name=found.name, digest=content, framework="triton"),
         form=Form.REPOSITORY,
         value=found,
         inputs=found.inputs(),
         file_bytes=sum(path.stat().st_size for path in files),
-        looked=looked,
     )
 
 

@@ -8,12 +8,15 @@ The seed is set before anything is imported, for random weights.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core.doubt import Doubt
 from modeldyno.core.model import ModelIdentity
 from modeldyno.errors import RequestError
 from modeldyno.feeds.forward import Forward
 from modeldyno.loaders import source, torch_module
+from modeldyno.loading import describing
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -45,32 +48,37 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         torch.manual_seed(seed)
         found = source.find(ref.scheme, ref.locator)
         module, example = _made(found, ref)
-    feed, inputs = described(module, example, str(ref))
+    with describing():
+        feed, inputs = described(module, example, str(ref))
     _settle(module, feed, ref)
-    return Model(
-        identity=ModelIdentity(
-            name=found.label,
-            digest=torch_module.module_digest(module, source.code_of(found.value)),
-            framework="torch",
-        ),
-        form=Form.TORCH,
-        value=module.eval(),
-        inputs=inputs,
-        weights=lambda: torch_module.weights(module),
-        graph=torch_module.grapher(module),
-        example=feed,
-    )
+    with describing():
+        return Model(
+            identity=ModelIdentity(
+                name=found.label,
+                digest=torch_module.module_digest(module, source.code_of(found.value)),
+                framework="torch",
+            ),
+            form=Form.TORCH,
+            value=module.eval(),
+            inputs=inputs,
+            weights=lambda: torch_module.weights(module),
+            graph=torch_module.grapher(module),
+            example=feed,
+            candidates=lambda: torch_module.candidates(module),
+        )
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     """Call the factory where tensors take no memory; one that cannot be called so is loaded as it is."""
     import torch  # noqa: PLC0415 - heavy
 
-    from modeldyno.loaders import torch_graph  # noqa: PLC0415 - it imports torch
+    from modeldyno.loaders import torch_graph, torch_stage  # noqa: PLC0415 - they import torch
 
     try:
         with torch.random.fork_rng(devices=[]):
             ((module, example), found), stage = torch_graph.build(lambda: _found(ref, seed))
+    except torch_stage.ComputesLong:
+        return replace(load(ref, seed=seed, trust=trust), doubts=(_RAN,))
     except Exception:  # noqa: BLE001 - such as a factory that reads weights; a wrong one is refused once more
         return load(ref, seed=seed, trust=trust)
     feed, inputs = described(module, example, str(ref))
@@ -86,7 +94,16 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         weights=lambda: torch_module.weights(module),
         graph=lambda tracing: torch_graph.graph(module, stage, tracing),
         example=feed,
+        candidates=lambda: torch_module.candidates(module),
     )
+
+
+_RAN = Doubt(
+    code="factory-ran",
+    seen="the function that makes the model trains, calibrates or otherwise computes for long, so it was run "
+    "as it is, with all its weights in memory",
+    advice="compute elsewhere, and load the finished weights in that function; that takes seconds",
+)
 
 
 def _found(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], source.Source]:
@@ -97,6 +114,8 @@ def _found(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], source.Source]
     module, example = _made(found, ref)
     if torch_module.lazy_parts(module):
         raise RequestError("It gets its shapes by a call, which is for `load` to make.")
+    if torch_module.lacks_numbers(example_of(module, example)):
+        raise RequestError("The numbers of its example are for `load` to make.")
     return (module, example), found
 
 
@@ -122,10 +141,15 @@ def _settle(module: Module, feed: Feed | None, ref: ModelRef) -> None:
 
 def described(module: Module, example: Any, where: str) -> tuple[Feed | None, tuple[InputSpec, ...]]:
     """Give the example as a feed, and the inputs: as it shows them, or the parameters of forward."""
-    example = getattr(module, "example_input_array", None) if example is None else example
+    example = example_of(module, example)
     if example is None:
         return None, torch_module.forward_inputs(module)
     return torch_module.example_inputs(module, example, where)
+
+
+def example_of(module: Module, example: Any) -> Any:
+    """Give the example that a factory returned, or else that which the module carries; None without one."""
+    return getattr(module, "example_input_array", None) if example is None else example
 
 
 def _made(found: source.Source, ref: ModelRef) -> tuple[Module, Any]:

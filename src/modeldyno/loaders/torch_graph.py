@@ -21,18 +21,28 @@ from modeldyno.loaders import torch_module
 from modeldyno.loaders.torch_flags import Flags
 from modeldyno.loaders.torch_objection import Objection
 from modeldyno.loaders.torch_recorder import Memory, Recorder
-from modeldyno.loaders.torch_setting import alone, attributes, collected, copied, eager, in_mode, unwritten
+from modeldyno.loaders.torch_setting import (
+    alone,
+    attributes,
+    collected,
+    copied,
+    eager,
+    has_compiler,
+    in_mode,
+    unwritten,
+)
 from modeldyno.loaders.torch_shadow import Shadow
 from modeldyno.loaders.torch_stage import Stage
 
 if TYPE_CHECKING:
+    from numpy import ndarray
     from torch.nn import Module
 
     from modeldyno.core.inputs import InputSpec
     from modeldyno.ports import Tracing
 
 _MOST_DRAWN = 2**20
-"""Elements of an input of whole numbers that get values."""
+"""Elements of an input that get values."""
 
 
 # -- the course ---------------------------------------------------------------------------------------
@@ -72,12 +82,18 @@ def graph(module: Module, stage: Stage, tracing: Tracing) -> Graph:
     stage.flags = Flags()
     first: Objection | None = None
     while True:
+        compiler = has_compiler()
         try:
-            return _attempt(module, stage, tracing)
+            found = _attempt(module, stage, tracing)
+            if has_compiler() == compiler:
+                return found
         except Objection as objection:
-            first = first or objection
-            if not stage.flags.reconsider():
-                raise RequestError(str(first)) from first.__cause__
+            if has_compiler() == compiler:
+                first = first or objection
+                if not stage.flags.reconsider():
+                    raise RequestError(str(first)) from first.__cause__
+                continue
+        stage.flags = Flags()  # the course may have compiled something, which is to run as it was written
 
 
 def _attempt(module: Module, stage: Stage, tracing: Tracing) -> Graph:
@@ -93,7 +109,10 @@ def _attempt(module: Module, stage: Stage, tracing: Tracing) -> Graph:
             _weights(module, stage, recorder)
             _keep(recorder.memory)
             kind = _own_dtype(module)
-            feed = {spec.name: _input(stage, recorder, spec, kind) for spec in tracing.inputs}
+            feed = {
+                spec.name: _input(stage, recorder, spec, kind, tracing.values.get(spec.name))
+                for spec in tracing.inputs
+            }
             with _scopes(module, recorder):
                 _course(module, feed, tracing, recorder, stage)
             _keep(recorder.memory[recorder.index(place)] for place in stage.brought())
@@ -240,13 +259,20 @@ def _keep(memory: Iterable[Memory]) -> None:
             found.role, found.born = Role.WEIGHT, -1
 
 
-def _input(stage: Stage, recorder: Recorder, spec: InputSpec, own: torch.dtype | None) -> Any:
-    """Cast the shadow of an input; whole numbers get values within their range, masks are all ones."""
+def _input(
+    stage: Stage, recorder: Recorder, spec: InputSpec, own: torch.dtype | None, real: ndarray | None
+) -> Any:
+    """Cast the shadow of an input: with its real values, or whole numbers drawn within their range."""
+    if real is not None and real.dtype == object:
+        return _nested(stage, recorder, spec, own, real.item())
     kind = getattr(torch, spec.dtype or randoms.DEFAULT_DTYPE)
     kind = own if own is not None and kind is torch.float32 else kind
     shape = tuple(int(d) for d in spec.shape or ())
     values = None
-    if not (kind.is_floating_point or kind.is_complex):
+    if real is not None and real.size <= _MOST_DRAWN:
+        with torch.utils._python_dispatch._disable_current_modes():  # noqa: SLF001 - no public name
+            values = torch.tensor(real, dtype=kind)
+    elif not (kind.is_floating_point or kind.is_complex):
         size = 1
         for dimension in shape:
             size *= dimension
@@ -258,6 +284,20 @@ def _input(stage: Stage, recorder: Recorder, spec: InputSpec, own: torch.dtype |
     memory = recorder.held(shadow)
     memory.role, memory.born, memory.scope = Role.INPUT, -1, spec.name
     return shadow
+
+
+def _nested(stage: Stage, recorder: Recorder, spec: InputSpec, own: torch.dtype | None, value: Any) -> Any:
+    """Cast the shadows of the arrays in a list or dict."""
+
+    def each(leaf: Any) -> Any:
+        if not hasattr(leaf, "ndim"):
+            return leaf
+        shape, dtype = tuple(leaf.shape), str(leaf.dtype)
+        steers = not leaf.ndim or leaf.dtype.kind in "iub"
+        inner = replace(spec, shape=shape, dtype=dtype)
+        return _input(stage, recorder, inner, own, leaf if steers else None)
+
+    return pytree.tree_map(each, value)
 
 
 def _plain(output: Any) -> Any:
@@ -295,10 +335,30 @@ def _picture(
         storages=storages,
         sizes=dict(tracing.sizes),
         modules={name: _class(part) for name, part in module.named_modules()},
+        outputs=dict(recorder.outputs),
         routings=tuple(recorder.routings),
         caches=tuple(dict.fromkeys(recorder.caches)),
         assumptions=assumptions,
     )
+
+
+def _described(output: Any) -> str:
+    """Write shape and dtype of the first tensor of what a module gave; empty where there is none."""
+    tensors = list(_tensors(output))
+    if not tensors:
+        return ""
+    first, more = tensors[0], len(tensors) - 1
+    shape = "x".join(map(str, first.shape)) or "scalar"
+    return f"{shape} {torch_module.dtype_name(first.dtype)}{f' and {more} more' if more else ''}"
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Give the tensors of plain containers; objects such as a cache of keys and values stay closed."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, Mapping | list | tuple):
+        for value in output.values() if isinstance(output, Mapping) else output:
+            yield from _tensors(value)
 
 
 def _class(part: Module) -> str:
@@ -317,10 +377,12 @@ def _scopes(module: Module, recorder: Recorder) -> Iterator[None]:
         depth.append(len(recorder.path))
         recorder.path.append(recorder.path[-1] if name is None else name)
 
-    def leave(_part: Module, _args: Any, output: Any) -> None:
+    def leave(part: Module, _args: Any, output: Any) -> None:
         error = sys.exc_info()[1] if output is None else None
         if error is not None and recorder.objected[0] != id(error):
             recorder.objected = id(error), recorder.path[-1]
+        if error is None and (name := names.get(id(part))) is not None and (text := _described(output)):
+            recorder.outputs[name] = text
         if depth:
             del recorder.path[depth.pop() :]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.inputs import BATCH, InputSpec
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("torch", "torchvision", "transformers", "torchao", "timm")
 """Packages whose classes are told by name; others' by their source."""
+
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+"""Modules that keep their weights packed; the second kind is fused with a rectifier."""
 
 
 # --- weights -----------------------------------------------------------------------------------
@@ -56,13 +59,16 @@ def weight(name: str, tensor: Tensor, *, parameter: bool) -> Weight:
 
 
 def packed_weights(module: Module) -> Iterator[Weight]:
-    """Weights that quantised modules keep packed, and show only when they are asked."""
+    """Weights that quantised modules keep packed, and show only when asked, by computing for real."""
+    from torch.utils._python_dispatch import _disable_current_modes  # noqa: PLC0415 - see above
+
     for scope, part in module.named_modules():
-        if not type(part).__module__.startswith("torch.ao.nn.quantized"):
+        if not type(part).__module__.startswith(_QUANTIZED):
             continue
         for name in ("weight", "bias"):
             getter = getattr(part, name, None)
-            tensor = getter() if inspect.ismethod(getter) else None
+            with _disable_current_modes():
+                tensor = getter() if inspect.ismethod(getter) else None
             if tensor is not None:
                 yield weight(f"{scope}.{name}".lstrip("."), tensor, parameter=True)
 
@@ -232,6 +238,37 @@ def forward_inputs(module: Module) -> tuple[InputSpec, ...]:
     return tuple(InputSpec(name=name) for name in names)
 
 
+def candidates(module: Module) -> Iterator[InputSpec]:
+    """Give what a module with one input may take, by its first layers: pictures, rows, ids, signals."""
+    inputs = forward_inputs(module)
+    if len(inputs) != 1:
+        return
+    name = inputs[0].name
+    layers = (layer for part in module.modules() if (layer := _first_shapes(part)))
+    for shapes, dtype, high in islice(layers, 2):
+        low = None if high is None else 0.0
+        yield from (InputSpec(name=name, shape=shape, dtype=dtype, low=low, high=high) for shape in shapes)
+
+
+def _first_shapes(part: Module) -> tuple[list[tuple[int, ...]], str, float | None] | None:
+    """Give the shapes that a layer may be fed with, their dtype, and the largest id; None of others."""
+    rank = {"Conv1d": 1, "Conv2d": 2, "Conv3d": 3}.get(type(part).__name__)
+    if rank is not None:
+        sizes = {1: (16000, 1000, 100), 2: (224, 32, 28, 64, 96, 128, 256, 299, 384, 512), 3: (64, 32, 16)}[
+            rank
+        ]
+        return [(1, int(part.in_channels), *(size,) * rank) for size in sizes], "float32", None  # type: ignore[arg-type]
+    match type(part).__name__:
+        case "Linear":
+            width = int(part.in_features)  # type: ignore[arg-type]
+            return [(1, width), (1, 128, width)], "float32", None
+        case "Embedding" | "EmbeddingBag":
+            return [(1, 128), (1,)], "int64", float(part.num_embeddings - 1)  # type: ignore[operator]
+        case "RNN" | "LSTM" | "GRU":
+            return [(1, 128, int(part.input_size))], "float32", None  # type: ignore[arg-type]
+    return None
+
+
 def example_inputs(module: Module, example: Any, where: str) -> tuple[Feed, tuple[InputSpec, ...]]:
     """Turn example inputs (a tensor, a tuple or list, or a dict) into named arrays, and declare them.
 
@@ -263,6 +300,24 @@ def _named(module: Module, example: Any) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
+def _numbers(value: Tensor) -> Tensor | None:
+    """Give the numbers of a tensor that was made where most are not computed; None where they are unknown."""
+    return value.numbers if _is_shadow(value) and value.place.known else None  # type: ignore[attr-defined]
+
+
+def is_steering(value: Any) -> bool:
+    """Whether a tensor's numbers can steer the course of a model: whole numbers, flags, single numbers."""
+    kind = value.dtype
+    return not value.dim() or not (kind.is_floating_point or kind.is_complex)
+
+
+def lacks_numbers(example: Any) -> bool:
+    """Whether an example that was made where tensors have no numbers holds whole ones that are unknown."""
+    if isinstance(example, Mapping | list | tuple):
+        return any(map(lacks_numbers, example.values() if isinstance(example, Mapping) else example))
+    return _is_shadow(example) and is_steering(example) and _numbers(example) is None
+
+
 def _blank(value: Tensor) -> Any:
     """Give zeros, which take no memory, of the shape of what has no numbers."""
     import numpy as np  # noqa: PLC0415 - see above
@@ -276,9 +331,10 @@ def _array(value: Any, what: str) -> Any:
     import torch  # noqa: PLC0415 - see above
 
     if isinstance(value, torch.Tensor):
-        if value.is_meta or _is_shadow(value):
+        known = _numbers(value)
+        if known is None and (value.is_meta or _is_shadow(value)):
             return _blank(value)
-        value = value.detach().cpu()
+        value = (value if known is None else known).detach().cpu()
         try:
             return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
         except (TypeError, RuntimeError):
@@ -288,7 +344,24 @@ def _array(value: Any, what: str) -> Any:
             ) from None
     if isinstance(value, np.ndarray):
         return value
+    if isinstance(value, Mapping | list | tuple) and value:
+        return _nested(value, what)
     raise RequestError(
-        f"The example input {what} is {type(value).__name__}, not a tensor; "
-        "bind it in the module, or give tensors only."
+        f"The example input {what} is {type(value).__name__}, neither a tensor nor a list, tuple or dict of "
+        "tensors; bind it in the module."
     )
+
+
+def _nested(value: Any, what: str) -> Any:
+    """Wrap a list, tuple or dict of tensors, which may be nested, in an array without dimensions."""
+    import numpy as np  # noqa: PLC0415 - see above
+    from torch.utils import _pytree as pytree  # noqa: PLC0415 - see above
+
+    plain = (bool, int, float, str, type(None))
+    leaves, structure = pytree.tree_flatten(value)
+    if structure.is_leaf():  # a mapping of another kind, such as what a tokenizer gives
+        leaves, structure = pytree.tree_flatten(dict(value) if isinstance(value, Mapping) else list(value))
+    arrays = [leaf if isinstance(leaf, plain) else _array(leaf, f"{what}, within it,") for leaf in leaves]
+    wrapped = np.empty((), dtype=object)
+    wrapped[()] = pytree.tree_unflatten(arrays, structure)
+    return wrapped

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from modeldyno.core.code_line import raised_at
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
     from modeldyno.loaders.torch_recorder import Recorder
     from modeldyno.ports import Tracing
-
-_LIBRARIES = {"torch", "modeldyno", "transformers"}
-"""Packages whose lines say little to the author of a model."""
 
 
 class Objection(Exception):
@@ -27,19 +24,13 @@ class Objection(Exception):
             said = "a kernel reads the numbers of a tensor, which an analysis does not have"
         shapes = ", ".join(f"{spec.name}={'x'.join(map(str, spec.shape or ()))}" for spec in tracing.inputs)
         left, name = recorder.objected
+        line = raised_at(error)
+        place = f" ({line})" if line else ""
         where = f" in {name}" if name and left == id(error) else ""
         return cls(
             f"{type(module).__name__} cannot be analysed with {shapes or 'no inputs'}: "
-            f"{type(error).__name__}{where}: {said[:300]}{_line(error)}{_advice(error)}."
+            f"{type(error).__name__}{where}: {said[:300]}{place}{_advice(error)}."
         )
-
-
-def _line(error: Exception) -> str:
-    """Name the innermost line of the model's code, where there is one."""
-    inner = [
-        f for f in traceback.extract_tb(error.__traceback__) if not _LIBRARIES & {*Path(f.filename).parts}
-    ]
-    return f" ({Path(inner[-1].filename).name}:{inner[-1].lineno})" if inner else ""
 
 
 def _advice(error: Exception) -> str:

@@ -41,6 +41,8 @@ class Recorder:
 
     ops: list[Op] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
+    outputs: dict[str, str] = field(default_factory=dict)
+    """Module path to what its last call gave."""
     routings: dict[Routing, None] = field(default_factory=dict)
     phase: Phase = Phase.FORWARD
     caches: list[int] = field(default_factory=list)
@@ -139,7 +141,8 @@ class Recorder:
             return tuple(map(self._argument, value))
         if value is None or isinstance(value, bool | int | float | str):
             return value
-        return str(value)
+        packed = getattr(value, "unpack", None) if isinstance(value, torch.ScriptObject) else None
+        return str(value) if packed is None else tuple(packed()[0].shape)  # a weight is told by its shape
 
     def tensor(self, shadow: Shadow) -> neutral.Tensor:
         """Describe a shadow."""

@@ -181,10 +181,49 @@ def _packed_rows(stage: Stage, found: Trait, args: tuple[Any, ...], kwargs: dict
     if lengths is None:
         stage.assume("the lengths of sequences are not computed; taken as all full")
         lengths = torch.full((source.shape[batch],), source.shape[steps])
+    longest = source.shape[steps]
+    if wrong := [length for length in lengths.tolist() if not 0 < length <= longest]:
+        raise ValueError(
+            f"a sequence of {longest} steps is packed with a length of {wrong[0]}; lengths are "
+            f"1 to {longest}, such as --input lengths={len(lengths)}:int64:1..{longest}, or an example in "
+            "the factory"
+        )
     going = [int((lengths > step).sum()) for step in range(int(lengths.max()))]
     rows = stage.shadow((sum(going), *source.shape[2:]), source.dtype)
     stage.tell(found, args, kwargs, (rows,))
     return rows, torch.tensor(going)
+
+
+def padded(
+    data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: float, total_length: int
+) -> tuple[Tensor, Tensor]:
+    """Undo the packing of sequences, with the operators of torch's own function.
+
+    That one writes the lengths into memory, which a shadow does not have: so it is replaced on a stage.
+
+    Args:
+        data: the steps of all sequences, one after the other.
+        batch_sizes: how many sequences go on at each step.
+        batch_first: whether the batch is the first axis of what is returned.
+        padding_value: what stands after the end of a sequence.
+        total_length: steps of what is returned; 0 or less for those of the longest sequence.
+    """
+    going = [int(size) for size in batch_sizes.tolist()]
+    steps = max(len(going), total_length)
+    if 0 < total_length < len(going):
+        raise ValueError(
+            f"total_length={total_length} is less than the longest sequence, which has {len(going)} steps"
+        )
+    output = data.new_full((steps, going[0], *data.shape[1:]), padding_value)
+    begin = offset = 0
+    for end, size in enumerate([*going[1:], 0], start=1):
+        before = going[begin]
+        if size != before:
+            rows = data.narrow(0, offset, before * (end - begin)).view(end - begin, before, *data.shape[1:])
+            output.narrow(0, begin, end - begin).narrow(1, 0, before).copy_(rows)
+            offset, begin = offset + before * (end - begin), end
+    lengths = torch.tensor([sum(size > place for size in going) for place in range(going[0])])
+    return (output.transpose(0, 1) if batch_first else output), lengths
 
 
 Special = Callable[["Stage", Trait, tuple[Any, ...], dict[str, Any]], Any]
@@ -295,6 +334,46 @@ def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], see
     return source.new_empty((*source.shape[:-1], width), dtype=torch.float32 if dynamic else source.dtype)
 
 
+def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give the shape of a convolution whose quantised filters are packed, with their strides and margins."""
+    del func, kwargs, seen
+    source, packed = args[0], args[1]
+    filters, sizes = packed.unpack()[0].shape, source.shape[2:]
+    steps = zip(
+        sizes,
+        *(
+            list(each)[-len(sizes) :]  # one dimension is packed as the last of two
+            for each in (filters[2:], packed.stride(), packed.padding(), packed.dilation())
+        ),
+        strict=True,
+    )
+    shape = [(size + 2 * pad - gap * (taps - 1) - 1) // step + 1 for size, taps, step, pad, gap in steps]
+    return source.new_empty((source.shape[0], filters[0], *shape))
+
+
+def _quantized_spread(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give the shape of an element-wise function of quantised tensors."""
+    del func, kwargs, seen
+    given = [arg for arg in args if isinstance(arg, Tensor)]
+    shape = torch.broadcast_shapes(*(each.shape for each in given))  # type: ignore[no-untyped-call]
+    return given[0].new_empty(shape)
+
+
+def _quantized_cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give the shape of quantised tensors beside each other."""
+    del seen
+    given = dict(zip(trait(func).arguments, args, strict=False)) | kwargs
+    shape = list(given["qx"][0].shape)
+    shape[given["dim"]] = sum(each.shape[given["dim"]] for each in given["qx"])
+    return given["qx"][0].new_empty(shape)
+
+
+def _dequantized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give the shape of a quantised tensor as floats."""
+    del func, kwargs, seen
+    return torch.empty(args[0].shape, dtype=torch.float32, device=META)
+
+
 def _stacked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
     """Give the shape of a stack of like tensors; torch's own rule takes long where a loop stacks its past."""
     del seen
@@ -308,9 +387,41 @@ def _stacked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: See
     return torch.empty((*shape[:axis], len(tensors), *shape[axis:]), dtype=dtype, device=META)
 
 
+def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give the shape of a function of each element; torch's own rule imports its compiler."""
+    del seen
+    source = args[0]
+    return source.new_empty(source.shape) if source.is_contiguous() and not kwargs else func(*args, **kwargs)
+
+
+def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
+    """Give the shape of a plain product; torch's own rule imports its compiler, which takes long."""
+    del seen
+    *_, first, second = (arg for arg in args if isinstance(arg, Tensor))
+    fits = first.dim() == second.dim() == (3 if "bmm" in trait(func).name else 2)
+    alike = len({arg.dtype for arg in args if isinstance(arg, Tensor)}) == 1
+    if not fits or not alike or first.shape[:-2] != second.shape[:-2] or first.shape[-1] != second.shape[-2]:
+        return func(*args, **kwargs)
+    shape = (*first.shape[:-1], second.shape[-1])
+    if kwargs.keys() - {"alpha", "beta"} or not _broadcasts(args[0].shape, shape, of=len(args)):
+        return func(*args, **kwargs)
+    return first.new_empty(shape)
+
+
+def _broadcasts(shape: tuple[int, ...], into: tuple[int, ...], *, of: int) -> bool:
+    """Whether what is added to a product fits it; a product of two has nothing added."""
+    pairs = zip(reversed(shape), reversed(into), strict=False)
+    return of == 2 or (len(shape) <= len(into) and all(one in {1, size} for one, size in pairs))  # noqa: PLR2004
+
+
 Shapes = Callable[[Any, tuple[Any, ...], dict[str, Any], "Seen"], Any]
 SHAPES: dict[str, Shapes] = {
     "aten._transformer_encoder_layer_fwd": _like_first,
+    "aten.relu": _elementwise,
+    "aten.mm": _product,
+    "aten.addmm": _product,
+    "aten.bmm": _product,
+    "aten.baddbmm": _product,
     "aten._native_multi_head_attention": _attention_fast_path,
     "aten._grouped_mm": _grouped,
     "aten.mkldnn_rnn_layer": _recurrent_layer,
@@ -319,4 +430,8 @@ SHAPES: dict[str, Shapes] = {
     "quantized.linear_relu_dynamic": _packed_linear,
     "quantized.linear": _packed_linear,
     "quantized.linear_relu": _packed_linear,
+    "aten.dequantize": _dequantized,
+    "quantized.cat": _quantized_cat,
+    **{f"quantized.{name}{end}": _quantized_spread for name in ("add", "mul") for end in ("", "_relu")},
+    **{f"quantized.conv{dims}d{end}": _packed_convolution for dims in (1, 2, 3) for end in ("", "_relu")},
 }

@@ -115,7 +115,7 @@ def forms_of(out: Any, seen: Seen) -> Any:
     """Note the forms of tensors that lie in memory of their own; None where any does not."""
     if isinstance(out, Tensor):
         shared = id(out) in seen.shadows or out.untyped_storage()._cdata in seen.places  # noqa: SLF001 - identity
-        plain = out.layout is torch.strided and not out.storage_offset()
+        plain = out.layout is torch.strided and not out.storage_offset() and not out.is_quantized
         return (out.shape, out.stride(), out.dtype) if plain and not shared else None
     if isinstance(out, list | tuple):
         forms = [forms_of(each, seen) for each in out]

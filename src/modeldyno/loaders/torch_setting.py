@@ -8,8 +8,9 @@ import gc
 import io
 import logging
 import os
+import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,14 @@ def alone() -> Iterator[None]:
                 logging.disable(before)
 
 
-def eager() -> Any:
-    """Run what is compiled as it was written."""
-    return torch.compiler.set_stance("force_eager")
+def eager() -> AbstractContextManager[Any]:
+    """Run what is compiled as it was written; what was never imported has compiled nothing."""
+    return torch.compiler.set_stance("force_eager") if has_compiler() else nullcontext()
+
+
+def has_compiler() -> bool:
+    """Whether torch's compiler was imported, which takes as long as torch itself."""
+    return "torch._dynamo" in sys.modules
 
 
 @contextmanager
@@ -113,7 +119,8 @@ def _shells(module: Module, memo: dict[int, Any]) -> Module:
     """Copy module by module and attribute by attribute."""
     parts = list(module.modules())
     for part in parts:
-        memo[id(part)] = type(part).__new__(type(part))
+        # A GraphModule's own __new__ would make another class, one without its forward.
+        memo[id(part)] = object.__new__(type(part))
     for part in parts:
         for name, value in vars(part).items():
             memo[id(part)].__dict__[name] = _copy(value, memo)

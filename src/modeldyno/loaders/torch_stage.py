@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from functools import wraps
 from math import prod
+from time import process_time
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -22,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from modeldyno.errors import RequestError
 from modeldyno.loaders.torch_flags import Flags
-from modeldyno.loaders.torch_rules import HIGHER, SPECIAL
+from modeldyno.loaders.torch_rules import HIGHER, SPECIAL, padded
 from modeldyno.loaders.torch_seen import Seen, formed, forms_of, on_meta, real, signature
 from modeldyno.loaders.torch_shadow import STAGES, Place, Shadow, Values, off, plain_numbers, stage
 from modeldyno.loaders.torch_traits import META, MOST_KNOWN, Trait, is_small, trait
@@ -34,6 +35,12 @@ _UNSET = frozenset(
     {"aten.empty", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided", "aten.empty_like"}
 )
 """Operators that give memory as it is found."""
+_DRAWN = frozenset({"aten.randint", "aten.randperm"})
+"""Random operators that are computed while a model is built: an example of ids or lengths is made by them."""
+_COMPUTING = frozenset({"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten.convolution"})
+"""Operators of a call of a model: a factory that has them does more than to make one."""
+_PATIENCE = 5.0
+"""Seconds of CPU time for a factory that computes: it may train, to an end that needs numbers."""
 _TENSOR, _AS_TENSOR = torch.tensor, torch.as_tensor
 
 
@@ -48,6 +55,10 @@ class Call:
     """Tensors that it made or changed; empty for a mere view."""
     fresh: bool
     """Whether it did anything but look at memory in another way."""
+
+
+class ComputesLong(Exception):
+    """A factory goes on computing where nothing is computed."""
 
 
 class Witness(Protocol):
@@ -72,6 +83,11 @@ class Stage(TorchDispatchMode):
     supports_higher_order_operators = True
     """They are told of here, to be refused by name."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch from importing its compiler to keep it out of here: nothing is compiled on a stage."""
+        return False
+
     def __init__(self, witness: Witness, *, assumes: bool = True) -> None:
         """Tell the witness, which may be replaced between two courses, of what happens."""
         super().__init__()
@@ -79,6 +95,8 @@ class Stage(TorchDispatchMode):
         self.assumes = assumes
         """Whether arrays of what is not computed are made up; else whoever asks for one is refused."""
         self.assumptions: dict[str, None] = {}
+        self._computing_since: float | None = None
+        """CPU time at which a factory began to compute."""
         self.flags = Flags()
         self.outside: dict[int, Shadow] = {}
         """Of plain tensors that come from elsewhere, by their id; weights are entered beforehand."""
@@ -94,6 +112,7 @@ class Stage(TorchDispatchMode):
         torch.__future__.set_swap_module_params_on_conversion(True)
         Tensor.numpy = _numpy_of_plain  # type: ignore[method-assign,assignment]
         torch.tensor, torch.as_tensor = _made(_TENSOR), _made(_AS_TENSOR)
+        torch._VF._pad_packed_sequence = padded  # type: ignore[assignment]  # noqa: SLF001 - see there
         super().__enter__()
         return self
 
@@ -103,6 +122,7 @@ class Stage(TorchDispatchMode):
         STAGES.pop()
         if not STAGES:
             del Tensor.numpy
+            del torch._VF._pad_packed_sequence  # noqa: SLF001 - torch's own shows
             torch.tensor, torch.as_tensor = _TENSOR, _AS_TENSOR
 
     def __torch_dispatch__(
@@ -150,7 +170,7 @@ class Stage(TorchDispatchMode):
         return made
 
     def _outside(self, plain: Tensor) -> tuple[Shadow, int | None]:
-        values = plain.detach().clone() if is_small(plain) and not plain.is_meta else None
+        values = plain.detach().clone() if _steers(plain) else None
         try:
             storage = plain.untyped_storage()
             key, size = storage._cdata, storage.nbytes()  # noqa: SLF001 - the storage's identity
@@ -196,6 +216,8 @@ class Stage(TorchDispatchMode):
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operator: its shapes on torch's meta device, its values where they are all known."""
         found = trait(func)
+        if not self.assumes:
+            self._check_patience(found)
         special = SPECIAL.get(found.name)
         with off():
             if special is not None:
@@ -210,6 +232,17 @@ class Stage(TorchDispatchMode):
             seen.real = self._values(func, found, args, kwargs, seen)
             out = self._shaped(func, meta_args, meta_kwargs, seen)
             return self._finish(func, args, kwargs, out, seen)
+
+    def _check_patience(self, found: Trait) -> None:
+        """Give up a factory that has been computing for long: without numbers it may never end.
+
+        Raises:
+            ComputesLong: it has.
+        """
+        if self._computing_since is None:
+            self._computing_since = process_time() if found.name in _COMPUTING else None
+        elif process_time() - self._computing_since > _PATIENCE:
+            raise ComputesLong
 
     def _shaped(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen) -> Any:
         """Find the shapes, or remember them: the layers of a network are much alike."""
@@ -233,7 +266,8 @@ class Stage(TorchDispatchMode):
         self, func: Any, found: Trait, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen
     ) -> Any:
         """Compute for real, where everything is known and small; give None otherwise."""
-        if not seen.all_known or found.random:
+        drawn = found.random and not (found.name in _DRAWN and not self.assumes)
+        if not seen.all_known or drawn:
             self._taint(found, args, kwargs)
             return None
         if not seen.shadows and not _is_small_factory(found, args, kwargs):
@@ -300,12 +334,12 @@ class Stage(TorchDispatchMode):
         """Give numbers for those that a program looks at but that depend on what is not computed."""
         if tensor.dtype is torch.bool:
             flag = self.flag(
-                "flags that the course depends on are not computed; taken as false",
+                "control flow depends on flags that only a run computes; they are taken as false",
                 "flags that the model refuses as false are not computed; taken as true",
             )
             with off():
                 return torch.full(tensor.shape, flag)
-        self.assume("numbers that the course depends on are not computed; taken as 1")
+        self.assume("control flow depends on numbers that only a run computes; they are taken as 1")
         with off():
             return torch.ones(tensor.shape, dtype=tensor.dtype)
 
@@ -337,6 +371,16 @@ def _is_few(args: tuple[Any, ...]) -> bool:
     if shape is not None and all(isinstance(n, int) for n in shape):
         return prod(shape) <= MOST_KNOWN
     return all(abs(n) <= MOST_KNOWN for n in args if isinstance(n, int | float))
+
+
+def _steers(plain: Tensor) -> bool:
+    """Say whether the values of a tensor may decide what is computed.
+
+    Weights of floating point do not, but for single numbers; to read them would load them into memory
+    where a file is mapped.
+    """
+    weights = isinstance(plain, torch.nn.Parameter) and plain.is_floating_point() and plain.numel() > 1
+    return is_small(plain) and not plain.is_meta and not weights
 
 
 def _stored(tensor: Tensor) -> int | None:

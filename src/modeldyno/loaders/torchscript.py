@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.model import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.loaders import archive, torch_module
+from modeldyno.loading import describing
 from modeldyno.ports import Executes, Form, Model
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ tools: tuple[str, ...] = ()
 executes = Executes.PICKLE
 backend = "torch"
 
-_SUFFIXES = {".pt", ".pth", ".ts", ".torchscript"}
+_SUFFIXES = {".pt", ".pth", ".ts", ".torchscript", ".jit"}
 
 
 def claims(path: Path) -> bool:
@@ -39,19 +40,21 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     path = Path(ref.locator)
     _check(path, trust=trust)
     module = _loaded(path)
-    return Model(
-        identity=ModelIdentity(
-            name=path.stem,
-            digest=archive.content_digest(path, leave_out=("traced_inputs",)),
-            framework="torch",
-        ),
-        form=Form.TORCH,
-        value=module,
-        inputs=torch_module.forward_inputs(module),
-        weights=lambda: [*torch_module.weights(module), *_constants(module)],
-        graph=torch_module.grapher(module),
-        file_bytes=path.stat().st_size,
-    )
+    with describing():
+        return Model(
+            identity=ModelIdentity(
+                name=path.stem,
+                digest=archive.content_digest(path, leave_out=("traced_inputs",)),
+                framework="torch",
+            ),
+            form=Form.TORCH,
+            value=module,
+            inputs=torch_module.forward_inputs(module),
+            candidates=lambda: torch_module.candidates(module),
+            weights=lambda: [*torch_module.weights(module), *_constants(module)],
+            graph=torch_module.grapher(module),
+            file_bytes=path.stat().st_size,
+        )
 
 
 look = load

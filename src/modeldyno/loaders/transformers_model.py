@@ -8,11 +8,12 @@ import logging
 import os
 import re
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.inputs import BATCH, DEFAULT_LENGTH, SEQUENCE, Dimension, InputSpec
 from modeldyno.errors import RequestError
+from modeldyno.loading import importing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -103,7 +104,7 @@ def configuration(path: Path) -> Any:
     if not isinstance(content, dict):
         raise RequestError(f"'{file}' is no configuration of transformers; give one with a model_type.")
     _check_counts(content, file)
-    with offline():
+    with offline(), importing():
         from transformers import AutoConfig  # noqa: PLC0415 - heavy
 
         try:
@@ -145,9 +146,11 @@ def class_of(config: Any, where: Path) -> Any:
     import transformers  # noqa: PLC0415 - heavy
 
     names = getattr(config, "architectures", None) or ()
-    if not names:
-        return transformers.AutoModel
-    with offline():
+    with offline(), importing():
+        if not names:
+            with suppress(KeyError):  # of a type that has no bare model: `AutoModel` says so
+                transformers.MODEL_MAPPING[type(config)]
+            return transformers.AutoModel
         kind = getattr(transformers, str(names[0]), None)
     if not (inspect.isclass(kind) and issubclass(kind, transformers.PreTrainedModel)):
         if getattr(config, "auto_map", None):

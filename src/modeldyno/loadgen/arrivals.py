@@ -102,6 +102,20 @@ def read_trace(path: str) -> array[int]:
     return array("q", sorted(time - first for time in times))
 
 
+def unused_of_trace(path: str) -> tuple[str, ...]:
+    """Name what the first line of a trace tells of its request beside the time; nothing of it is used.
+
+    Raises RequestError for a file that cannot be read.
+    """
+    try:
+        with Path(path).open(encoding="utf-8") as lines:
+            first = next((text for line in lines if (text := line.strip())), "")
+    except OSError as error:
+        raise RequestError(f"Cannot read the trace {path}: {error.strerror}.") from error
+    told = json.loads(first) if first.startswith("{") else {}
+    return tuple(sorted(told.keys() - {"timestamp"}))
+
+
 def _time(text: str, path: str, number: int) -> int:
     try:
         if text.startswith("{"):

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 class Call:
     """A request on its way; times are nanoseconds of the monotonic clock. Not frozen: the hot path."""
 
-    __slots__ = ("carrier", "due", "first", "message", "pieces", "received", "retries", "sent")
+    __slots__ = ("carrier", "due", "failures", "first", "message", "pieces", "received", "retries", "sent")
 
     def __init__(self, message: int, due: int) -> None:
+        self.failures = 0
+        """Requests of the same slot that failed in a row before this one."""
         self.begin(message, due)
 
     def begin(self, message: int, due: int) -> None:

@@ -1,7 +1,8 @@
 """The one loop: sends what is due, and records what became of it.
 
 All happens in the callbacks of one event loop; a request costs neither a task nor a timer of its own. In a
-closed loop a slot sends its next request as soon as the last one has ended. In an open loop a timer rings
+closed loop a slot sends its next request as soon as the last one has ended; one whose requests fail again and
+again pauses between them. In an open loop a timer rings
 when the next one is due; those beyond the limit wait in line, and their latency counts.
 """
 
@@ -13,6 +14,7 @@ from itertools import cycle, tee
 from time import monotonic_ns, process_time_ns
 from typing import TYPE_CHECKING
 
+from modeldyno.core.load import pause_after
 from modeldyno.core.records import Outcome
 from modeldyno.core.target import BrokenStream
 from modeldyno.loadgen.arrivals import due_times
@@ -78,7 +80,9 @@ class Drive:
         self._late: deque[int] = deque()
         """When those were due that the limit holds back."""
         self._resting = 0
-        """Slots that wait before they try again to connect."""
+        """Slots that pause, as their last requests failed."""
+        self._answered = False
+        """Whether any request was answered well yet."""
         self._retrying: dict[Call, asyncio.Handle] = {}
         """Those on their way that are about to be sent again."""
         self._stopping: int | None = None
@@ -172,11 +176,21 @@ class Drive:
         if not self._closed:
             if self._late:
                 self._put(Call(next(self._message), self._late.popleft()))
-        elif outcome is _REFUSED:  # or the loop would do nothing but ask for connections
-            self._resting += 1
-            self._loop.call_later(REST, self._rested, call)
-        else:
+        elif outcome is _OK:
+            call.failures, self._answered = 0, True
             self._renew(call, end)
+        else:
+            self._rest(call, outcome, end)
+
+    def _rest(self, call: Call, outcome: Outcome, end: int) -> None:
+        """Have a slot whose request failed pause, or it would do nothing but fail again."""
+        call.failures += 1
+        pause = REST if outcome is _REFUSED else pause_after(call.failures, answered=self._answered)
+        if not pause:
+            self._renew(call, end)
+            return
+        self._resting += 1
+        self._loop.call_later(pause, self._rested, call)
 
     def _rested(self, call: Call) -> None:
         self._resting -= 1

@@ -42,7 +42,8 @@ _SWEEP = 2000
 def main(descriptor: int) -> None:
     """Drive until told to stop, or until nobody listens."""
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are for those who started us
+        signal.signal(number, signal.SIG_IGN)
     _allow_connections()
     loop = _new_loop()
     asyncio.set_event_loop(loop)

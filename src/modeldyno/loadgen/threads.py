@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
+from modeldyno.core.load import pause_after
 from modeldyno.core.records import Outcome, joined
 from modeldyno.loadgen import Ending, Taken, Usage
 from modeldyno.loadgen.arrivals import due_times
@@ -63,6 +64,10 @@ class Threads:
         self._change = Condition()
         self._flying: dict[int, tuple[int, int, int]] = {}
         """Of each thread at work: due, sent, message."""
+        self._failures: dict[int, int] = {}
+        """Of each thread: calls that failed in a row."""
+        self._answered = False
+        """Whether any call succeeded yet."""
         self._rows = bytearray()
         self._stopping = False
         self._cpu: dict[int, float] = {}
@@ -123,13 +128,20 @@ class Threads:
             self._change.notify_all()
 
     def _work(self, index: int) -> None:
-        """Call what is due, again and again."""
+        """Call what is due, again and again; pause where it fails again and again."""
         end: int | None = None
         while (end := self._one(index, end)) is not None:
-            pass
+            pause = self._pause_of(index) if self._closed else 0.0
+            if pause:
+                with self._change:
+                    self._change.wait_for(lambda: self._stopping, pause)
+                end = time.monotonic_ns()
         with self._change:
             self._working -= 1
             self._change.notify_all()
+
+    def _pause_of(self, index: int) -> float:
+        return pause_after(self._failures.get(index, 0), answered=self._answered)
 
     def _one(self, index: int, end: int | None) -> int | None:
         """Wait until a call is due, and make it; give when it ended, or None if there is none to make."""
@@ -152,6 +164,8 @@ class Threads:
             if self._flying.pop(index, None) is None:  # cancelled meanwhile
                 return None
             self._record(due, sent, ended, message, outcome)
+            self._answered |= outcome is Outcome.OK
+            self._failures[index] = 0 if outcome is Outcome.OK else self._failures.get(index, 0) + 1
             if self._stopping:
                 self._change.notify_all()
         return ended

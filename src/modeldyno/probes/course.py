@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core import statistics
 from modeldyno.core.account import Account
 from modeldyno.core.load import Load
 from modeldyno.core.pacing import Stop, pace
-from modeldyno.core.records import MOST, Chosen
+from modeldyno.core.records import MOST, Chosen, Outcome
 from modeldyno.core.served import NANO, Window
 from modeldyno.core.units import SECONDS, format_quantity
 from modeldyno.loadgen import Driving, Usage
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.pacing import Paced, Progress
     from modeldyno.core.plan import Plan
+    from modeldyno.core.records import Records
     from modeldyno.core.statistics import Samples
     from modeldyno.loadgen import Ending
     from modeldyno.ports import Subject
@@ -38,12 +40,14 @@ _DRAIN = 1.0
 """Seconds of the server's work that may be waiting at the end, to be waited for."""
 _STEADY = "steady"
 """The phase of pacing that is measured."""
-SILENCE, _TRACE_END, _DURATION = "no answers", "end of the trace", "duration"
+SILENCE, _TRACE_END, _DURATION, _REQUESTS = "no answers", "end of the trace", "duration", "requests"
 """Reasons to stop that a call within a process does not have."""
+_TIME_LIMIT = str(Stop.TIME_LIMIT)
 _GRACE = 2.0
 """Seconds beyond the timeout of a request after which a server that answers nothing is given up."""
 _HOPELESS = 20
-"""Failed requests after which, and after the grace, a server is given up that never answered one well."""
+"""Failed requests after which a server is given up that never answered one well: at once where each answer
+says that the request is wrong, else after the grace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +75,23 @@ class Course:
     answered: int = 0
     """Of those from which is drawn."""
     failed: int = 0
-    """Requests that ended otherwise than well."""
+    """Requests that ended otherwise than well since one was last answered."""
+    wrong: int = 0
+    """Those of them of which the server says that the request is wrong."""
+    counted: int = 0
+    """Requests of the steady phase that ended, failed ones included."""
+    slowest: float = 0.0
+    """Seconds that the slowest answer took."""
+    limit: float = math.inf
+    """Seconds after which it ends, whatever was answered."""
     waiting: int = 0
     """Requests on their way, and those that are due and not sent."""
     ending: str = ""
     """Why there is nothing more to come."""
     steady: float | None = None
     """When the steady phase began."""
+    steady_look: _Look | None = None
+    """What stood then."""
     begin: float = field(init=False)
     heard: float = field(init=False)
     """When an answer last came."""
@@ -90,10 +104,12 @@ class Course:
         """Draw until there is enough; None where too little was answered to say anything."""
         if self.load.requests is not None:
             self.every = math.ceil(self.load.requests / MOST)
+        within = _within(plan, self.load)
+        self.limit = within.max_time
         try:
             return pace(
                 self.draw,
-                plan=_within(plan, self.load, self.every),
+                plan=within,
                 clock=perf_counter,
                 interrupted=lambda: bool(self.ending) or subject.interrupted(),
                 watch=self.watching(timer.reporting(subject, "latency")),
@@ -108,6 +124,7 @@ class Course:
             if progress.phase == _STEADY and self.steady is None:
                 self.steady = perf_counter()
                 self.look()
+                self.steady_look = self.looks[-1]
                 if self.load.requests is None and self.load.duration is not None:
                     self.every = max(1, math.ceil(self.rate * self.load.duration / MOST))
             tell(progress)
@@ -115,7 +132,10 @@ class Course:
         return watch
 
     def draw(self, n: int) -> Samples:
-        """Wait until so many more requests were answered; give their latencies in seconds."""
+        """Wait until so many more requests were answered; give their latencies in seconds.
+
+        Gives fewer where the load is over, and raises _Over where not one was ever answered.
+        """
         import numpy as np  # noqa: PLC0415 - dear at start-up
 
         found: list[Samples] = []
@@ -125,9 +145,7 @@ class Course:
             self.waiting = taken.backlog + taken.in_flight
             self.tape.add(taken.records)
             fine = taken.records.chosen(taken.records.fine)
-            self.failed += len(taken.records) - len(fine)
-            if len(fine):
-                self.heard = now
+            self.count(taken.records, fine, now)
             if len(fine) and now - self.begin > self.load.ramp:
                 drawn = slice(-self.answered % self.every, None, self.every)
                 found.append((fine.end - fine.due)[drawn] * NANO)
@@ -135,9 +153,20 @@ class Course:
                 self.answered += len(fine)
             self.look_again(now)
             self.ending = self.over(now, ended=taken.ended, drawn=any(map(len, found)))
-        if not any(map(len, found)):
+        if not self.ends:
             raise _Over
-        return np.concatenate(found)
+        return np.concatenate([statistics.blank(0), *found])
+
+    def count(self, ended: Records, fine: Records, now: float) -> None:
+        """Count what ended, and what of it was answered well."""
+        if self.steady_look is not None:
+            self.counted += int((ended.due >= self.steady_look.when).sum())
+        if len(fine):
+            self.heard, self.failed, self.wrong = now, 0, 0
+            self.slowest = max(self.slowest, float((fine.end - fine.sent).max()) * NANO)
+        else:
+            self.failed += len(ended)
+            self.wrong += int((ended.outcome == Outcome.CLIENT_ERROR).sum())
 
     def go_on(self) -> None:
         """Stay under load for the sake of others, and keep what is answered."""
@@ -151,14 +180,25 @@ class Course:
         """Say why nothing more is to come, or nothing."""
         if ended:
             return _TRACE_END
-        if now - self.heard > self.load.timeout + _GRACE:
+        if now - self.heard > self.load.timeout + _GRACE or self.hopeless(now):
             return SILENCE
-        never = self.heard == self.begin and self.load.requests is None
-        if never and self.failed >= _HOPELESS and now - self.begin > _GRACE:
-            return SILENCE
+        if self.load.requests is not None and self.counted >= self.load.requests:
+            return _REQUESTS
+        if now - self.begin >= self.limit:
+            return _TIME_LIMIT
         if drawn and self.load.duration is not None and self.steady is not None:
             return _DURATION if now - self.steady >= self.load.duration else ""
         return ""
+
+    def hopeless(self, now: float) -> bool:
+        """Say whether so many requests failed that nothing good is to be expected."""
+        asked = self.load.requests
+        if self.heard > self.begin:
+            return asked is not None and self.failed >= max(asked, _HOPELESS)
+        if asked is not None and self.failed >= asked:
+            return True
+        patient = now - self.begin <= _GRACE and self.wrong < self.failed
+        return self.failed >= _HOPELESS and not patient
 
     def look_again(self, now: float) -> None:
         """Look at the counters, if the last look was long ago."""
@@ -187,7 +227,9 @@ class Course:
 
     def stop(self) -> Ending:
         """End it; what is on its way is waited for, but not a queue that has grown long."""
-        ending = self.driven.stop(_DRAIN if self.waiting > _DRAIN * self.rate else self.load.timeout)
+        queued = self.waiting > _DRAIN * self.rate
+        drain = max(_DRAIN, 2 * self.slowest) if self.load.closed else _DRAIN
+        ending = self.driven.stop(min(drain, self.load.timeout) if queued else self.load.timeout)
         self.tape.add(ending.records)
         return ending
 
@@ -214,6 +256,16 @@ class Course:
         told = first.account is not None and last.account is not None and begin == first.when
         return window, last.account.since(first.account) if told else None  # type: ignore[union-attr, arg-type]
 
+    def measured(self, window: Window, paced: Paced | None, since: int) -> Window:
+        """Cut the window to as many requests as were asked for, where a number was asked for.
+
+        The server's account is of whole looks at its counters, so it stays with the wider window.
+        """
+        if self.load.requests is None or self.steady_look is None:
+            return window
+        begin = max(since, self.steady_look.when)
+        return replace(window, begin=begin, how=self.how(paced, begin)).first(self.load.requests)
+
     def begun(self, paced: Paced | None) -> int:
         """Say when the steady phase began."""
         import numpy as np  # noqa: PLC0415 - dear at start-up
@@ -237,10 +289,12 @@ class Course:
         unmet: tuple[str, ...]
         stop, unmet = str(Stop.TIME_LIMIT), ("too few requests were answered",)
         if paced is not None:
-            stop, unmet = str(paced.stop), paced.unmet
-            if self.load.requests is not None and paced.stop in {Stop.CONVERGED, Stop.SAMPLE_LIMIT}:
-                stop, unmet = "requests", ()
-        if self.ending:
+            stop, unmet = self.ending or str(paced.stop), paced.unmet
+            if self.load.requests is not None:
+                unmet = (f"{self.counted:,} of {self.load.requests:,} requests",)
+            if self.ending and self.ending != _TIME_LIMIT:
+                unmet = ()
+        elif self.ending:
             stop, unmet = self.ending, ()
         first = min((int(part.due.min()) for part in self.tape.parts()), default=begin)
         return {
@@ -257,17 +311,17 @@ class _Over(Exception):
     """Nothing more is to come."""
 
 
-def _within(plan: Plan, load: Load, every: int) -> Plan:
-    """Ask for what the load says: so many requests, or so long a window, whatever the precision."""
-    if load.requests is not None:
-        runs = math.ceil(load.requests / every)
-        plan = replace(plan, min_runs=runs, max_runs=runs)
-    if load.duration is None:
-        return replace(plan, max_time=plan.max_time + load.ramp)
-    # The warm-up may take a third of it; when to stop is for the load to say, not for the plan.
-    longest = load.ramp + 1.5 * load.duration + 1.0
-    most = plan.max_runs if load.requests is not None else sys.maxsize
-    return replace(plan, min_time=longest, max_time=longest, max_runs=most, percentiles=())
+def _within(plan: Plan, load: Load) -> Plan:
+    """Ask for what the load says: so many requests, or so long a window, whatever the precision.
+
+    When to stop is then for the load to say, and the plan only sets the longest time.
+    """
+    longest = plan.max_time + load.ramp
+    if load.duration is not None:  # the warm-up may take a third of it
+        longest = load.ramp + 1.5 * load.duration + 1.0
+    elif load.requests is None:
+        return replace(plan, max_time=longest)
+    return replace(plan, min_time=longest, max_time=longest, max_runs=sys.maxsize, percentiles=())
 
 
 def _account(session: object) -> Account | None:

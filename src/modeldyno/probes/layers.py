@@ -63,6 +63,13 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Acti
         return
     found = attribute(calls, plain, watched.toll, containers=everything)
     yield Activity(layers=tuple(part.layer for part in found.parts))
+    layers = [(part.layer.path, part.layer.kind) for part in found.parts if part.layer.path]
+    if unmatched := subject.observation.unmatched(layers):
+        yield Doubt(
+            code="no-such-layer",
+            seen=f"no module has {' or '.join(unmatched)} in its path or its class",
+            advice="name parts of paths or classes that the model has; without --layers all are watched",
+        )
     nodes = _nodes(subject, watched.origins())
     yield from (
         Measurement(metric=metric, value=value, scope=path)

@@ -24,6 +24,7 @@ from modeldyno.core.result import Artifact, Failure, FailureKind
 from modeldyno.core.served import NANO
 from modeldyno.core.together import at
 from modeldyno.loadgen import Ending
+from modeldyno.loadgen.arrivals import unused_of_trace
 from modeldyno.loadgen.tape import Tape
 from modeldyno.ports import CanDrive, CanSend, HasServerStats, IsServed, MayEnd, Pass
 from modeldyno.probes import timer
@@ -114,19 +115,30 @@ def _driven(subject: Subject, plan: Plan, tapes: ExitStack) -> Iterator[_Driven]
 def _told(driven: _Driven, plan: Plan, since: int) -> Iterator[Measurement | Doubt | Failure]:
     """Give what a load showed from a time on."""
     course, ending = driven.course, driven.ending
-    window, account = course.window(driven.paced, since=since, samples=driven.samples, unsent=ending.unsent)
-    said = _said(ending.faults, course.session)
-    stats = isinstance(course.session, HasServerStats)
-    yield from _shown(window, account, driven.paced, plan, said, stats=stats)
+    whole, account = course.window(driven.paced, since=since, samples=driven.samples, unsent=ending.unsent)
+    window = course.measured(whole, driven.paced, since)
+    said = _said(ending.faults, course.session) or ending.failure
+    yield from _shown(window, driven.paced, plan, said)
+    if account is None and isinstance(course.session, HasServerStats):
+        yield _NO_ACCOUNT
+    elif (
+        account is not None and served.void(window) != served.SATURATED
+    ):  # or what it did is not what was due
+        yield from _accounted(account, whole)
     if driven.messages == 1:
         yield _REPEATED
+    if course.load.trace and (unused := unused_of_trace(course.load.trace)):
+        yield Doubt(
+            code="trace-reduced",
+            seen=f"the trace also tells {', '.join(unused)} of its requests, which were not used: only when "
+            "they were due",
+            advice="give requests of such sizes with --input, or their lengths with the knobs of the server",
+        )
     yield from _outcome(course.tape, ending.replies, course.session, said)
-    yield from _end(course, ending)
+    yield from _end(course)
 
 
-def _shown(
-    window: Window, account: Account | None, paced: Paced | None, plan: Plan, said: str, *, stats: bool
-) -> Iterator[Measurement | Doubt]:
+def _shown(window: Window, paced: Paced | None, plan: Plan, said: str) -> Iterator[Measurement | Doubt]:
     """Give what the steady window shows, and what is to be doubted of it."""
     latency = None
     for found in served.measurements(window):
@@ -134,21 +146,15 @@ def _shown(
         yield found
     yield from _client(window)
     yield from served.doubts(window, said)
-    void = served.void(window)
-    if account is None and stats:
-        yield _NO_ACCOUNT
-    elif account is not None and void != served.SATURATED:  # or what it did is not what was due
-        yield from _accounted(account, window)
-    if paced is not None and not void:
+    if paced is not None and not served.void(window):
         yield from _unsure(latency, paced, plan, window.load)
 
 
-def _end(course: Course, ending: Ending) -> Iterator[Failure]:
+def _end(course: Course) -> Iterator[Failure]:
     """Tell of a load that ended otherwise than was meant."""
     wrong = (
         course.silence() if course.ending == SILENCE and _answered(course.tape) else "",
         f"the server ended by itself: {gone}" if (gone := _gone(course.session)) else "",
-        ending.failure,
     )
     yield from (Failure(where="load", kind=FailureKind.SERVER, message=each) for each in wrong if each)
 

@@ -75,7 +75,7 @@ def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Map
     """
     inspection = subject.inspection
     first = {name: sizes[0] for name, sizes in inspection.vary.items()}
-    inputs, bound = feeds.shapes(
+    shaped = feeds.shapes(
         subject.model,
         subject.inputs,
         batch_size=first.get(BATCH, subject.batch_size),
@@ -83,13 +83,15 @@ def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Map
     )
 
     def trace(sizes: Mapping[str, int]) -> Graph:
-        found = {**bound, **sizes}
+        bound = {**shaped.bound, **sizes}
+        inputs = tuple(replace(spec, shape=concrete(spec, bound)) for spec in shaped.inputs)
         return graph(
             Tracing(
-                inputs=tuple(replace(spec, shape=concrete(spec, found)) for spec in inputs),
-                sizes=found,
+                inputs=inputs,
+                sizes=bound,
                 mode=inspection.mode,
                 optimizer=inspection.optimizer,
+                values=shaped.values(inputs),
             )
         )
 
@@ -98,8 +100,8 @@ def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Map
 
 _BUSY = Doubt(
     code="busy-peaks",
-    seen=f"other work ran while the peaks of the device '{peaks.NAME}' were measured, so they may be too low "
-    "and its bounds too high",
+    seen="other work ran while the peaks of this machine were measured, so they may be too low, "
+    "and the bounds that follow from them too high",
     advice="ask again on a quiet machine; they are measured anew until it is one",
 )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from array import array
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import cycle, pairwise
 from math import ceil
 from time import perf_counter_ns
@@ -13,6 +15,7 @@ from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Distribution, Measurement
 from modeldyno.core.pacing import pace
 from modeldyno.core.result import Found, Progressed
+from modeldyno.ports import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 CLOCK = "perf_counter_ns"
 _REPORT_GROWTH = 1.5
 """Growth of the samples from one provisional measurement to the next."""
+_MANY = 1024
+"""Samples whose way to the parent takes memory that shows beside a small model."""
 
 
 def each(calls: tuple[Callable[[], Any], ...]) -> Callable[[int], Samples]:
@@ -34,13 +39,15 @@ def each(calls: tuple[Callable[[], Any], ...]) -> Callable[[int], Samples]:
     endless = cycle(calls)
 
     def draw(n: int) -> Samples:
-        times = array("q", bytes(8 * n))
+        times = array("q", (0,)) * n
         clock = perf_counter_ns
         for i, call in zip(range(n), endless, strict=False):
             begin = clock()
             call()
             times[i] = clock() - begin
-        return np.frombuffer(times, dtype=np.int64).astype(np.float64) * 1e-9
+        seconds = np.frombuffer(times, dtype=np.int64).astype(np.float64)
+        seconds *= 1e-9
+        return seconds
 
     return draw
 
@@ -110,14 +117,25 @@ def paced(
         warming: an untimed call, to be made before those that follow the turn of another.
     """
     baton = subject.baton
-    return pace(
+    found = pace(
         baton.in_turns(draw, warming),
         plan=plan,
         clock=baton.clock,
         interrupted=subject.interrupted,
         watch=reporting(subject, metric),
         agreed=baton.agreed,
+        aside=partial(aside, subject),
     )
+    subject.mark(WatchStage.OURS)  # what becomes of the samples takes memory, too
+    return found
+
+
+@contextmanager
+def aside(subject: Subject) -> Iterator[None]:
+    """Do work of ours within the timed pass: its time and its memory are not the model's."""
+    subject.mark(WatchStage.OURS)
+    yield
+    subject.mark(WatchStage.TIMED)
 
 
 def reporting(subject: Subject, metric: str) -> Callable[[Progress], None]:
@@ -141,8 +159,9 @@ def reporting(subject: Subject, metric: str) -> Callable[[Progress], None]:
         )
         if metric == "latency" and progress.phase == "steady" and len(samples) >= due:
             due = _REPORT_GROWTH * len(samples)
-            so_far = Distribution.of(samples, stop="interrupted", unmet=("it was cut off",), clock=CLOCK)
-            subject.watch(Found(measurement=Measurement(metric=metric, value=so_far)))
+            with aside(subject) if len(samples) >= _MANY else nullcontext():
+                so_far = Distribution.of(samples, stop="interrupted", unmet=("it was cut off",), clock=CLOCK)
+                subject.watch(Found(measurement=Measurement(metric=metric, value=so_far)))
 
     return watch
 

@@ -33,18 +33,37 @@ def grouped(blocks: Iterable[Block], drawn: Callable[[Picture], str]) -> Iterato
     Notices that follow each other are one list, and three plots or more stand side by side.
     """
     for around, run in groupby(blocks, _around):
-        group = [_block(block, drawn) for block in run]
+        found = list(run)
+        group = [_block(block, drawn) for block in found]
+        if around == _DOUBTS and len(group) > 1:
+            yield f"{_folded(found)}<ul>\n{''.join(group)}</ul></details>\n"
+            continue
         several = around != "div" or len(group) >= _SEVERAL
         opened, closed = _AROUND[around] if several else ("", "")
         yield f"{opened}{''.join(group)}{closed}"
 
 
 _SEVERAL = 3
-_AROUND = {"ul": ("<ul>\n", "</ul>\n"), "div": ('<div class="several">\n', "</div>\n"), "": ("", "")}
+_DOUBTS = "doubts"
+_AROUND = {
+    _DOUBTS: ("<ul>\n", "</ul>\n"),
+    "ul": ("<ul>\n", "</ul>\n"),
+    "div": ('<div class="several">\n', "</div>\n"),
+    "": ("", ""),
+}
 """What stands around blocks of a kind that follow each other."""
 
 
+def _folded(doubts: Sequence[Block]) -> str:
+    """Begin a list of doubts that opens when it is asked for; their names are read at once."""
+    codes = dict.fromkeys(doubt.code for doubt in doubts if isinstance(doubt, Notice) and doubt.code)
+    named = html.escape(", ".join(codes))
+    return f'<details class="doubts"><summary>{len(doubts)} doubts: {named}</summary>\n'
+
+
 def _around(block: Block) -> str:
+    if isinstance(block, Notice) and block.severity is Severity.DOUBT:
+        return _DOUBTS
     if isinstance(block, Notice) and block.severity is not Severity.VERDICT:
         return "ul"
     return "div" if isinstance(block, Plot) else ""
@@ -73,35 +92,62 @@ def _notice(block: Notice) -> str:
     sign = f'<span class="sign" role="img" aria-label="{block.severity}">{_SIGNS[block.severity]}</span>'
     code = f"<strong>{html.escape(block.code)}</strong>: " if block.code else ""
     tag = "code" if block.advice.startswith(_COMMAND) else "span"
-    advice = f'<br><{tag} class="faint">{_text(block.advice)}</{tag}>' if block.advice else ""
-    log = f"<pre>{html.escape(block.log)}</pre>" if block.log else ""
+    advice = f'<br><{tag} class="faint">{_options(_text(block.advice))}</{tag}>' if block.advice else ""
+    log = f"<pre>{_options(html.escape(block.log))}</pre>" if block.log else ""
     return f'<li class="{block.severity}">{sign}{code}{text}{advice}{log}</li>\n'
 
 
 def _headed(text: str) -> str:
     """Set off what a long verdict goes on with: who reads the first clause alone has read the answer."""
-    first = re.search("[;.] ", text)
-    if first is None or len(text) <= _LONG:
+    if len(text) <= _LONG:
         return _text(text)
-    return f'{_text(text[: first.end()])}<span class="more">{_text(text[first.end() :])}</span>'
+    first = re.search("[.] ", text[:_TOO_LONG]) or re.search("[;.] ", text)
+    if first is None:
+        return _text(text)
+    clause = f"{text[: first.start()]}."  # its semicolon joined it to what now stands below
+    return f'{_text(clause)} <span class="more">{_text(text[first.end() :])}</span>'
 
 
 _LONG = 140
 """Characters of a verdict that are read at a glance."""
+_TOO_LONG = 200
+"""Characters of a first sentence beyond which it is parted at its first semicolon."""
 _COMMAND = "modeldyno "
 """How what is to be typed begins."""
 
 
+_OPTION = re.compile(r"(?<!\S)--?[a-z][\w-]*")
+
+
+def _options(text: str) -> str:
+    """Keep each option of a command in one piece: a browser breaks lines behind any hyphen."""
+    return _OPTION.sub(r'<span class="option">\g<0></span>', text)
+
+
+def _tiles(block: Table) -> str:
+    """Write key figures, each a term with its value and a note."""
+    found = "".join(
+        f"<div><dt>{html.escape(name)}</dt><dd>{_text(value)}</dd>"
+        f'<dd class="faint">{_text(note)}</dd></div>\n'
+        for name, value, note in block.rows
+    )
+    return f'<dl class="tiles">\n{found}</dl>\n'
+
+
 def table(block: Table) -> str:
-    """Write a table; one that is too wide for a page is scrolled in place."""
+    """Write a table; one that is too wide for a page is scrolled in place; a phone shows rows as cards."""
+    if block.tiles:
+        return _tiles(block)
     named = any(column.title for column in block.columns)
     caption = f"<caption><span>{html.escape(block.title)}</span></caption>\n" if block.title else ""
     titles = "".join(
         f'<th scope="col" class="{column.align}">{html.escape(column.title)}</th>' for column in block.columns
     )
     head = f"<thead><tr>{titles}</tr></thead>\n" if named else ""
-    rows = "".join(f"<tr>{''.join(_cells(block, row))}</tr>\n" for row in block.rows)
+    cards = named and len(block.columns) > _NARROW and len(block.rows) <= _CARDS
+    rows = "".join(f"<tr>{''.join(_cells(block, row, cards))}</tr>\n" for row in block.rows)
     kind = "facts" if not named else "figures" if len(block.columns) <= _WIDE else "figures wide"
+    kind += " cards" if cards else ""
     told = html.escape(block.title or "table")
     region = f' role="region" aria-label="{told}" tabindex="0"' if len(block.columns) > _NARROW else ""
     return (
@@ -110,15 +156,17 @@ def table(block: Table) -> str:
     )
 
 
-_NARROW, _WIDE = 3, 6
-"""Columns that fit any page, and those that fit a screen in the usual size."""
+_NARROW, _WIDE, _CARDS = 3, 6, 80
+"""Columns that fit any page, those that fit a screen in the usual size, and rows that a phone stacks."""
 
 
-def _cells(block: Table, row: Sequence[str]) -> Iterator[str]:
+def _cells(block: Table, row: Sequence[str], cards: bool) -> Iterator[str]:
     for place, (text, column) in enumerate(zip(row, block.columns, strict=True)):
         tag, scope = ("td", "") if place else ("th", ' scope="row"')
         align = ' class="right"' if column.align is Align.RIGHT else ""
-        yield f"<{tag}{scope}{align}>{_name(text) if scope else _text(text)}</{tag}>"
+        title = html.escape(column.title)
+        label = f' data-label="{title}"' if cards and place and text and title else ""
+        yield f"<{tag}{scope}{align}{label}>{_name(text) if scope else _text(text)}</{tag}>"
 
 
 def _text(text: str) -> str:

@@ -37,7 +37,12 @@ _PROMISE = "This page is one file: it loads nothing and sends nothing."
 
 def fragment(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a fragment that stands on its own, as in a notebook."""
-    body = "".join(elements.grouped(views.blocks(document, judgements), elements.still))
+    return fragment_of(views.blocks(document, judgements))
+
+
+def fragment_of(blocks: Iterable[Block]) -> str:
+    """Write a fragment of any blocks."""
+    body = "".join(elements.grouped(blocks, elements.still))
     return _ascii(f'<div class="modeldyno"><style>{_part("fragment.css")}</style>\n{body}</div>\n')
 
 

@@ -123,6 +123,7 @@ def _series(series: Series, kept: Kept) -> dict[str, Any]:
         "y": kept.column(series.y),
         "joined": series.joined,
         "marked": series.marked,
+        **({"named": True} if series.named else {}),
         **({"labels": kept.labels(series.labels)} if series.labels else {}),
         **({"low": kept.column(series.low), "high": kept.column(series.high)} if series.low else {}),
     }

@@ -143,8 +143,8 @@ def _split(line: str, place: int, role: str) -> Line:
 # --- tables ------------------------------------------------------------------------------------
 
 
-_GAP, _SHRUNK = 2, 16
-"""Columns between two cells, and the fewest that a cell of text is squeezed to."""
+_GAP, _FIRST, _LAST = 2, 16, 20
+"""Columns between two cells, and the fewest that the first and the last cell of a row are squeezed to."""
 
 
 def _table_lines(block: Table, width: int) -> Iterator[Line]:
@@ -168,9 +168,9 @@ def _table_lines(block: Table, width: int) -> Iterator[Line]:
 def _fitted(natural: Sequence[int], width: int) -> list[int]:
     """Squeeze the last column, then the first, until all fit; give nothing where they cannot."""
     widths = list(natural)
-    for place in (-1, 0):
+    for place, least in ((-1, _LAST), (0, _FIRST)):
         excess = sum(widths) + _GAP * (len(widths) - 1) - width
-        widths[place] = max(min(widths[place], _SHRUNK), widths[place] - max(0, excess))
+        widths[place] = max(min(widths[place], least), widths[place] - max(0, excess))
     return widths if sum(widths) + _GAP * (len(widths) - 1) <= width else []
 
 

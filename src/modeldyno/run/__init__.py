@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from modeldyno import machine, plugins
+from modeldyno import feeds, machine, plugins
 from modeldyno.core import energy
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.knob import KnobValue
+from modeldyno.core.measurement import Distribution, Measurement, pack
 from modeldyno.core.result import (
     Doubted,
     Ended,
@@ -32,7 +32,10 @@ from modeldyno.core.result import (
     fold,
 )
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.ports import ALONE, Pass, Subject, TakesOtherInputs
+from modeldyno.feeds.randoms import DEFAULT_DTYPE
+from modeldyno.loading import loading
+from modeldyno.ports import ALONE, Pass, Subject, TakesOtherInputs, WatchStage
+from modeldyno.processes import family_size, tree
 from modeldyno.run.checking import check_known, check_needs, checked, forgiven
 from modeldyno.run.failing import failure_of
 from modeldyno.run.guests import Guests, hosted
@@ -46,10 +49,12 @@ from modeldyno.run.opening import (
     imported,
     load_time,
     opened_for,
+    payload_of,
     placed,
+    sized,
 )
 from modeldyno.run.stage import Stage, event_of, noted
-from modeldyno.run.watching import beside, discard, mark, started, steady_collector
+from modeldyno.run.watching import beside, discard, marker, started, steady_collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +62,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.inputs import InputSpec
     from modeldyno.core.job import Job
-    from modeldyno.core.measurement import Measurement
     from modeldyno.ports import Baton, Probe, Watch
 
 
@@ -117,9 +121,11 @@ def events(
     With `warm` what this run opens stays open, and what an earlier one left open is used: the Jobs must be
     equal but for load, Plan and config.
     """
-    stage = Stage(watch=watch)
     used = needs_session(job.probes)  # looking at a model is no use of it
+    if warm is not None and not serves(job.backend):
+        warm.begin_again()
     samplers = started(os.getpid()) if used and not serves(job.backend) else []
+    stage = Stage(watch=watch, mark=marker(samplers))
     found: list[Measurement] = []
     try:
         with Warm() if warm is None else warm.lent() as lent:
@@ -133,8 +139,10 @@ def events(
     except BaseException:
         discard(samplers)
         raise
-    for sampler in samplers:
-        yield from noted(map(event_of, sampler.stop()), found)
+    seen = [each for sampler in samplers for each in sampler.stop()]
+    if warm is not None and not serves(job.backend):
+        seen = warm.above_the_baseline(seen)
+    yield from noted(map(event_of, seen), found)
     yield from map(event_of, energy.per_call(found))
     yield Ended()
 
@@ -166,6 +174,10 @@ class Warm:
 
     stack: ExitStack = field(default_factory=ExitStack)
     ready: _Ready | None = None
+    others: float = 0.0
+    """Bytes of this process that are not the model's."""
+    held: float | None = None
+    """Bytes that the model held at the end of the last run, if it is as it was then."""
 
     def __enter__(self) -> Self:
         """Leave it open until the end of the block."""
@@ -181,8 +193,28 @@ class Warm:
     def close(self) -> None:
         """Close what runs the model; the next run opens it again."""
         self.stack.close()
+        self.held = None
         if self.ready is not None:
             self.ready.opened = None
+
+    def above_the_baseline(self, seen: list[Measurement | Doubt]) -> list[Measurement | Doubt]:
+        """Count memory from the baseline of the first run: what was open already is the model's."""
+        known = {m.scope: m for m in seen if isinstance(m, Measurement) and m.metric == "process_memory"}
+        sizes = known[""].value if "" in known else None
+        if not isinstance(sizes, Distribution):
+            return seen
+        first = "baseline" in known
+        above = sizes.samples() - (0.0 if first else self.others)
+        self.held = float(above[-1])
+        if first:
+            self.others = family_size(tree(os.getpid())) - self.held
+        told = replace(known[""], value=replace(sizes, runs=(pack(above),)))
+        return [told if each is known[""] else each for each in seen]
+
+    def begin_again(self) -> None:
+        """Take what the process has grown by since the last run for ours: the model did nothing."""
+        if self.held is not None:
+            self.others = family_size(tree(os.getpid())) - self.held
 
     @contextmanager
     def lent(self) -> Iterator[Warm]:
@@ -202,11 +234,11 @@ def _measured(
     baton: Baton,
 ) -> Iterator[Event]:
     if warm.ready is None:
-        yield from _looked(job, stage, warm, samplers, interrupted)
+        yield from _looked(job, stage, warm, interrupted)
         ready = warm.ready
     else:
         ready = warm.ready
-        mark(samplers, "idle")
+        stage.mark(WatchStage.IDLE)
         if ready.opened is not None and ready.configs != _configs(job):
             warm.close()
         yield from ready.told if ready.opened is not None else ready.told[: ready.looked]
@@ -227,23 +259,21 @@ def _measured(
         baton=baton,
         interrupted=interrupted,
         watch=stage.watch,
+        mark=stage.mark,
     )
     check_needs(called, subject, job)
     samplers += beside(opened.session)
-    mark(samplers, "timed")
-    baton.tells(partial(mark, samplers))
+    baton.tells(stage.mark)
     with steady_collector():
         yield from _probed(called, (Pass.TIMED,), subject, job, stage)
-    mark(samplers, "after")
+    stage.mark(WatchStage.SECOND)
     yield from checked(opened, "last call", stage)
     yield from _probed(called, (Pass.SECOND,), subject, job, stage)
     if interrupted():
         yield Doubted(doubt=INTERRUPTED)
 
 
-def _looked(
-    job: Job, stage: Stage, warm: Warm, samplers: list[Watch], interrupted: Callable[[], bool]
-) -> Iterator[Event]:
+def _looked(job: Job, stage: Stage, warm: Warm, interrupted: Callable[[], bool]) -> Iterator[Event]:
     """Load the model as far as the probes need it, and look at it; what came of it is kept, and told."""
     loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
     probes = {name: plugins.probe(name) for name in job.probes}
@@ -263,19 +293,21 @@ def _looked(
         imported(needed, job)
     place = machine.environment(needed, pinned=bool(job.plan.pin))
     yield from noting([Located(environment=place)])
-    mark(samplers, "idle")  # takes a second where a device tells what it draws
-    mark(samplers, "baseline")
-    mark(samplers, "load")
-    with stage("load", spent):
+    stage.mark(WatchStage.IDLE)  # takes a second where a device tells what it draws
+    stage.mark(WatchStage.BASELINE)
+    with stage("load", spent), loading(stage.mark) as account:
         bring = loader.load if used else getattr(loader, "look", loader.load)
         model = brought(bring, job)
-    spent["load"] = max(0.0, spent["load"] - model.looked)
+    spent["load"] = max(0.0, spent["load"] - account.described)
+    stage.mark(WatchStage.OURS)
     yield from noting(described(job, model))
     alone = {name: probe for name, probe in probes.items() if probe.needs is None}
     called = {name: probe for name, probe in probes.items() if probe.needs is not None}
+    inputs = _of_the_model(job) if called else job.inputs
+    model = sized(job, model, inputs)
     looked = Subject(
         model=model,
-        inputs=_of_the_model(job) if called else job.inputs,
+        inputs=inputs,
         batch_size=batch_size_of(job),
         sizes=job.sizes,
         load=job.load,
@@ -289,9 +321,25 @@ def _looked(
         yield from noting(forgiven(noted(_probed(alone, tuple(Pass), looked, job, stage), known)))
     else:
         check_known(model)
+        yield from noting(Doubted(doubt=found) for found in feeds.assumptions(model))
+        yield from noting(_analysed(job, looked))
         yield from noting(_probed(alone, tuple(Pass), looked, job, stage))
     subject = replace(looked, known=tuple(known))
     warm.ready = _Ready(subject=subject, told=told, spent=spent, looked=len(told))
+
+
+def _analysed(job: Job, subject: Subject) -> Iterator[Event]:
+    """Tell the inputs with the shapes that were given for them, where the model declares none."""
+    if all(spec.shape is not None for spec in subject.model.inputs):
+        return
+    try:
+        shaped = feeds.shapes(
+            subject.model, subject.inputs, batch_size=subject.batch_size, sizes=subject.sizes
+        )
+    except RequestError:
+        return  # the analysis says what is wrong with them
+    inputs = tuple(replace(spec, dtype=spec.dtype or DEFAULT_DTYPE) for spec in shaped.inputs)
+    yield Loaded(model=identity(job, subject.model), inputs=inputs)
 
 
 def _opened(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
@@ -305,13 +353,23 @@ def _opened(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator
 
 def _opening(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
     place = next(event.environment for event in ready.told if isinstance(event, Located))
-    opened = opened_for(job, ready.subject.model, stage, stack, ready.spent)
+    model = ready.subject.model
+    with stage("payload"):
+        payload = payload_of(job, model, plugins.backend(job.backend))
+    # Told before the first call, so that a call that fails is told with what it was given.
+    yield Loaded(model=identity(job, model), inputs=payload.used)
+    opened = opened_for(job, model, payload, stage, stack, ready.spent)
     place = placed(place, opened.session)
-    yield Loaded(model=identity(job, ready.subject.model), inputs=opened.payload.used)
+    if opened.payload is not payload:
+        yield Loaded(model=identity(job, model), inputs=opened.payload.used)
     yield Located(environment=place)
     yield from opened.found
     ready.guests = hosted(job, opened.session, place, stage, stack)
     yield from ready.guests.found
+    if opened.model is not ready.subject.model:  # its first call took other sizes than those analysed
+        ready.subject = replace(ready.subject, model=opened.model)
+        alone = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is None}
+        yield from forgiven(_probed(alone, tuple(Pass), ready.subject, job, stage))
     yield from conversion(job, opened.session)
     yield from load_time(ready.spent)
     ready.subject = _subject(replace(ready.subject, batch_size=batch_size_of(job)), opened)
@@ -347,6 +405,8 @@ def _probed(
 ) -> Iterator[Event]:
     for name, probe in probes.items():
         if probe.pass_ in passes and not subject.interrupted():
+            if probe.needs is not None and probe.pass_ is Pass.TIMED:
+                stage.mark(WatchStage.TIMED)
             with stage(name):
                 found = map(event_of, probe.measure(subject, job.plan))
                 yield from found if probe.needs is None else _kept(found, name, stage)

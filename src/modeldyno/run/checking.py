@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import outputs
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import observed
 from modeldyno.core.result import Doubted, Event, Failed, Failure, FailureKind, Found
 from modeldyno.errors import RequestError
 from modeldyno.ports import CanCall, HasAllocator, Session
+from modeldyno.run.looks import LOOKS, Looks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,47 +22,84 @@ if TYPE_CHECKING:
     from modeldyno.run.stage import Stage
 
 _CHECKING = 1.0
-"""Seconds of calls that looking at the outputs may take."""
+"""Seconds of calls that looking at the output of each payload once may take."""
+_REPEATING = 0.5
+"""Seconds after which no payload is looked at again."""
 
 
 def checked(opened: Opened, where: str, stage: Stage) -> Iterator[Event]:
-    """Look at what every payload gives, as far as a second of calls goes; the first in any case.
+    """Look at what every payload gives, and then at those again: see `modeldyno.run.looks`.
 
-    What a server answers under load is looked at by whoever put it there.
+    Each is checked once as far as a second of calls goes, the first in any case. What a server answers
+    under load is looked at by whoever put it there.
     """
     if not isinstance(opened.session, CanCall):
         return
-    begin = perf_counter()
+    looks = Looks(first=dict(opened.looks.first))
     with stage(where):
-        for call in opened.calls:
-            yield from faults(opened.session, call(), where)
-            if perf_counter() - begin > _CHECKING:
-                break
+        try:
+            _look(opened, looks)
+        except RequestError as error:  # it is too late to refuse what others have measured
+            yield _invalid(where, str(error).rstrip("."))
+    yield from (_invalid(where, sentence) for sentence in looks.sentences())
+    yield from map(_doubted, looks.doubts())
+    if looks.calls:
+        yield Found(measurement=observed("checked_calls", opened.looks.calls + looks.calls))
     if isinstance(opened.session, HasAllocator):
         yield Found(measurement=observed("allocator_reserved", opened.session.peak_reserved()))
 
 
-def faults(session: Session, output: Any, where: str) -> list[Event]:
-    """Say what is wrong with what a call returned."""
+def _look(opened: Opened, looks: Looks) -> None:
+    """Call again and again, and look at what comes, until it is enough or takes too long."""
+    begin = perf_counter()
+    for number in count():
+        spent = perf_counter() - begin
+        again = number >= len(opened.calls)
+        if number and (spent > _CHECKING or (again and (number >= LOOKS or spent > _REPEATING))):
+            return
+        payload = number % len(opened.calls)
+        arrays = opened.session.arrays(opened.calls[payload]())
+        if not arrays and again:
+            return
+        if arrays:
+            looks.add(payload, arrays)
+
+
+def faults(session: Session, output: Any, where: str, looks: Looks) -> list[Event]:
+    """Say what is wrong with what the first call returned, and remember it.
+
+    Raises:
+        RequestError: it is no output, but something that has yet to be run.
+    """
     try:
         arrays = session.arrays(output)
     except ValueError as error:
         if isinstance(session, CanCall):
             raise
-        return [Doubted(doubt=replace(_REFUSED, seen=f"{_REFUSED.seen}: {error}"))]
+        return [Doubted(doubt=first_request_failed(str(error)))]
     if not arrays:
         return [Doubted(doubt=_UNCHECKED)]
-    return [
-        Failed(failure=Failure(where=where, kind=FailureKind.INVALID_OUTPUT, message=message))
-        for message in outputs.faults(arrays)
-    ]
+    looks.add(0, arrays)
+    return [_invalid(where, sentence) for sentence in looks.sentences()]
 
 
-_REFUSED = Doubt(
-    code="failed-requests",
-    seen="the very first request was not answered well",
-    advice="read the rate of errors beside the latency",
-)
+def _invalid(where: str, message: str) -> Failed:
+    return Failed(failure=Failure(where=where, kind=FailureKind.INVALID_OUTPUT, message=message))
+
+
+def _doubted(doubt: Doubt) -> Doubted:
+    return Doubted(doubt=doubt)
+
+
+def first_request_failed(why: str) -> Doubt:
+    """Doubt a server or a client whose first request failed; those of the load may not."""
+    return Doubt(
+        code="failed-requests",
+        seen=f"the very first request was not answered well: {why}",
+        advice="read the rate of errors beside the latency",
+    )
+
+
 _UNCHECKED = Doubt(
     code="unchecked-output",
     seen="what the model returned holds no arrays, so it was not checked for NaN",

@@ -5,11 +5,15 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
+from modeldyno.core.code_line import users_line, written
 from modeldyno.core.result import Failure, FailureKind
 
 
 def failure_of(error: BaseException, where: str) -> Failure:
-    """Classify what a framework, a model or a server raised."""
+    """Classify what a framework, a model or a server raised.
+
+    It names the innermost line of the user's code, and one of a library where there is none of that.
+    """
     from modeldyno.engines.server import ServerFailed  # noqa: PLC0415 - only a failure needs it
 
     if isinstance(error, ServerFailed):
@@ -19,9 +23,13 @@ def failure_of(error: BaseException, where: str) -> Failure:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(Path(f.filename))]
     memory = isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _OUT_OF_MEMORY)
     kind = FailureKind.OOM if memory else FailureKind.ERROR
+    users = users_line(frames)
+    shown = (
+        frames[-_FRAMES:] if users is None or users in frames[-_FRAMES:] else [users, *frames[1 - _FRAMES :]]
+    )
     if frames:
-        text += f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
-    places = [f"{f.filename}:{f.lineno} {f.line}" for f in frames[-_FRAMES:]]
+        text += f" ({written(users or frames[-1])})"
+    places = [f"{f.filename}:{f.lineno} {f.line}" for f in shown]
     return Failure(where=where, kind=kind, message=text, log="\n".join([*lines[1:], *places])[:2000])
 
 

@@ -10,7 +10,7 @@ from modeldyno.core.result import Doubted, Event, Failed, Found, Located
 from modeldyno.core.together import at
 from modeldyno.errors import RequestError
 from modeldyno.ports import CanHost, Subject
-from modeldyno.run.opening import brought, called, identity, imported, payload_of
+from modeldyno.run.opening import brought, called, identity, imported, patience, payload_of, sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -59,12 +59,12 @@ def hosted(job: Job, session: Session, place: Environment, stage: Stage, stack: 
         with stage(f"load {name}"):
             imported((*loader.tools, *loader.requires), each)
             model = brought(loader.load, each)
-            model = replace(model, identity=identity(each, model))
+            model = replace(sized(each, model, each.inputs), identity=identity(each, model))
         payload = payload_of(each, model, backend)
         with stage(f"open {name}"):
             guest = stack.enter_context(session.host(model, each.config))
         with stage(f"first call {name}"):
-            opened = called(guest, payload)
+            opened = called(guest, payload, model, stage, patience=patience(job))
         guests.found += _labelled(name, opened.found)
         guests.subjects[name] = Subject(
             model=model, session=guest, calls=opened.calls, feeds=payload.feeds, samples=payload.samples

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import feeds, machine, plugins
 from modeldyno.core import doubt
+from modeldyno.core.inputs import BATCH
+from modeldyno.core.load import Load
 from modeldyno.core.measurement import observed
 from modeldyno.core.result import Artifact, Doubted, Environment, Event, Found, Kept, Loaded
-from modeldyno.errors import RequestError, Unloadable
+from modeldyno.errors import ModelDynoError, RequestError, Unloadable
 from modeldyno.feeds import Payload
 from modeldyno.ports import (
     CanCall,
@@ -26,19 +29,25 @@ from modeldyno.ports import (
     HasDoubts,
     HasFiles,
     HasSoftware,
+    HasThreads,
+    Model,
     Session,
     TakesOtherInputs,
+    WatchStage,
 )
-from modeldyno.run.checking import faults
+from modeldyno.run.checking import faults, first_request_failed
+from modeldyno.run.failing import failure_of
+from modeldyno.run.looks import Looks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
     from contextlib import ExitStack
 
     from modeldyno.core.doubt import Doubt
+    from modeldyno.core.inputs import InputSpec
     from modeldyno.core.job import Job
     from modeldyno.core.model import ModelIdentity
-    from modeldyno.ports import Backend, Model
+    from modeldyno.ports import Backend
     from modeldyno.run.stage import Stage
 
 
@@ -49,7 +58,15 @@ class Opened:
     session: Session
     payload: Payload
     calls: tuple[Callable[[], Any], ...]
+    model: Model
+    """With the sizes that it took."""
     found: list[Event] = field(default_factory=list)
+    looks: Looks = field(default_factory=Looks)
+    """What the first call returned."""
+
+
+_TRYING = 60.0
+"""Seconds for which guesses at free sizes are tried by calls."""
 
 
 def imported(modules: tuple[str, ...], job: Job) -> None:
@@ -96,19 +113,76 @@ def _thread_doubts(job: Job) -> Iterator[Doubt]:
     yield from doubt.of_threads(asked, max(1, int(machine.cpu_quota())))
 
 
-def opened_for(job: Job, model: Model, stage: Stage, stack: ExitStack, spent: dict[str, float]) -> Opened:
-    """Open the backend, and call the model once.
-
-    Raises:
-        RequestError: the backend does not run such models, or the inputs do not fit.
-    """
+def opened_for(
+    job: Job, model: Model, payload: Payload, stage: Stage, stack: ExitStack, spent: dict[str, float]
+) -> Opened:
+    """Open the backend, and call the model once."""
     backend = plugins.backend(job.backend)
-    with stage("payload"):
-        payload = payload_of(job, model, backend)
+    stage.mark(WatchStage.LOAD)
     with stage("open", spent):
         session = stack.enter_context(backend.open(model, job.config))
     with stage("first call"):
-        return called(session, payload)
+        return _called_as_it_takes(job, model, backend, session, payload, stage)
+
+
+def sized(
+    job: Job,
+    model: Model,
+    inputs: tuple[InputSpec, ...],
+    refused: Sequence[tuple[Mapping[str, int], str]] = (),
+) -> Model:
+    """Assume what nobody says of the sizes of inputs; see `feeds.assume_sizes`."""
+    varied = {name: sizes[0] for name, sizes in job.inspection.vary.items()}
+    return feeds.assume_sizes(
+        model,
+        inputs,
+        batch_size=varied.get(BATCH, batch_size_of(job)),
+        sizes={**job.sizes, **varied},
+        prove=any(plugins.probe(name).needs is None for name in job.probes),
+        refused=refused,
+    )
+
+
+def _called_as_it_takes(
+    job: Job, model: Model, backend: Backend, session: Session, payload: Payload, stage: Stage
+) -> Opened:
+    """Call the model; where it refuses sizes that were assumed, assume others."""
+    begin, refused = perf_counter(), list[tuple[Mapping[str, int], str]]()
+    while True:
+        try:
+            return called(session, payload, model, stage, patience=patience(job))
+        except Exception as error:
+            refused.append((model.assumed, " ".join(str(error).split())))
+            late = perf_counter() - begin > _TRYING
+            if late or isinstance(error, (ModelDynoError, MemoryError)) or not isinstance(session, CanCall):
+                raise
+            other = _other_sizes(job, model, refused)
+            if other is None:
+                raise
+        model, payload = other, payload_of(job, other, backend)
+
+
+def _other_sizes(job: Job, model: Model, refused: Sequence[tuple[Mapping[str, int], str]]) -> Model | None:
+    """Assume sizes that have not been refused; None where sizes are not what was wrong.
+
+    Raises:
+        RequestError: there are no others to assume.
+    """
+    try:
+        other = sized(job, model, job.inputs, refused)
+    except RequestError:
+        if refused[0][0]:
+            raise
+        return None
+    return None if other.assumed == model.assumed else other
+
+
+def _running(model: Model) -> Iterator[str]:
+    """Name the backends that run such models."""
+    for name in plugins.names("backend"):
+        with suppress(ModelDynoError):
+            if model.form in plugins.backend(name).accepts:
+                yield name
 
 
 def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
@@ -119,27 +193,48 @@ def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
     """
     if model.form not in backend.accepts:
         raise RequestError(
-            f"The backend '{job.backend}' runs {', '.join(sorted(backend.accepts))}, "
-            f"and {job.model} is {model.form}; choose another with --backend."
+            f"The backend '{job.backend}' runs models of {', '.join(sorted(backend.accepts))}, and "
+            f"{job.model} is one of {model.form}; leave --backend out, or give one that runs it: "
+            f"{', '.join(_running(model))}."
         )
     if isinstance(backend, TakesOtherInputs):
         model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
     return feeds.build(model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes)
 
 
-def called(session: Session, payload: Payload) -> Opened:
-    """Call an open model once, and keep what that shows."""
-    calls = _calls(session, payload)
+def patience(job: Job) -> float:
+    """Seconds after which a request of this Job is given up."""
+    return (job.load or Load()).timeout
+
+
+def called(session: Session, payload: Payload, model: Model, stage: Stage, *, patience: float) -> Opened:
+    """Call an open model once, and keep what that shows; `patience` is for a server that runs already.
+
+    What it raises is raised on, but for a client of the user's own, whose failures are counted under load.
+    """
+    prepared = _calls(session, payload, patience)
+    call = next(prepared)
     begin = perf_counter()
-    output = calls[0]()
-    first = perf_counter() - begin
-    opened = Opened(session=session, payload=payload, calls=calls)
+    failure, output = None, None
+    try:
+        output = call()
+    except Exception as error:
+        if not isinstance(session, CanDrive):
+            raise
+        # A client that fails now and then may do so at first; the load tells whether it always does.
+        failure = Doubted(doubt=first_request_failed(failure_of(error, "first call").message))
+    seconds = perf_counter() - begin
+    stage.mark(WatchStage.OURS)  # the model needs one payload; that there are more is our wish
+    opened = Opened(session=session, payload=payload, calls=(call, *prepared), model=model)
     known = session.doubts if isinstance(session, HasDoubts) else ()
-    opened.found += [Found(measurement=observed("first_call", first))]
     opened.found += [Doubted(doubt=found) for found in (*payload.doubts, *known)]
     opened.found += _configured(session)
+    if failure is not None:
+        opened.found.append(failure)
+        return opened
+    opened.found += [Found(measurement=observed("first_call", seconds))]
     opened.found += _prompted(session, output)
-    opened.found += faults(session, output, "first call")
+    opened.found += faults(session, output, "first call", opened.looks)
     return opened
 
 
@@ -157,25 +252,29 @@ def _prompted(session: Session, output: Any) -> Iterator[Event]:
 
 
 def placed(place: Environment, session: Session) -> Environment:
-    """Add what a session knows of where it runs: the device, and the versions of a server."""
+    """Add what a session knows of where it runs: the device, its threads, the versions of a server."""
     device = {"device": session.device} if isinstance(session, HasDevice) else {}
+    threads = {"threads": session.threads} if isinstance(session, HasThreads) else {}
     software = session.software if isinstance(session, HasSoftware) else {}
     return replace(
         place,
-        conditions={**place.conditions, **device},
+        conditions={**place.conditions, **device, **threads},
         software={**place.software, **software},
     )
 
 
-def _calls(session: Session, payload: Payload) -> tuple[Callable[[], Any], ...]:
+def _calls(session: Session, payload: Payload, patience: float) -> Iterator[Callable[[], Any]]:
     """Prepare a call of each payload; for a server, one request, to see that it answers at all."""
     if isinstance(session, CanCall):
-        return tuple(session.prepare(feed) for feed in payload.feeds)
-    if isinstance(session, CanDrive):
-        return (session.calls()[0],)
-    from modeldyno.loadgen.crew import once  # noqa: PLC0415 - only a server is sent to
+        yield from map(session.prepare, payload.feeds)
+    elif isinstance(session, CanDrive):
+        yield session.calls()[0]
+    else:
+        from modeldyno.loadgen.crew import once  # noqa: PLC0415 - only a server is sent to
 
-    return (partial(once, session.target(payload.feeds[:1])),)
+        cold = session.pid is not None  # ours: it may load the model by its first request
+        timeout = max(patience, Load().timeout) if cold else patience
+        yield partial(once, session.target(payload.feeds[:1]), timeout=timeout)
 
 
 def conversion(job: Job, session: Session) -> Iterator[Event]:

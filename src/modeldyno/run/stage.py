@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.activity import Activity
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Measurement
+from modeldyno.core.metric import METRICS
 from modeldyno.core.outline import Outline
 from modeldyno.core.result import (
     Artifact,
@@ -24,6 +25,8 @@ from modeldyno.core.result import (
     Progressed,
     Watched,
 )
+from modeldyno.errors import RequestError
+from modeldyno.ports import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +39,8 @@ class Stage:
     """Where the run stands; whoever watches is told, and a Failure names it."""
 
     watch: Callable[[Event], None]
+    mark: Callable[[WatchStage], None] = field(default=lambda _stage: None)
+    """Tells those who watch from outside."""
     name: str = "start"
     measured: bool = False
     """Whether a probe has found anything by calling the model."""
@@ -52,9 +57,18 @@ class Stage:
 
 
 def event_of(found: Seen) -> Event:
-    """Give the event that tells of it."""
+    """Give the event that tells of it.
+
+    Raises:
+        RequestError: a metric is in no table.
+    """
     match found:
         case Measurement():
+            if found.metric not in METRICS:
+                raise RequestError(
+                    f"A probe measured '{found.metric}', which is no metric; a plugin declares its own by an "
+                    "entry point of the group modeldyno.metrics."
+                )
             return Found(measurement=found)
         case Doubt():
             return Doubted(doubt=found)

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.ports import CanCall, Session, Watch
+from modeldyno.ports import CanCall, Session, Watch, WatchStage
+from modeldyno.processes import ancestors, release_free_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SAMPLERS = ("device", "process")
 """What watches from outside: this process, or where a server runs the model, that."""
@@ -31,7 +32,7 @@ def steady_collector() -> Iterator[None]:
 def started(root: int) -> list[Watch]:
     """Start the samplers on a process; each is told which others are ours, and no load of the model."""
     found: list[Watch] = []
-    program = dict.fromkeys((root, os.getpid(), os.getppid()))
+    program = dict.fromkeys((root, os.getpid(), *ancestors(2)))  # our parent is a keeper, whose parent asked
     for name in SAMPLERS:
         ours = (pid for sampler in found for pid in sampler.pids)
         found.append(plugins.sampler(name).start((*program, *ours)))
@@ -43,14 +44,28 @@ def beside(session: Session) -> list[Watch]:
     if isinstance(session, CanCall) or session.pid is None:
         return []
     found = started(session.pid)
-    mark(found, "idle")
+    marker(found)(WatchStage.IDLE)
     return found
 
 
-def mark(samplers: list[Watch], stage: str) -> None:
-    """Tell the samplers which stage begins."""
-    for sampler in samplers:
-        sampler.mark(stage)
+def marker(samplers: list[Watch]) -> Callable[[WatchStage], None]:
+    """Give a function that tells the samplers, and those added later, which stage begins.
+
+    Free memory is given back to the system before and after work of ours: before it, so that what the model
+    has freed is not taken for memory that our work saved, and after it, as the model would grow into what we
+    have freed unseen.
+    """
+    last = WatchStage.IDLE
+
+    def mark(stage: WatchStage) -> None:
+        nonlocal last
+        if samplers and (last is WatchStage.OURS) != (stage is WatchStage.OURS):
+            release_free_memory()
+        last = stage
+        for sampler in samplers:
+            sampler.mark(stage)
+
+    return mark
 
 
 def discard(samplers: list[Watch]) -> None:

@@ -17,6 +17,7 @@ from modeldyno.core import energy
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.energy import Meter, Sample
 from modeldyno.core.measurement import Distribution, Measurement, observed
+from modeldyno.ports import WatchStage
 from modeldyno.samplers import nvidia, rapl, side
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from modeldyno.core.energy import Draw
 
-IDLE, BASELINE, TIMED = "idle", "baseline", "timed"
+_BEFORE = frozenset({WatchStage.IDLE, WatchStage.BASELINE})
+"""Stages in which nothing is loaded."""
 _DRIVER = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg")
 """What is there where a driver is: on Linux, and on Linux within Windows."""
 _LAG = 1.0
@@ -130,7 +132,7 @@ def memory(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]
 
 def gauges(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
     """Utilisation, clocks and temperature in the timed pass."""
-    timed = _of(TIMED, stages)
+    timed = _of(WatchStage.TIMED, stages)
     for key, metric in _GAUGES.items():
         fresh = [s for s in timed if s["time"] >= timed[0]["time"] + _LAG] if key == "utilization" else timed
         if values := _told(name, key, fresh or timed):
@@ -139,7 +141,7 @@ def gauges(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]
 
 def throttling(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Doubt]:
     """A doubt when the device lowered its clocks in the timed pass, with every reason that it gave."""
-    found = [int(bits) for bits in _told(name, "reasons", _of(TIMED, stages))]
+    found = [int(bits) for bits in _told(name, "reasons", _of(WatchStage.TIMED, stages))]
     shares = {
         text: sum(bool(bits & bit) for bits in found) / len(found) for bit, text in _REASONS.items() if found
     }
@@ -157,7 +159,9 @@ def power(
 ) -> Iterator[Measurement | Doubt]:
     """What the device drew in the timed pass, and before loading, watts."""
     meter = Meter(period=facts["period"], span=facts["span"])
-    timed, idle = (energy.draw(_windows(name, stage, stages), meter) for stage in (TIMED, IDLE))
+    timed, idle = (
+        energy.draw(_windows(name, stage, stages), meter) for stage in (WatchStage.TIMED, WatchStage.IDLE)
+    )
     if timed is None:
         return
     if not timed.enough:
@@ -193,11 +197,11 @@ def _grown(name: str, stages: Sequence[dict[str, Any]]) -> bool:
 
 
 def _before(stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [stage for stage in stages if stage["name"] in {IDLE, BASELINE}]
+    return [stage for stage in stages if stage["name"] in _BEFORE]
 
 
 def _later(stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [stage for stage in stages if stage["name"] not in {IDLE, BASELINE}]
+    return [stage for stage in stages if stage["name"] not in {*_BEFORE, WatchStage.SECOND}]
 
 
 def _of(name: str, stages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

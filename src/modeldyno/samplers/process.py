@@ -1,7 +1,8 @@
 """The sampler ``process``: memory, processor time, traffic and noise, seen by a side process from outside.
 
-`start` begins watching; `mark` names the stages, of which three mean something here: ``baseline``
-(frameworks imported, nothing loaded), ``timed`` (the timed pass) and all that lies between.
+`start` begins watching; `mark` names the stages of `ports.WatchStage`. Memory is that of loading, of the
+first call and of the timed pass, above the baseline; what the process grew by while it did work of ours is
+taken off.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core import doubt
 from modeldyno.core.doubt import Doubt
 from modeldyno.core.measurement import Distribution, Measurement, observed
+from modeldyno.ports import WatchStage
 from modeldyno.samplers import side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-IDLE, BASELINE, TIMED = "idle", "baseline", "timed"
+_NOT_THE_MODEL = frozenset({WatchStage.IDLE, WatchStage.BASELINE, WatchStage.SECOND})
+"""Stages whose memory is not told: nothing is loaded yet, or a second pass watches the calls."""
 _FAULTS = 1.0
 """Major faults in a second; more than this is a doubt."""
 
@@ -62,12 +65,23 @@ def start(pids: Sequence[int]) -> ProcessWatch:
 
 
 def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
-    """Memory of the process tree: the baseline, and what came above it, bytes."""
-    baseline = next((size for s in stages if s["name"] == BASELINE for size in s["memory"]), 0)
-    later = [s for s in stages if s["name"] not in {IDLE, BASELINE}]
-    above = [float(size - baseline) for s in later for size in s["memory"]]
+    """Memory of the process tree: the baseline, and what the model took above it, bytes.
+
+    What the tree grew by in stages of ours is taken off all later sizes. A tree that gave back memory that it
+    held before the baseline took nothing, not less than nothing.
+    """
+    baseline = next((size for s in stages if s["name"] == WatchStage.BASELINE for size in s["memory"]), 0)
+    ours, above = 0, []
+    for stage in stages:
+        growth = stage["held"][1] - stage["held"][0] if stage["held"] else 0
+        if stage["name"] == WatchStage.OURS:
+            ours += growth
+        elif stage["name"] == WatchStage.IMPORT:
+            baseline += growth
+        elif stage["name"] not in _NOT_THE_MODEL:
+            above += [float(max(0, size - baseline - ours)) for size in stage["memory"]]
     if baseline:
-        yield observed("process_memory", baseline, scope=BASELINE)
+        yield observed("process_memory", baseline, scope=WatchStage.BASELINE)
     if above:
         found = Distribution.of(above, stop="run ended", clock="monotonic")
         yield Measurement(metric="process_memory", value=found)
@@ -120,6 +134,6 @@ def traffic(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
 
 def _timed(stages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """Give the stages of the timed pass, and what each counter went up by in them."""
-    timed = [s for s in stages if s["name"] == TIMED]
+    timed = [s for s in stages if s["name"] == WatchStage.TIMED]
     known = [name for name in timed[0]["begin"] if all(name in s["end"] for s in timed)] if timed else []
     return timed, {name: sum(s["end"][name] - s["begin"][name] for s in timed) for name in known}

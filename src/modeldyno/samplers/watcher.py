@@ -117,7 +117,9 @@ class Witness:
         now = self.close()
         forget_peak(self.root)
         cores = len(_cores(self.root))
-        self.stages.append({"name": stage, "begin": now, "end": now, "memory": [], "cores": cores})
+        self.stages.append(
+            {"name": stage, "begin": now, "end": now, "memory": [], "held": [], "cores": cores}
+        )
         self.sample()
 
     def sample(self) -> float:
@@ -136,6 +138,7 @@ class Witness:
             self.sample()  # the peak is above what is held now, not above what was held at the last sample
             memory = self.stages[-1]["memory"]
             assert isinstance(memory, list)
+            self.stages[-1]["held"] = [memory[0], memory[-1]] if memory else []
             above = peak_size(self.root) - resident_size(self.root)
             memory += [size + above for size in memory[-1:] if above > 0]
         now = self._counters()
@@ -190,7 +193,9 @@ def _cores(pid: int) -> set[int]:
 def settle(root: int) -> None:
     """Become a side process: end with the parent, be deaf to Ctrl-C, leave the root's cores to it."""
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody listens any more: no word of ours in a model's log
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are for those who started us
+        signal.signal(number, signal.SIG_IGN)
     with suppress(OSError):
         everywhere = set(range(os.cpu_count() or 1))
         os.sched_setaffinity(0, everywhere - _cores(root) or everywhere)

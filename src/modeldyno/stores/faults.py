@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,6 +35,8 @@ _DAMAGED = (
     "sqlite3 DAMAGED .recover | sqlite3 NEW"
 )
 _TOO_LARGE = "takes no document of this size ({cause}); save it with --json instead"
+_ROOM = 2**16
+"""Bytes; a log and its index need as much."""
 _OTHER = "cannot be used ({cause}); check MODELDYNO_STORE"
 
 _SQLITE = {
@@ -68,7 +72,17 @@ def explained(place: str) -> Iterator[None]:
     except (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, OSError) as error:
         cause = getattr(error, "orig", None) or error
         said = " ".join(str(cause).split())
-        raise StoreError(f"The store {place} {_sentence(cause).format(cause=said)}.") from error
+        sentence = _FULL if _is_of_a_full_disk(cause, place) else _sentence(cause).format(cause=said)
+        raise StoreError(f"The store {place} {sentence}.") from error
+
+
+def _is_of_a_full_disk(cause: BaseException, place: str) -> bool:
+    """Whether SQLite could open a database for reading alone because the disk has no room for its log."""
+    if not isinstance(cause, sqlite3.Error) or primary_code(cause) != sqlite3.SQLITE_READONLY:
+        return False
+    with suppress(OSError):
+        return shutil.disk_usage(Path(place).parent).free < _ROOM
+    return False
 
 
 def _sentence(cause: BaseException) -> str:

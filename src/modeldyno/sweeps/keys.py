@@ -7,6 +7,10 @@ from typing import Any
 from modeldyno.core.objective import Rank
 
 STRATEGY = "quick"
+AIMS = {"objectives": None, "maximize": True, "minimize": False}
+"""Key of objectives to whether they are to be raised; None where the table of metrics says so of each."""
+GOALS = frozenset(AIMS) | {"require", "mode", "latency_budget", "min_throughput", "rank"}
+"""Keys of what is to be found, rather than of what is measured."""
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": ["integer", "string"]}
@@ -100,6 +104,7 @@ KEYS: dict[str, dict[str, Any]] = {
         },
         "What is varied: knob, concurrency or rate to its values: [1, 2, 4], 1..8, 1..9:2, 1..64*2.",
     ),
+    "objectives": _told(_AIMS, "Metrics, each with its own direction: {throughput: 10, latency.p99: 5}."),
     "maximize": _told(_AIMS, "A metric, several, or metric to weight."),
     "minimize": _told(_AIMS, "A metric, several, or metric to weight."),
     "require": _told(_TEXTS, "Bounds, such as latency.p99 <= 50ms."),
@@ -129,7 +134,7 @@ FOREIGN = {
     "parameters": "write space: with concurrency: or batch_size:",
     "concurrency": "write it below space: to vary it, or below load: to keep it",
     "batch_sizes": "write batch_size: below space:",
-    "objectives": "write maximize: or minimize:",
+    "request_rate": "write rate: below space: to vary it, or below load: to keep it",
     "constraints": "write require:, such as latency.p99 <= 10ms",
     "run_config_search_mode": "write strategy: quick, grid, ladder or optuna",
     "triton_launch_mode": "write set: with launch: docker, or server: http://host:8000",

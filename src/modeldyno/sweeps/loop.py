@@ -221,6 +221,7 @@ def _tried(study: Study, ask: Ask, room: Rooms, guard: onward.Guard) -> Step | N
     number, begun = len(study.trials) + 1, time.monotonic()
     try:
         job = looking(placed(study, ask.point), study.goal, ask)
+        _check_start(study, ask)
         result = room(job, fresh=verification.fresh(study, ask))(job, watch=guard)
     except (StaleStudy, UnknownName, TrustRequired, Unloadable):
         raise  # what is wrong is wrong at every point
@@ -241,6 +242,26 @@ def _tried(study: Study, ask: Ask, room: Rooms, guard: onward.Guard) -> Step | N
     result = replace(result, doubts=(*result.doubts, *guard.doubts))
     trial = Trial.of(result, study.goal, ask, number=number, seconds=time.monotonic() - begun)
     return _known(study, result).add(trial), trial, result
+
+
+def _check_start(study: Study, ask: Ask) -> None:
+    """Start no server again that did not start under another load.
+
+    Raises:
+        RequestError: it did not.
+    """
+    wanted = study.configuration(ask.point)
+    same = [trial for trial in study.measured if study.configuration(trial.point) == wanted]
+    if ask.stage is Stage.SEARCH and same and all(_unstarted(trial) for trial in same):
+        raise RequestError(f"It did not start under another load: {same[0].failure}")
+
+
+def _unstarted(trial: Trial) -> bool:
+    """Say whether no load was put on it: the stage that failed stands before what went wrong."""
+    return trial.state is State.FAILED and trial.failure.partition(":")[0] == _STARTING
+
+
+_STARTING = "open"
 
 
 def _known(study: Study, result: Result) -> Study:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import machine, plugins, request
+from modeldyno import machine, naming, plugins, request
 from modeldyno.core import together
 from modeldyno.core.excerpt import ALONE
 from modeldyno.core.goal import Constraint
@@ -30,7 +30,7 @@ from modeldyno.core.units import RATE, SECONDS, parse_bound
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.run import serves
 from modeldyno.sweeps import axes, values
-from modeldyno.sweeps.keys import FOREIGN, KEYS, STRATEGY
+from modeldyno.sweeps.keys import AIMS, FOREIGN, KEYS, STRATEGY
 from modeldyno.sweeps.placing import check_axes
 
 if TYPE_CHECKING:
@@ -157,10 +157,8 @@ def goal_of(words: Words) -> Goal:
     Raises:
         RequestError: one of them is wrong.
     """
-    aims = [
-        *_objectives(words, "maximize", maximize=True),
-        *_objectives(words, "minimize", maximize=False),
-    ] or [Objective.parse(THROUGHPUT)]
+    aims = [each for name, maximize in AIMS.items() for each in _objectives(words, name, maximize=maximize)]
+    aims = aims or [Objective.parse(THROUGHPUT)]
     with words.at("rank"):
         rank = values.chosen("rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank])
     return Goal(objectives=tuple(aims), constraints=tuple(_bounds(words)), rank=Rank(rank))
@@ -174,7 +172,7 @@ def goal_over(words: Words, before: Goal, job: Job) -> Goal:
     """
     anew, told = goal_for(goal_of(words), job), words.tree.keys()
     return Goal(
-        objectives=anew.objectives if told & {"maximize", "minimize"} else before.objectives,
+        objectives=anew.objectives if told & AIMS.keys() else before.objectives,
         constraints=anew.constraints or before.constraints,
         rank=anew.rank if "rank" in told else before.rank,
     )
@@ -186,7 +184,7 @@ def goal_for(goal: Goal, job: Job) -> Goal:
     return together.goal(goal, str(job.name), names) if names else goal
 
 
-def _objectives(words: Words, name: str, *, maximize: bool) -> Iterator[Objective]:
+def _objectives(words: Words, name: str, *, maximize: bool | None) -> Iterator[Objective]:
     given = words.tree.get(name)
     if isinstance(given, Mapping):
         for metric, weight in given.items():
@@ -222,7 +220,7 @@ _SHORTHANDS = {"latency_budget": ("latency.p99", True, SECONDS), "min_throughput
 def _backend(model: str, tree: Tree) -> str:
     """Take a server where loads are spoken of, and else what runs the model in a process."""
     loads = "mode" in tree or "load" in tree or any(name in LOADS for name in tree.get("space", ()))
-    own = plugins.loader(request.reference(model).scheme).backend
+    own = plugins.loader(naming.reference(model).scheme).backend
     return (request.server_for(model) if loads else None) or own
 
 

@@ -159,7 +159,10 @@ def an_outline() -> Outline:
     """Make an Outline in which no part is left out."""
     return Outline(
         sizes={"batch": 1, "seq": 128},
-        modules=tuple(Module(path=path, kind=kind) for path, (kind, _, _) in _MODULES.items()),
+        modules=tuple(
+            Module(path=path, kind=kind, output="1x128x384 float32")
+            for path, (kind, _, _) in _MODULES.items()
+        ),
         operators=(
             Operator(kind="aten.addmm", calls=36, macs=1_358_954_496),
             Operator(kind="aten.bmm", calls=12, macs=53_673_984),

@@ -82,6 +82,8 @@ class Bench:
     rate: Callable[[dict[str, KnobValue]], float]
     """Samples per second, by the knobs that are set, sizes of dimensions, and the load."""
     fails: Callable[[dict[str, KnobValue]], FailureKind | None] = lambda _point: None
+    fails_at: str = "load"
+    """The stage in which it fails."""
     noise: float = 0.0
     """Relative standard deviation; a Job has the same luck when it is run the same way again."""
     inputs: tuple[InputSpec, ...] = (InputSpec(name="ids", shape=("batch", "seq"), dtype="int64"),)
@@ -116,7 +118,7 @@ class Bench:
         kind = self.fails(point)
         if kind is not None:
             failure = Failure(
-                where="load", kind=kind, message="it took too much", log="one\nthe last word\n\n"
+                where=self.fails_at, kind=kind, message="it took too much", log="one\nthe last word\n\n"
             )
             return [*told, Failed(failure=failure)]
         rate = self.rate(point) * luck

@@ -9,6 +9,7 @@ from __future__ import annotations
 from modeldyno.views.lists import brief, listing, numbers
 from modeldyno.views.look import PLAIN, SORTS, Look
 from modeldyno.views.memory_change import memory_changed
+from modeldyno.views.overview import overview
 from modeldyno.views.pages import page
 from modeldyno.views.report import blocks
 from modeldyno.views.sentence import headline
@@ -24,6 +25,7 @@ __all__ = [
     "listing",
     "memory_changed",
     "numbers",
+    "overview",
     "page",
     "summary",
 ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.advice import gain, shown, tries
+from modeldyno.core.advice import fixed_batch, gain, shown, tries
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.comparison import Outcome
+from modeldyno.core.inputs import BATCH
+from modeldyno.core.metric import METRICS, Better
 from modeldyno.core.units import format_quantity
 from modeldyno.views.changes import VERDICTS, moved, relative
 from modeldyno.views.findings import finding, limited
@@ -31,7 +33,9 @@ def advice(found: Advice) -> Iterator[Block]:
     if found.finals:
         yield _table(found, "Measured again, in rounds of their own", found.finals)
     if found.tried:
-        yield _table(found, "Tried, each in turns with the baseline", _ordered(found.tried))
+        once = not any(tried.rounds for tried in found.tried)
+        title = "Tried, one run of each" if once else "Tried, each in turns with the baseline"
+        yield _table(found, title, _ordered(found.tried))
     yield from _notes(found)
     yield from (finding(found.baseline, each) for each in found.findings if not tries(each))
 
@@ -47,17 +51,21 @@ def sentence(found: Advice) -> str:
             f"{count(found.best.rounds, 'round')} in turns with what it was{now}; {price}."
         )
     if not found.tried:
-        return f"{name}: there is nothing to try{now}."
-    if any(t.outcome is Outcome.BETTER for t in found.tried):
+        why = "there was no time to try anything" if found.left_out else "there is nothing to try"
+        return f"{name}: {why}{now}."
+    if any(t.outcome is Outcome.BETTER and t.rounds for t in found.tried):
         return f"{name}: what seemed to help could not be confirmed{now}."
-    return f"{name}: nothing that was tried is surely better than it is{now}."
+    tried = count(len(found.tried), "setting")
+    if not any(t.rounds for t in found.tried):
+        return f"{name}: {tried} tried, with one run each, which confirms nothing{now}."
+    return f"{name}: {tried} tried, and none is shown to be better than the present ones{now}."
 
 
 def _now(found: Advice) -> str:
     """Say what it was at the first look."""
     answer = found.baseline.ask(found.query)
     value = answer.value
-    return "" if value is None else f" ({format_quantity(value, found.query.unit, 3)} at first sight)"
+    return "" if value is None else f" ({format_quantity(value, found.query.unit, 3)} in the first run)"
 
 
 def _slower(tried: Tried) -> str:
@@ -106,7 +114,7 @@ def _row(tried: Tried) -> tuple[str, ...]:
     return (
         settings,
         relative(replace(change, interval=None) if once else change),
-        "looked at once" if once else VERDICTS[tried.outcome],
+        "one run only" if once else VERDICTS[tried.outcome],
         "" if beside is None else relative(replace(beside, interval=None)),
         _outputs(tried),
     )
@@ -134,6 +142,15 @@ def _notes(found: Advice) -> Iterator[Notice]:
             yield Notice(
                 severity=Severity.NOTE, text=text, advice="allow it with --tolerance, if your data bear it"
             )
+    given = fixed_batch(found.baseline)
+    if given is not None and METRICS[found.query.metric].better is Better.HIGHER:
+        batch, *rest = map(str, given.shape or ())
+        free = f"{given.name}={'x'.join((BATCH, *rest))}".removeprefix("=")
+        yield Notice(
+            severity=Severity.NOTE,
+            text=f"other sizes of the batch were not tried, as the shape that was given fixes it: {batch}",
+            advice=f"leave it free with --input {free} -b {batch}",
+        )
     if found.left_out:
         named = "; ".join(shown(candidate.settings) for candidate in found.left_out)
         text = f"no time was left for {shorten(named, TEXT_LIMIT)}"

@@ -249,6 +249,7 @@ def _ending(found: Capacity) -> str:
         End.CLIENT: "the client, not the server, limits more load: give it more drivers or cores",
         End.DISPUTED: "a greater load passed than one that failed, so that the latency does not simply grow "
         "with the load; the answer encloses both",
+        End.REFUSED: "the server refuses all requests as wrong ones, and would under any load",
         End.INTERRUPTED: "you interrupted it; a search that ends by itself knows more",
     }[found.end]
     return f"{made}, then it ended: {why}"

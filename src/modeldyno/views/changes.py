@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.comparison import Outcome
-from modeldyno.core.units import format_quantity
+from modeldyno.core.headlines import kin
+from modeldyno.core.metric import Query
+from modeldyno.core.units import (
+    FARTHEST,
+    NOT_BOUNDED,
+    RATE,
+    SECONDS,
+    format_change,
+    format_changes,
+    format_percent,
+    format_quantity,
+)
 from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, interrupted
 
 if TYPE_CHECKING:
@@ -29,13 +40,13 @@ def sentence(each: Contrast, names: tuple[str, str]) -> str:
             also = f"; the same in {same}" if same else ""
             return f"{now} is better than {before}: {told[Outcome.BETTER]}{also}."
         case Outcome.SAME:
-            return f"{now} does the same as {before}: {_listed(map(_within, groups[Outcome.SAME]))}."
+            return f"{now} does the same as {before}: {_unchanged(groups[Outcome.SAME])}."
         case Outcome.UNDECIDED:
             if not each.verdicts:
                 return f"{now} and {before} have nothing that could be compared."
             also = f"; better: {told[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
-            open_ = _listed(map(_between, groups[Outcome.UNDECIDED]))
-            return f"It is undecided how {now} does beside {before}: {open_}{also}."
+            open_ = _listed(map(_open, groups[Outcome.UNDECIDED]))
+            return f"It is undecided whether {now} is better or worse than {before}: {open_}{also}."
 
 
 def cut_short(found: Comparison, text: str) -> str:
@@ -67,47 +78,88 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def moved(change: Change) -> str:
-    """Say how much a metric is higher or lower: ``latency.p50 12.3% higher (10.1% to 14.5%)``."""
-    if change.difference is None:
-        return (
-            f"{change.query} {_value(change.candidate, change)} instead of {_value(change.baseline, change)}"
-        )
-    word = "higher" if change.difference > 0 else "lower"
-    size, span = _percent(abs(change.difference)), change.interval
+    """Say how much a metric is higher or lower: ``latency.p50 12.3% higher (10.1% to 14.5%)``.
+
+    What is ten times as much or as little, or more, is told as a factor: ``latency.p50 2,600 times faster``.
+    """
+    ratio, span = change.difference, change.interval
+    if ratio is None:
+        before, after = figures(change)
+        return f"{change.query} {after} instead of {before}"
+    if factor := _factor(ratio):
+        ends = () if span is None else (_factor(span.low), _factor(span.high))
+        between = f" ({_between_numbers(ends)})" if all(ends) and len(set(ends)) > 1 else _ends(change)
+        return f"{change.query} {factor:,.0f} times {_direction(change)}{between}"
+    word = "higher" if ratio > 0 else "lower"
+    size = format_percent(abs(ratio))
     if span is None or span.low == span.high:
         return f"{change.query} {size} {word}"
-    ends = sorted((abs(span.low), abs(span.high)))
-    return f"{change.query} {size} {word} ({_percent(ends[0])} to {_percent(ends[1])})"
+    if span.low * span.high <= 0 or _factor(span.low) or _factor(span.high):
+        return f"{change.query} {size} {word}{_ends(change)}"
+    low, high = sorted((abs(span.low), abs(span.high)))
+    return f"{change.query} {size} {word} ({format_percent(low)} to {format_percent(high)})"
 
 
-def _within(change: Change) -> str:
-    return (
-        f"{change.query} within {_percent(change.smallest)}" if change.smallest else f"{change.query} exactly"
-    )
+def _factor(ratio: float) -> float | None:
+    """Give a change as a factor above 1, up or down; None where it is shown in percent."""
+    whole = 1 + ratio
+    return whole if whole >= _TIMES else 1 / whole if 0 < whole <= 1 / _TIMES else None
 
 
-def _between(change: Change) -> str:
+def _between_numbers(ends: Iterable[float | None]) -> str:
+    low, high = sorted(end for end in ends if end)
+    return f"{low:,.0f} to {high:,.0f}"
+
+
+def _ends(change: Change) -> str:
+    span = change.interval
+    return "" if span is None or span.low == span.high else f" ({format_changes(span.low, span.high)})"
+
+
+def _direction(change: Change) -> str:
+    """Name the way that a factor goes: of the time of a call, faster or slower."""
+    more = (change.difference or 0.0) > 0
+    if kin(change.query) == kin(_CALL) and change.query.unit in {SECONDS, RATE}:
+        return "slower" if more is (change.query.unit == SECONDS) else "faster"
+    return "as much" if more else "less"
+
+
+_CALL = Query(metric="latency")
+_TIMES = 10
+"""From here on a change is told as a factor, as `format_change` does."""
+
+
+def _unchanged(changes: Iterable[Change]) -> str:
+    """Say what the same means: within what matters, or equal."""
+    equal, within = [], []
+    for change in changes:
+        if change.interval is not None and change.interval.low == change.interval.high == 0:
+            equal.append(str(change.query))
+        else:
+            within.append(f"{change.query} within {format_percent(change.smallest)}")
+    return _listed((*within, *([f"{_listed(equal)} equal"] if equal else [])))
+
+
+def _open(change: Change) -> str:
     """Say from where to where the truth may lie."""
-    if change.interval is None or change.interval.high > _OPEN:
-        return f"{change.query} ({change.why or 'not known'})"
-    return f"{change.query} may be {_end(change.interval.low)} to {_end(change.interval.high)}"
+    span = change.interval
+    if span is None:
+        reason, *_ = (change.why or "nothing is known of it").rstrip(".").split(";")
+        return f"{change.query} cannot be told ({reason})"
+    if format_changes(span.low, span.high) == NOT_BOUNDED:
+        return f"{change.query} may be anything"
+    return f"{change.query} may be {_end(span.low)} to {_end(span.high)}"
 
 
 def _end(ratio: float) -> str:
-    return f"{_percent(abs(ratio))} {'higher' if ratio > 0 else 'lower'}"
+    if not ratio:
+        return "unchanged"
+    if factor := _factor(ratio):
+        times = f"over {FARTHEST:,}" if factor > FARTHEST else f"{factor:,.0f}"
+        return f"{times} times {'as much' if ratio > 0 else 'less'}"
+    return f"{format_percent(abs(ratio))} {'higher' if ratio > 0 else 'lower'}"
 
 
-def _percent(ratio: float) -> str:
-    """Show how much more or less to a tenth of a percent; what is very much, as a multiple."""
-    if ratio >= _TIMES:
-        return f"{1 + ratio:,.0f}x"
-    return f"{100 * ratio:.1f}%" if ratio < 1 else f"{100 * ratio:,.0f}%"
-
-
-_TIMES = 10
-"""From here on a difference is told as a multiple."""
-_OPEN = 10.0
-"""An interval up to beyond this tells nothing of a change."""
 _MINOR = {"macs", "elementwise", "bytes_read", "bytes_written", "arithmetic_intensity", "batch_rate"}
 """Metrics that move with others; that they do is said, and no row of a table."""
 
@@ -119,28 +171,33 @@ def changed(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iter
     """Give the table of what differs, and name the rest."""
     shown = [change for change in each.changes if everything or _tells(change, each)]
     if shown:
-        titles = (("metric", Align.LEFT), *((n, Align.RIGHT) for n in names), ("change", Align.LEFT))
+        sides = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
+        titles = (("metric", Align.LEFT), *((n, Align.RIGHT) for n in sides), ("change", Align.LEFT))
         columns = (*(Column(title=t, align=a) for t, a in titles), Column(title="verdict"))
         yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, shown)))
-        if apart := [str(change.query) for change in shown if change.beside_figures]:
-            yield Notice(severity=Severity.NOTE, text=f"{' and '.join(apart)}: {BESIDE_FIGURES}")
     if rest := [change for change in each.changes if change not in shown]:
-        same = [str(change.query) for change in rest if change.outcome is Outcome.SAME]
         also = [f"{change.query} {relative(change)}" for change in rest if _differs(change)]
+        same = [change for change in rest if change.outcome is Outcome.SAME]
+        little = [f"{change.query} {relative(change)}" for change in same if _is_little(change)]
+        equal = [str(change.query) for change in same if not _is_little(change)]
         open_ = [str(c.query) for c in rest if c.outcome is not Outcome.SAME and not _differs(c)]
         told = (
             f"also changed: {', '.join(also)}" if also else "",
-            f"the same: {', '.join(same)}" if same else "",
-            f"not told apart: {', '.join(open_)}" if open_ else "",
+            f"changed by less than matters: {', '.join(little)}" if little else "",
+            f"the same: {', '.join(equal)}" if equal else "",
+            f"undecided: {', '.join(open_)}" if open_ else "",
         )
         yield Notice(severity=Severity.NOTE, text=shorten("; ".join(filter(None, told)), TEXT_LIMIT))
 
 
-BESIDE_FIGURES = (
-    "the figures are of all runs of each side; the change compares them round by round, or by their quiet "
-    "runs, and is the one to believe"
-)
-"""Why a change is not what the two figures differ by."""
+_SIDE = 11
+"""Characters of a name up to which it heads a column; the table fits 80 columns then."""
+
+
+def _is_little(change: Change) -> bool:
+    """Whether it has changed for certain, by less than matters."""
+    span = change.interval
+    return bool(change.difference) and span is not None and span.low == span.high
 
 
 def _differs(change: Change) -> bool:
@@ -161,39 +218,39 @@ def _tells(change: Change, each: Contrast) -> bool:
 def _row(change: Change) -> tuple[str, ...]:
     return (
         shorten(clean(str(change.query)), NAME_LIMIT),
-        _value(change.baseline, change),
-        _value(change.candidate, change),
+        *figures(change),
         relative(change),
         str(change.outcome),
     )
 
 
-def _value(value: float | None, change: Change) -> str:
-    return "—" if value is None else format_quantity(value, change.query.unit, 3)
+def figures(change: Change) -> tuple[str, str]:
+    """Show both sides, with as many digits as tell them apart, within reason."""
+    values, unit = (change.baseline, change.candidate), change.query.unit
+    for digits in range(_FEWEST, _MOST + 1):
+        before, after = ("—" if each is None else format_quantity(each, unit, digits) for each in values)
+        if before != after or values[0] == values[1]:
+            break
+    return before, after
+
+
+_FEWEST, _MOST = 3, 6
+"""Digits of a figure."""
 
 
 def relative(change: Change) -> str:
-    """Show a difference with its interval: ``+12.3% (+10.1 to +14.5)``."""
+    """Show a difference with its interval: ``+12.3% (+10.1 to +14.5%)``."""
     if change.difference is None:
         return "new" if change.baseline == 0 else "—"
     span = change.interval
-    size = signed(change.difference)
+    size = format_change(change.difference)
     if span is None or span.low == span.high:
         return size
-    if span.high > _OPEN:
-        return f"{size} (hardly known)"
-    ends = [signed(end) for end in (span.low, span.high)]
-    if all(end.endswith("%") for end in ends):
-        ends = [end.removesuffix("%") for end in ends]
-    return f"{size} ({ends[0]} to {ends[1]})"
+    return f"{size} ({format_changes(span.low, span.high)})"
 
 
-def signed(ratio: float) -> str:
-    """Show how much more or less: ``+12.3%``, ``-4.0%``; what is very much, as a multiple."""
-    if not round(ratio, 4):
-        return "0%"
-    text = _percent(abs(ratio))
-    return text if text.endswith("x") else f"{'+' if ratio > 0 else '-'}{text}"
+def _value(value: float | None, change: Change) -> str:
+    return "—" if value is None else format_quantity(value, change.query.unit, 3)
 
 
 def side_by_side(found: Comparison, names: Sequence[str]) -> Table:
@@ -206,7 +263,7 @@ def side_by_side(found: Comparison, names: Sequence[str]) -> Table:
         cells = (
             "—"
             if c is None
-            else f"{_value(c.candidate, c)} ({signed(c.difference)} {VERDICTS[c.outcome]})"
+            else f"{_value(c.candidate, c)} ({format_change(c.difference)} {VERDICTS[c.outcome]})"
             if c.difference is not None
             else _value(c.candidate, c)
             for c in changes

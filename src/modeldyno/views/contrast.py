@@ -94,9 +94,8 @@ def _unlike(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iter
         rows=tuple((kind, *_fact_row(found)) for kind, found in shown),
     )
     if more := len(rows) - len(shown):
-        yield Notice(
-            severity=Severity.NOTE, text=f"{count(more, 'further setting')} differ; --all shows them"
-        )
+        differ = "differs; --all shows it" if more == 1 else "differ; --all shows them"
+        yield Notice(severity=Severity.NOTE, text=f"{count(more, 'further setting')} {differ}")
 
 
 def _fact_row(found: Difference) -> tuple[str, str, str]:

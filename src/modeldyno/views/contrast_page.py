@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.block import Block, Heading, Notice, Severity
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.plot import Effect, Forest, Plot, Scale, Series
-from modeldyno.core.units import FRACTION, SECONDS
+from modeldyno.core.units import FARTHEST, FRACTION, SECONDS
 from modeldyno.views import pages
 from modeldyno.views.contrast import contrasted
 from modeldyno.views.words import called
@@ -16,7 +16,7 @@ from modeldyno.views.words import called
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison import Comparison, Contrast
+    from modeldyno.core.comparison import Change, Comparison, Contrast
     from modeldyno.core.result import Result
 
 _STEPS, _FEWEST, _SIDES = 100, 20, 6
@@ -68,8 +68,8 @@ def forest(found: Contrast) -> Iterator[Forest]:
         Effect(
             name=str(change.query),
             value=change.difference,
-            low=-inf if change.interval is None else change.interval.low,
-            high=inf if change.interval is None else change.interval.high,
+            low=_low(change),
+            high=_high(change),
             smallest=change.smallest,
             outcome=str(change.outcome),
         )
@@ -84,8 +84,19 @@ def forest(found: Contrast) -> Iterator[Forest]:
         )
 
 
+def _low(change: Change) -> float:
+    """Give where its interval begins; one that bounds nothing would push all others into a corner."""
+    span = change.interval
+    return -inf if span is None or 1 + span.low < 1 / FARTHEST else span.low
+
+
+def _high(change: Change) -> float:
+    span = change.interval
+    return inf if span is None or 1 + span.high > FARTHEST else span.high
+
+
 def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
-    """Draw the share of calls that take no longer than a time, a line for each side."""
+    """Draw how the times of calls are distributed, a line for each side."""
     known = [
         (name, found.value)
         for result, name in zip(results[:_SIDES], names, strict=False)
@@ -102,7 +113,7 @@ def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
     )
     least, most = min(each.x[0] for each in series), max(each.x[-1] for each in series)
     yield Plot(
-        title="How many calls take no longer than",
+        title="Cumulative latency distribution",
         # A few slow calls would push all others into a corner.
         x=Scale(label="latency", unit=SECONDS, logarithmic=0 < _WIDE * least < most),
         y=Scale(label="share of the calls", unit=FRACTION),

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 LIMITS = {
     Limit.COMPUTE: "arithmetic",
     Limit.MEMORY: "the bandwidth of the memory",
-    Limit.OVERHEAD: "neither arithmetic nor memory: starting operators, and work far from both peaks",
+    Limit.OVERHEAD: "overhead, such as starting operators: arithmetic and memory are far from their peaks",
     Limit.HOST: "the host, which does not keep the device busy",
     Limit.DISK: "the disk",
-    Limit.NEIGHBOURS: "other processes on the same cores",
+    Limit.NEIGHBOURS: "other work on this machine",
     Limit.QUEUE: "the queue of the server",
     Limit.INPUT: "preparing inputs in the server",
     Limit.OUTPUT: "preparing outputs in the server",
@@ -86,7 +86,7 @@ def saving(found: Saving | None) -> str:
     if found is None:
         return ""
     if found.low is None:
-        return f"It saves at most {found.high:.0%} of the {found.of}, or costs some: {found.basis}."
+        return f"Untried: between a loss and {found.high:.0%} less {found.of}. The bound: {found.basis}."
     return f"It saves {found.low:.0%} to {found.high:.0%} of the {found.of}: {found.basis}."
 
 

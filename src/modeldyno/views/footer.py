@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Column, Table, clean, shorten
+from modeldyno.core.doubt import EXPECTED
 from modeldyno.core.inputs import show
 from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Distribution
@@ -15,11 +16,11 @@ from modeldyno.views.words import (
     NAME_LIMIT,
     NOISE,
     TEXT_LIMIT,
+    analysed_at,
     count,
     joined,
     moment,
     plain,
-    sized,
     unit_of_work,
 )
 
@@ -42,6 +43,7 @@ def footer(result: Result) -> Table:
         "analysed": _analysed(result) if looked else "",
         "load": "" if result.job.load is None else loaded(result, result.job.load),
         "measured": _how(result),
+        "ran": "; ".join(found.seen for found in result.doubts if found.code in EXPECTED),
         "noise": _disturbance(result),
         "hardware": listed(environment.hardware),
         "software": listed(environment.software),
@@ -59,9 +61,9 @@ def _backend(result: Result) -> str:
 
 def _analysed(result: Result) -> str:
     """Say which course was analysed, and at which sizes."""
-    asked, sizes = result.job.inspection, result.outline.sizes if result.outline else {}
+    asked, sizes = result.job.inspection, analysed_at(result)
     course = f"a training step with {asked.optimizer}" if asked.mode is Mode.TRAIN else "inference"
-    return joined(f"{course} at {sized(sizes)}" if sizes else course, "nothing was run")
+    return joined(f"{course} at {sizes}" if sizes else course, "nothing was run")
 
 
 def _how(result: Result) -> str:
@@ -75,7 +77,7 @@ def _how(result: Result) -> str:
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     parts = [
         f"{count(len(value), unit)} in {count(processes, 'process', 'processes')}",
-        f"worth {worth:,} independent ones to the median" if worth < len(value) else "",
+        f"equivalent to {worth:,} independent ones for the median" if worth < len(value) else "",
         f"{value.warmup_dropped:,} of warm-up left out" if value.warmup_dropped else "no warm-up",
         f"{value.rejected:,} rejected as invalid" if value.rejected else "",
         f"stop: {value.stop}{unmet}",
@@ -89,7 +91,7 @@ def _disturbance(result: Result) -> str:
 
 
 def _input(spec: InputSpec) -> str:
-    shape = "" if spec.shape is None else show(spec.shape)
+    shape = "" if spec.shape is None or spec.dtype == "object" else show(spec.shape)
     values = f"from {spec.source}" if spec.source else _drawn(spec)
     distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
     return joined(

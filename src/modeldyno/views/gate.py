@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from modeldyno.core.block import Block, Column, Notice, Severity, Table, clean, shorten
 from modeldyno.core.checked import CHANGE
 from modeldyno.core.goal import Verdict
-from modeldyno.views.changes import BESIDE_FIGURES
 from modeldyno.views.footer import listed
 from modeldyno.views.words import NAME_LIMIT, TEXT_LIMIT, count, interrupted
 
@@ -79,8 +78,6 @@ def _notice(check: Check) -> Notice:
 def _notes(found: Checked) -> Iterator[Notice]:
     for note in found.notes:
         yield Notice(severity=Severity.NOTE, text=note)
-    if apart := [check.name for check in found.checks if check.change and check.change.beside_figures]:
-        yield Notice(severity=Severity.NOTE, text=f"{' and '.join(apart)}: {BESIDE_FIGURES}")
     for doubt in dict.fromkeys(found.doubts):
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(clean(doubt.seen), _LINE))
     codes = tuple(dict.fromkeys(doubt.code for doubt in found.result.doubts))

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from modeldyno.core.result import Result
     from modeldyno.views.look import Look
 
-_DEAREST, _HELD, _UNCOUNTED = 5, 6, 12
+_COSTLIEST, _HELD, _UNCOUNTED = 5, 6, 12
 _GLANCE = 25
 """Rows of a tree that are read at a glance."""
-_NAME, _KIND = 38, 22
-"""Characters of a module's name and of its class."""
+_NAME, _KIND, _LABEL, _OUTPUT = 38, 22, 36, 15
+"""Characters of a module's name, of its class, of both beside what it gives, and of that."""
 _TITLES = {
     "macs": "MACs", "parameters": "parameters", "flops": "FLOPs", "weight_bytes": "weights",
     "bytes": "bytes moved",
@@ -37,7 +37,7 @@ def inspection(result: Result, look: Look) -> Iterator[Block]:
     root = tree(result)
     yield from totals(result)
     if root is not None:
-        yield from _dearest(root, look)
+        yield from _costliest(root, look)
         yield from _matching(root, look) if look.filter else _tree(root, look)
     if result.outline is not None:
         yield from _peak(result.outline)
@@ -70,7 +70,7 @@ def _columns(*titles: str) -> tuple[Column, ...]:
 # --- modules -----------------------------------------------------------------------------------
 
 
-def _dearest(root: Node, look: Look) -> Iterator[Table]:
+def _costliest(root: Node, look: Look) -> Iterator[Table]:
     metric = "macs" if look.sort == "order" else look.sort
     if metric == "macs" and not root.of("macs"):
         metric = "flops"
@@ -80,17 +80,17 @@ def _dearest(root: Node, look: Look) -> Iterator[Table]:
     ]
     rows = tuple(
         (
-            ending(clean(node.path), _NAME - 2) or "(the whole)",
+            ending(clean(node.path), _NAME - 2) or "(the model itself)",
             shorten(titled(node), _KIND),
             _shown(node, metric),
             share(node.of(metric), root.of(metric)),
         )
-        for node in sorted_by(works, metric)[:_DEAREST]
+        for node in sorted_by(works, metric)[:_COSTLIEST]
         if node.of(metric)
     )
     if rows:
         yield Table(
-            title=f"The dearest, by {_TITLES[metric]}",
+            title=f"Most expensive, by {_TITLES[metric]}",
             columns=_columns("module", "class", f"{_TITLES[metric]}>", "share>"),
             rows=rows,
         )
@@ -108,7 +108,7 @@ def _tree(root: Node, look: Look) -> Iterator[Block]:
     depth = _readable(rows) if look.depth is None else min(look.depth, deepest)
     shown = [row for row in rows if row.level <= depth]
     cut = 0 if look.depth is not None else max(0, len(shown) - _GLANCE)
-    yield _module_table(root, shown[: len(shown) - cut], _depth_title(depth, deepest))
+    yield _module_table(root, shown[: len(shown) - cut], _depth_title(depth, deepest), look.sort)
     below = len(rows) - len(shown)
     if cut:
         text = f"{count(cut, 'more module')} at this depth; --depth {depth} shows all"
@@ -147,23 +147,31 @@ def _matching(root: Node, look: Look) -> Iterator[Block]:
     if not nodes:
         yield Notice(severity=Severity.NOTE, text=f"no module has '{look.filter}' in its path or class")
         return
-    yield _module_table(root, [Row(node=node, level=0) for node in nodes], title, whole=True)
+    yield _module_table(root, [Row(node=node, level=0) for node in nodes], title, look.sort, whole=True)
 
 
-def _module_table(root: Node, rows: Sequence[Row], title: str, *, whole: bool = False) -> Table:
+def _module_table(root: Node, rows: Sequence[Row], title: str, sort: str, *, whole: bool = False) -> Table:
+    weighed = "weight_bytes" if sort == "weight_bytes" else "parameters"
+    outputs = any(row.node.output for row in rows)
     cells = tuple(
         (
             _label(row, whole=whole),
-            format_quantity(row.node.of("parameters"), COUNT, 3),
-            format_quantity(row.node.of("macs"), COUNT, 3),
+            *((_output(row.node),) if outputs else ()),
+            _shown(row.node, weighed),
+            _shown(row.node, "macs"),
             share(row.node.of("macs"), root.of("macs")),
-            format_quantity(row.node.of("weight_bytes"), BYTES, 3),
         )
         for row in rows
     )
-    return Table(
-        title=title, columns=_columns("module", "parameters>", "MACs>", "share>", "weights>"), rows=cells
-    )
+    titles = ("module", *(("output",) if outputs else ()), f"{_TITLES[weighed]}>", "MACs>", "share>")
+    return Table(title=title, columns=_columns(*titles), rows=cells)
+
+
+def _output(node: Node) -> str:
+    """Write the shape that a module gives, with its dtype where that is not the usual one."""
+    shape, _, more = clean(node.output).partition(" and ")
+    text = shape.removesuffix(" float32") + (f" +{more.removesuffix(' more')}" if more else "")
+    return shorten(text, _OUTPUT)
 
 
 def _label(row: Row, *, whole: bool) -> str:
@@ -171,10 +179,10 @@ def _label(row: Row, *, whole: bool) -> str:
     node = row.node
     name = clean(node.path if whole else node.label)
     dots = "· " * row.level
-    room = _NAME - len(dots)
+    room = _LABEL - len(dots)
     kind = titled(node)
     if not name:
-        return shorten(kind, room)
+        return shorten(kind, room) or "(the model itself)"
     if not kind:
         return f"{dots}{ending(name, room)}"
     if len(name) + len(kind) + 3 <= room:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.attribution import Placed, placed
 from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
-from modeldyno.core.inspection import HERE
-from modeldyno.core.measurement import Distribution
 from modeldyno.core.units import RATE, SECONDS, format_quantity
-from modeldyno.views.modules import follows, parent_of, pattern, ranged
+from modeldyno.views.layer_tree import Branch, tree
 from modeldyno.views.words import count, ending, number, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy import ndarray
-
-    from modeldyno.core.activity import Layer
+    from modeldyno.core.attribution import Placed
     from modeldyno.core.result import Result
     from modeldyno.views.look import Look
 
@@ -34,213 +28,18 @@ _MOST = 0.6
 _WINNERS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
-    """A layer, or several alike, with what they take together."""
-
-    path: str
-    """Such as ``encoder.layer.0-11``."""
-    label: str
-    """What it is called below its parent."""
-    kind: str
-    count: int = 1
-    calls: float = 1.0
-    """Of this module and of those in it, in one call of the model."""
-    time: float
-    """Seconds of a call of the model, children included."""
-    own: float
-    flops: float = 0.0
-    compute: float = 0.0
-    """Seconds for its operations at the peak."""
-    memory: float = 0.0
-    """Seconds for its weights and outputs at the bandwidth."""
-    children: tuple[Branch, ...] = ()
-    likeness: str
-    """Equal for two of one class that have alike children and outputs."""
-
-    @property
-    def placed(self) -> Placed | None:
-        """Its place on the roofline, where that is known."""
-        return placed(self.time, self.compute, self.memory, max(1.0, self.calls))
-
-
 def layers(result: Result, look: Look) -> Iterator[Block]:
     """Show the layers that were watched."""
     root = tree(result)
     if root is None or not root.time or not root.children:
         return
     some = bool(result.job.observation.layers)
-    yield Notice(severity=Severity.NOTE, text=_dearest(replace(root, own=0.0) if some else root))
+    yield Notice(severity=Severity.NOTE, text=_slowest(replace(root, own=0.0) if some else root))
     yield from _table(root, look)
     if text := _winners(root):
         yield Notice(severity=Severity.NOTE, text=text)
     if text := _trust(result):
         yield Notice(severity=Severity.NOTE, text=text)
-
-
-# -- the tree -----------------------------------------------------------------------------------------
-
-
-def tree(result: Result) -> Branch | None:
-    """Build the tree of what was watched; alike neighbours are one, with their sum."""
-    found = result.activity.layers if result.activity else ()
-    if not found or found[0].path:
-        return None
-    numbers = _numbers(result)
-    kinds = {module.path: module.kind for module in result.outline.modules} if result.outline else {}
-    known = {layer.path for layer in found}
-    families: defaultdict[str | None, list[Branch]] = defaultdict(list)
-    alike: dict[object, str] = {}
-    for layer in sorted(found, key=lambda layer: -_depth(layer.path)):
-        children = tuple(_collapsed(families.pop(layer.path, [])))
-        parent = parent_of(layer.path, known)
-        named = layer if layer.kind else replace(layer, kind=kinds.get(layer.path, ""))
-        branch = _branch(named, parent, numbers, children, alike)
-        families[parent].append(branch if layer.path else _whole(branch, result, numbers))
-    return families[None][0]
-
-
-def _branch(
-    layer: Layer,
-    parent: str | None,
-    numbers: Mapping[tuple[str, str], float],
-    children: tuple[Branch, ...],
-    alike: dict[object, str],
-) -> Branch:
-    path, label = layer.path, layer.path[len(parent) + 1 :] if parent else layer.path
-    key = (layer.kind, layer.output, layer.calls, tuple((child.label, child.likeness) for child in children))
-    compute, memory = _bounds(path, numbers)
-    branch = Branch(
-        path=path,
-        label=label,
-        kind=layer.kind,
-        calls=layer.calls + sum(child.calls for child in children),
-        time=numbers.get(("latency", path), 0.0),
-        own=numbers.get(("self_time", path), 0.0),
-        flops=numbers.get(("flops", path), 0.0),
-        compute=compute,
-        memory=memory,
-        children=children,
-        likeness=alike.setdefault(key, str(len(alike))),
-    )
-    if layer.calls or len(children) != 1:
-        return branch
-    (child,) = children  # a holder of one thing, such as of a list, says nothing that this does not
-    return replace(child, label=f"{label}.{child.label}")
-
-
-def _whole(root: Branch, result: Result, numbers: Mapping[tuple[str, str], float]) -> Branch:
-    """Let the whole take what all its parts take, and have the bound that the analysis has found for it."""
-    time = sum(value for (metric, _), value in numbers.items() if metric == "self_time")
-    least = _of(result, "roofline_latency", HERE) if _runs_here(result) else 0.0
-    peak = _of(result, "peak_flops", HERE)
-    macs = _of(result, "causal_macs") or _of(result, "macs")
-    compute = min(least, 2 * macs / peak) if peak else 0.0
-    memory = least if compute < _ALL * least else 0.0
-    return replace(root, time=time, compute=compute, memory=memory, flops=_of(result, "flops"))
-
-
-_ALL = 0.999
-
-
-def _bounds(path: str, numbers: Mapping[tuple[str, str], float]) -> tuple[float, float]:
-    """Give the seconds for the products of a layer, and for its weights and outputs, each moved once."""
-    flops, bandwidth = numbers.get(("peak_flops", ""), 0.0), numbers.get(("peak_bandwidth", ""), 0.0)
-    if not flops or not bandwidth:
-        return 0.0, 0.0
-
-    def of(metric: str) -> float:
-        return numbers.get((metric, path), 0.0)
-
-    read, written = of("bytes_read"), of("bytes_written")
-    moved = min(read, of("weight_bytes")) + min(written, of("output_bytes"))
-    return 2 * of("macs") / flops, moved / bandwidth
-
-
-_WANTED = (
-    "latency", "self_time", "flops", "macs", "bytes_read", "bytes_written", "weight_bytes", "output_bytes",
-)  # fmt: skip
-
-
-def _numbers(result: Result) -> dict[tuple[str, str], float]:
-    """Give the numbers of each path, and the peaks of this machine where the model ran on it."""
-    found = {(m.metric, m.scope): m.value for m in result.measurements if m.metric in _WANTED}
-    typical = _typical([found[key] for key in found if key[0] == "self_time"])
-    numbers = {key: _mean(value, typical) for key, value in found.items()}
-    if _runs_here(result):
-        for metric in ("peak_flops", "peak_bandwidth"):
-            numbers[metric, ""] = _of(result, metric, HERE)
-    return numbers
-
-
-def _typical(owns: Sequence[float | Distribution]) -> ndarray:
-    """Choose the middle half of the calls, by their time as a whole: none of them with a hiccup."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
-
-    samples = [own.samples() for own in owns if isinstance(own, Distribution)]
-    most = max(map(len, samples), default=0)  # a layer that one of several processes did not call has fewer
-    order = np.argsort(sum((each for each in samples if len(each) == most), np.zeros(most)), kind="stable")
-    return order[most // 4 : most - most // 4]
-
-
-def _mean(value: float | Distribution, chosen: ndarray) -> float:
-    """Give a number that adds up over layers: the mean of the same calls for each."""
-    if not isinstance(value, Distribution):
-        return value
-    samples = value.samples()
-    fits = len(chosen) and len(samples) > chosen.max()
-    return float(samples[chosen].mean()) if fits else value.statistic("p50")
-
-
-def _of(result: Result, metric: str, scope: str = "") -> float:
-    found = result.find(metric, scope)
-    return 0.0 if found is None else number(found)[0]
-
-
-def _runs_here(result: Result) -> bool:
-    """Whether it ran on what the peaks of `here` were measured on: the processor."""
-    return str(result.environment.conditions.get("device", "cpu")).startswith("cpu")
-
-
-def _depth(path: str) -> int:
-    return path.count(".") + 1 if path else 0
-
-
-def _collapsed(branches: Sequence[Branch]) -> Iterator[Branch]:
-    """Make one of numbered neighbours that are alike, and of alike ones whose number is further up."""
-    groups: dict[object, list[Branch]] = {}
-    for place, branch in enumerate(branches):
-        before = branches[place - 1]
-        if place and follows(before, branch):
-            key = next(key for key, group in groups.items() if group[-1] is before)
-        else:
-            inner = pattern(branch.label)
-            key = place if inner == branch.label or inner.endswith("*") else (inner, branch.likeness)
-        groups.setdefault(key, []).append(branch)
-    for group in groups.values():
-        label = ranged([one.label for one in group])
-        path = group[0].path.removesuffix(group[0].label) + label
-        yield _added(group, group[0].path, path, label) if len(group) > 1 else group[0]
-
-
-def _added(alike: Sequence[Branch], old: str, new: str, label: str = "") -> Branch:
-    first = alike[0]
-    return replace(
-        first,
-        path=new + first.path[len(old) :],
-        label=label or first.label,
-        count=sum(one.count for one in alike),
-        calls=sum(one.calls for one in alike),
-        time=sum(one.time for one in alike),
-        own=sum(one.own for one in alike),
-        flops=sum(one.flops for one in alike),
-        compute=sum(one.compute for one in alike),
-        memory=sum(one.memory for one in alike),
-        children=tuple(
-            _added(parts, old, new) for parts in zip(*(one.children for one in alike), strict=True)
-        ),
-        likeness=f"{first.likeness}x{len(alike)}",
-    )
 
 
 # -- the table ----------------------------------------------------------------------------------------
@@ -258,9 +57,9 @@ def _table(root: Branch, look: Look) -> Iterator[Block]:
     cut = 0 if look.depth is not None else max(0, len(shown) - _ROWS)
     shown = shown[: len(shown) - cut]
     roofline = any(branch.placed for _, branch in shown)
-    titles = ["layer", "time>", "share>", "own>", *(["FLOP/s>", "bound by>"] if roofline else [])]
+    titles = ["layer", "time>", "share>", "own>", *(["FLOP/s>", "roofline>"] if roofline else [])]
     yield Table(
-        title="Layers: means of the middle half of the calls, freed of the cost of watching",
+        title="Layers: mean time in the middle half of the calls, measuring overhead subtracted",
         columns=tuple(
             Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
             for title in titles
@@ -302,7 +101,15 @@ def _row(level: int, branch: Branch, root: Branch, *, roofline: bool) -> tuple[s
 def _on_roof(branch: Branch) -> tuple[str, str]:
     place = branch.placed
     rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
-    return rate.removesuffix("/s").strip(), f"{place.bound} {_percent(place)}" if place else "—"
+    return rate.removesuffix("/s").strip(), _reached(place) if place else "—"
+
+
+def _reached(place: Placed) -> str:
+    """Say which share of a peak of the machine is reached, and of which peak where that is the limit."""
+    if place.bound == "overhead":
+        return "overhead-bound"
+    peak = "peak" if place.bound == "neither" else place.bound
+    return f"{_percent(place)} of {peak}"
 
 
 def _percent(place: Placed) -> str:
@@ -336,7 +143,21 @@ def _name(level: int, branch: Branch) -> str:
 # -- sentences ----------------------------------------------------------------------------------------
 
 
-def _dearest(root: Branch) -> str:
+def slowest(result: Result) -> str:
+    """Say which layer takes most of the time of a call; empty where no layers were watched."""
+    root = tree(result)
+    if root is None or not root.time or not root.children:
+        return ""
+    return _slowest(replace(root, own=0.0) if result.job.observation.layers else root)
+
+
+def layered(result: Result) -> str:
+    """Say how long a call takes by its layers, where nothing else timed it."""
+    root = tree(result)
+    return f"takes {_seconds(root.time)} a call while its layers are measured" if root and root.time else ""
+
+
+def _slowest(root: Branch) -> str:
     """Say which layer takes most, where there is a choice: not the one around everything."""
     at = root
     while at.children:
@@ -345,17 +166,24 @@ def _dearest(root: Branch) -> str:
             break
         at = heaviest
     found = max((*at.children, at), key=lambda each: each.own if each is at else each.time)
-    itself = " itself" if found is at and at.children else ""
+    itself = found is at and bool(at.children)
     time = found.own if itself else found.time
-    part = share(time, root.time)
-    return f"{_called(found)}{itself} takes {part} of the time: {_seconds(time)} of {_seconds(root.time)}"
+    part = f"{share(time, root.time)} of the time: {_seconds(time)} of {_seconds(root.time)}"
+    if not itself:
+        return f"{_layer(found)} takes {part}"
+    return f"the code of {_called(found)} outside its submodules takes {part}"
+
+
+def _layer(branch: Branch) -> str:
+    called = _called(branch)
+    return called if not branch.path or "layer" in called else f"the layer {called}"
 
 
 def _called(branch: Branch) -> str:
     """Name a layer in a sentence; a mere number says nothing without its class."""
     path = clean(branch.path)
     kind = f" ({clean(branch.kind)})" if path.rpartition(".")[2].isdecimal() else ""
-    return ending(path, _LONGEST) + kind or "the whole"
+    return ending(path, _LONGEST) + kind or "the model"
 
 
 _LONGEST = 60
@@ -370,13 +198,13 @@ def _winners(root: Branch) -> str:
         for branch, place in best
         if place.to_win
     ]
-    return f"most time to win, by the roofline of this machine: {'; '.join(named)}" if named else ""
+    return f"most time to gain, by the roofline of this machine: {'; '.join(named)}" if named else ""
 
 
 def _said(place: Placed) -> str:
     if place.bound == "neither":
-        return f"far from both roofs, at {_percent(place)} of the nearer one"
-    return f"{place.bound}-bound, at {_percent(place)} of the roof"
+        return f"{_percent(place)} of the machine's peak"
+    return f"{place.bound}-bound, {_percent(place)} of the roofline"
 
 
 def _finest(branch: Branch) -> Iterable[Branch]:
@@ -389,8 +217,10 @@ def _trust(result: Result) -> str:
     overhead, alone = (result.find(metric, "layers") for metric in ("pass_overhead", "unattributed"))
     if overhead is None or alone is None:
         return ""
-    none = "none of the layers that were watched" if result.job.observation.layers else "no layer"
-    return (
-        f"watching made a call take {number(overhead)[0]:.2f} times as long, which is taken off; "
-        f"{number(alone)[0]:.1%} of the time is spent in {none}"
-    )
+    ratio, free = number(overhead)[0], number(alone)[0]
+    where = "no watched layer" if result.job.observation.layers else "no layer"
+    cost = f"slowed the call by {ratio - 1:.0%}, which is subtracted" if ratio > _SLOWER else _FREE
+    return f"measuring the layers {cost}; {free:.1%} of the time is in {where}"
+
+
+_SLOWER, _FREE = 1.005, "did not slow the call measurably"

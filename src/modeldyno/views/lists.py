@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Column, Table, clean, shorten
+from modeldyno.core.figures import STATISTICS_SHOWN
 from modeldyno.core.knob import BATCH_SIZE
 from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metric import METRICS
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from modeldyno.core.result import Result
     from modeldyno.ports import ConclusionEntry, Entry
 
-_NUMBERS = ("p50", "p90", "p95", "p99", "p99.9", "mean", "std", "min", "max")
 _FIELDS = ("metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note")
 _MODEL, _SIZES = "model", "sizes"
 _TEXTS = {_MODEL, "metric", "scope", _SIZES, "statistic", "unit", "note"}
@@ -50,6 +51,16 @@ def numbers(*results: Result, modules: bool = True) -> Table:
     return Table(title="Numbers", columns=columns, rows=cells)
 
 
+def filled(table: Table) -> Table:
+    """Leave out the columns of a table that are empty in every row."""
+    kept = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
+    return replace(
+        table,
+        columns=tuple(table.columns[at] for at in kept),
+        rows=tuple(tuple(row[at] for at in kept) for row in table.rows),
+    )
+
+
 def _found(result: Result, *, modules: bool) -> Iterator[tuple[str, Row]]:
     hidden = frozenset() if modules else scopes(result)
     for found in result.measurements:
@@ -76,7 +87,7 @@ def _number_rows(found: Measurement) -> Iterator[Row]:
         note = "told without its samples" if found.told else ""
         yield (found.metric, scope, found.told, _exact(found.value), *_ends(found.interval), unit, n, note)
         return
-    for name in _NUMBERS:
+    for name in STATISTICS_SHOWN:
         missing = found.value.missing(name)
         value = "" if missing else _exact(found.value.statistic(name))
         note = (

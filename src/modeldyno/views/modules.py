@@ -39,6 +39,8 @@ class Node:
     kind: str
     count: int = 1
     """How many it stands for, in all."""
+    output: str = ""
+    """What a call of one of them gives."""
     numbers: Numbers
     """Of all of them together."""
     children: tuple[Node, ...] = ()
@@ -67,12 +69,14 @@ def tree(result: Result) -> Node | None:
         if module.path and (module.path.count(".") > _DEEPEST or not (any(numbers) or children)):
             continue
         parent = parent_of(module.path, known)
-        key = (module.kind, numbers, tuple((child.label, child.likeness) for child in children))
+        kind = f"{module.kind} {module.kernel}".rstrip()
+        key = (kind, module.output, numbers, tuple((child.label, child.likeness) for child in children))
         families[parent].append(
             Node(
                 path=module.path,
                 label=module.path[len(parent) + 1 :] if parent else module.path,
-                kind=module.kind,
+                kind=kind,
+                output=module.output,
                 numbers=numbers,
                 children=children,
                 likeness=alike.setdefault(key, str(len(alike))),

@@ -1,4 +1,4 @@
-"""What ran within the calls: the dearest operators, where they ran, and what of it was needless."""
+"""What ran within the calls: the slowest operators, where they ran, and what of it was needless."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from modeldyno.core.activity import Waste
     from modeldyno.core.result import Result
 
-_DEAREST, _WASTES = 8, 8
+_COSTLIEST, _WASTES = 8, 8
 _NAME, _KIND = 34, 30
 _SHOWS = 1.005
 """Ratio from which on a cost is one; below it, the noise of the machine was larger."""
-WHOLE = "(the whole)"
+WHOLE = "(the model itself)"
 _OTHERS = {
     Happening.KERNEL: "Kernels",
     Happening.TRANSFER: "Transfers",
@@ -39,13 +39,13 @@ def operations(result: Result) -> Iterator[Block]:
     if executed:
         yield Notice(severity=Severity.NOTE, code="operators", text=_leading(result, executed))
         operators = [row for row in executed if row.kind is Happening.OPERATOR]
-        yield from _table("Dearest operators", _grouped(operators, lambda _row: ""))
+        yield from _table("Slowest operators", _grouped(operators, lambda _row: ""))
         if any(row.scope for row in operators):
-            yield from _table("Dearest operators by module", _grouped(operators, _place))
+            yield from _table("Slowest operators by module", _grouped(operators, _place))
         for kind, title in _OTHERS.items():
             rows = [row for row in executed if row.kind is kind]
             yield from _table(title, _grouped(rows, _place))
-    yield from _needless(result)
+    yield from needless(result)
     for artifact in result.artifacts:
         if artifact.name == "trace":
             text = f"the trace is in {shorten(clean(artifact.path), TEXT_LIMIT)}; open it at ui.perfetto.dev"
@@ -67,17 +67,17 @@ def _leading(result: Result, executed: Sequence[Executed]) -> str:
     text = f"one call runs {count(round(_calls(executed)), 'operator')}"
     groups = _grouped([row for row in executed if row.kind is Happening.OPERATOR], lambda _row: "")
     if whole:
-        place = "on the device" if on_device else "of their own time where nothing holds them up"
+        place = "on the device" if on_device else "of operator time"
         text += f", which take {format_quantity(whole, SECONDS, 3)} {place}"
     if whole and groups:
         costs = {name: sum(map(_cost(on_device), rows)) for _, name, rows in groups}
-        dearest = max(costs, key=costs.__getitem__)
-        text += f"; {shorten(clean(dearest), _KIND)} has {share(costs[dearest], whole)}"
+        costliest = max(costs, key=costs.__getitem__)
+        text += f"; {shorten(clean(costliest), _KIND)} has {share(costs[costliest], whole)}"
     overhead = result.find("pass_overhead", "ops")
     if overhead is not None:
         ratio = number(overhead)[0]
-        cost = f"made a call {ratio:.2f} times as long" if ratio > _SHOWS else "cost nothing that shows"
-        text += f"; watching {cost}"
+        cost = f"slowed the call by {ratio - 1:.0%}" if ratio > _SHOWS else "did not slow the call measurably"
+        text += f"; recording them {cost}"
     return text
 
 
@@ -104,7 +104,7 @@ def _place(row: Executed) -> str:
 
 
 def _grouped(rows: Sequence[Executed], place: Callable[[Executed], str]) -> list[Group]:
-    """Join what has one name in one place, the dearest first; modules that differ by a number are one."""
+    """Join what has one name in one place, the costliest first; modules that differ by a number are one."""
     groups: defaultdict[tuple[str, str], list[Executed]] = defaultdict(list)
     for row in rows:
         groups[place(row), row.name].append(row)
@@ -126,7 +126,7 @@ def _table(title: str, groups: Sequence[Group]) -> Iterator[Table]:
         *(("module",) if placed else ()), "name", "calls>", "own time>",
         *(("device>",) if device else ()), "share>",
     ]  # fmt: skip
-    shown = [_cells(group, whole, placed=placed, device=device) for group in groups[:_DEAREST]]
+    shown = [_cells(group, whole, placed=placed, device=device) for group in groups[:_COSTLIEST]]
     yield Table(
         title=f"{title}{f', {len(shown)} of {len(groups):,}' if len(groups) > len(shown) else ''}",
         columns=tuple(
@@ -160,16 +160,36 @@ def _number(value: float) -> str:
 _NONE_FOUND = "no needless copies, casts, transfers or waits were found"
 
 
-def _needless(result: Result) -> Iterator[Block]:
+def wasted(result: Result) -> str:
+    """Say what needless copies, casts, transfers and waits cost, and where most of that is."""
+    wastes = result.activity.wastes if result.activity else None
+    time = sum(waste.time for waste in wastes or ())
+    if not wastes or not time:
+        return ""
+    costs: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for waste in wastes:
+        costs[waste.name, pattern(waste.scope)] += waste.time
+    name, scope = max(costs, key=costs.__getitem__)
+    place = f" in {ending(clean(scope), _NAME)}" if scope else ""
+    lead = "" if len(costs) == 1 else "most of it "
+    return (
+        f"needless copies and waits cost {format_quantity(time, SECONDS, 3)} of a call, {lead}"
+        f"{shorten(clean(name), _KIND)}{place}"
+    )
+
+
+def needless(result: Result) -> Iterator[Block]:
+    """Lay out the copies, casts, transfers and waits that the result does not need."""
     wastes = result.activity.wastes if result.activity else None
     if wastes is None:
         return
     if not wastes:
         yield Notice(severity=Severity.NOTE, text=_NONE_FOUND)
         return
-    groups: defaultdict[tuple[str, str, str, str], list[Waste]] = defaultdict(list)
+    groups: defaultdict[tuple[str, ...], list[Waste]] = defaultdict(list)
     for waste in wastes:
-        groups[waste.kind, waste.name, pattern(waste.scope), pattern(waste.reason)].append(waste)
+        key = (waste.kind, waste.name, pattern(waste.scope), waste.line, pattern(waste.reason))
+        groups[key].append(waste)
     rows = sorted(groups.values(), key=lambda found: -sum(waste.time for waste in found))
     whole = sum(waste.time for found in rows for waste in found)
     shown = rows[:_WASTES]
@@ -196,5 +216,5 @@ def _waste(found: Sequence[Waste]) -> tuple[str, ...]:
         _number(sum(waste.calls for waste in found)),
         format_quantity(sum(waste.time for waste in found), SECONDS, 3),
         format_quantity(sum(waste.bytes for waste in found), BYTES, 3),
-        shorten(clean(first.reason), TEXT_LIMIT),
+        shorten(clean(f"{first.line}: {first.reason}" if first.line else first.reason), TEXT_LIMIT),
     )

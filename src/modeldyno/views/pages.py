@@ -1,7 +1,8 @@
 """Documents as whole pages: what a report has that is read at leisure, with its pictures and headings.
 
 `views.blocks` is what a terminal shows of a Result. A page tells the same, in parts that can be found, and
-draws what can be drawn: first the verdict in one sentence, then the bounds, then what is doubtful.
+draws what can be drawn: first the verdict in one sentence and the key figures, then the bounds, then the
+doubts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from modeldyno.views.regions import is_of_regions, regions
 from modeldyno.views.report import doubts, failures, latencies, verdicts
 from modeldyno.views.sentence import verdict
 from modeldyno.views.served import breakdown
-from modeldyno.views.table import results
+from modeldyno.views.table import MEASURED, results
+from modeldyno.views.tiles import tiles
 from modeldyno.views.totals import looked_at
 from modeldyno.views.words import unit_of_work
 
@@ -44,10 +46,10 @@ WHOLE = Look(depth=8)
 def page(result: Result, judgements: Sequence[Judgement] = (), knobs: Sequence[Knob] = ()) -> Iterator[Block]:
     """Lay a Result out as a page; `knobs` are those of its backend, which findings may propose to set."""
     yield from _said(result, judgements)
+    yield from parts(result, judgements)
     if findings(result, knobs):
         yield from _part("What may be done about it", findings_of(result, knobs), 1)
-    yield from parts(result, judgements)
-    yield from making(result, judgements)
+    yield from making(result, judgements, knobs=knobs)
 
 
 def summary(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Block]:
@@ -61,6 +63,7 @@ def summary(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Bl
 def _said(result: Result, judgements: Sequence[Judgement]) -> Iterator[Block]:
     """Say first the verdict in one sentence, then how the bounds fared, then what is doubtful."""
     yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
+    yield from tiles(result)
     yield from verdicts(judgements)
     yield from failures(result)
     yield from doubts(result)
@@ -101,17 +104,24 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
     )
 
 
-def making(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1) -> Iterator[Block]:
-    """Say how a Result was made, and how to make it again."""
+def making(
+    result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1, knobs: Sequence[Knob] = ()
+) -> Iterator[Block]:
+    """Say how a Result was made, and how to make it again, without the `knobs` that have their default."""
     yield Heading(title="How it was measured", level=level)
     made = footer(result)
     yield Table(title="", columns=made.columns, rows=made.rows)
-    yield again(command(result, [judgement.constraint for judgement in judgements]))
+    if result.job.model.scheme == "object":  # what lived in another process cannot be named
+        return
+    usual = {knob.name: (knob.default, knob.usual) for knob in knobs}
+    config = {name: value for name, value in result.job.config.items() if value not in usual.get(name, ())}
+    short = replace(result, job=replace(result.job, config=config))
+    yield again(command(short, [judgement.constraint for judgement in judgements]))
 
 
 def again(line: str) -> Notice:
     """Show the command line that makes a document again."""
-    return Notice(severity=Severity.NOTE, text="to do it again, type", log=line)
+    return Notice(severity=Severity.NOTE, text="to repeat it, run", log=line)
 
 
 def _part(title: str, blocks: Iterable[Block], level: int) -> Iterator[Block]:
@@ -126,4 +136,4 @@ def _untitled(block: Block) -> Block:
     return replace(block, title="") if isinstance(block, Table) and block.title in _PLAIN else block
 
 
-_PLAIN = {"Results"}
+_PLAIN = {MEASURED}

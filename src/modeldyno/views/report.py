@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Block, Notice, Severity, clean, shorten
+from modeldyno.core.doubt import noteworthy
 from modeldyno.core.histogram import Histogram, histogram
 from modeldyno.core.measurement import Distribution
 from modeldyno.core.plot import Bins, Rule, Scale
@@ -59,12 +61,12 @@ def failures(result: Result) -> Iterator[Notice]:
 
 def doubts(result: Result) -> Iterator[Notice]:
     """Say why not to trust the figures, and what to do about it."""
-    for doubt in result.doubts:
+    for found in noteworthy(result.doubts):
         yield Notice(
             severity=Severity.DOUBT,
-            code=shorten(doubt.code, NAME_LIMIT),
-            text=shorten(clean(doubt.seen), TEXT_LIMIT),
-            advice=shorten(clean(doubt.advice), TEXT_LIMIT),
+            code=shorten(found.code, NAME_LIMIT),
+            text=shorten(clean(found.seen), TEXT_LIMIT),
+            advice=shorten(clean(found.advice), TEXT_LIMIT),
         )
 
 
@@ -119,11 +121,12 @@ def latencies(result: Result) -> Iterator[Bins]:
     value, shape = found.value, histogram(found.value)
     if shape is None:
         return
+    edges, counts = _with_tail(value, shape)
     yield Bins(
         title="Latency",
         scale=Scale(label="latency", unit=found.row.unit),
-        edges=shape.edges,
-        counts=tuple(map(float, shape.counts)),
+        edges=edges,
+        counts=counts,
         counted=f"{unit_of_work(result)}s",
         marks=tuple(
             Rule(name=name, at=value.statistic(name), vertical=True)
@@ -134,12 +137,18 @@ def latencies(result: Result) -> Iterator[Bins]:
     )
 
 
+def _with_tail(value: Distribution, shape: Histogram) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Add one bin for the slow calls beyond the even ones, so that the tail and its p99 are drawn."""
+    counts = tuple(map(float, shape.counts))
+    most = value.statistic("max")
+    if not shape.above or most <= shape.edges[-1]:
+        return shape.edges, counts
+    return (*shape.edges, nextafter(most, inf)), (*counts, float(shape.above))
+
+
 def _left_out(value: Distribution, shape: Histogram, unit: str) -> str:
-    sides = ((shape.below, "below, down to", "min"), (shape.above, "above, up to", "max"))
-    outside = " and ".join(
-        f"{count:,} {side} {format_quantity(value.statistic(end), unit, 3)}"
-        for count, side, end in sides
-        if count
-    )
+    least, most = (format_quantity(value.statistic(end), unit, 3) for end in ("min", "max"))
+    below = f"not drawn: {shape.below:,} below, down to {least}" if shape.below else ""
+    above = f"the last bin holds all {shape.above:,} slower ones, up to {most}" if shape.above else ""
     growing = "" if shape.even else "each bin is wider than the one before by the same factor"
-    return "; ".join(filter(None, (outside and f"not drawn: {outside}", growing)))
+    return "; ".join(filter(None, (above, below, growing)))

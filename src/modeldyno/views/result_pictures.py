@@ -9,7 +9,7 @@ from modeldyno.core.measurement import Distribution
 from modeldyno.core.plot import Band, Node, Plot, Rule, Scale, Series, Stack, Tree
 from modeldyno.core.statistics import unpack
 from modeldyno.core.units import BYTES, RATE, SECONDS, format_quantity
-from modeldyno.views.layers import tree
+from modeldyno.views.layer_tree import tree
 from modeldyno.views.memory import BEFORE, moments
 from modeldyno.views.served import stages
 from modeldyno.views.words import count, number, share, unit_of_work
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.core.result import Result
-    from modeldyno.views.layers import Branch
+    from modeldyno.views.layer_tree import Branch
 
 _POINTS, _PROCESSES = 600, 6
 """Points of a line, and processes that have one each."""
@@ -110,7 +110,8 @@ def layers(result: Result) -> Iterator[Tree]:
         title="Layers, each as wide as its time",
         scale=Scale(label="time of one call", unit=SECONDS),
         root=drawn,
-        note="layers alike are one; darker: more time of its own; a click widens a layer, another goes back",
+        note="equal layers are drawn as one; darker means more time of its own; "
+        "click a layer to zoom in, again to zoom out",
     )
 
 
@@ -120,8 +121,18 @@ def _node(branch: Branch, least: float) -> Node:
         name=branch.label or branch.kind or "the whole",
         value=branch.time,
         detail=kind,
-        children=tuple(_node(child, least) for child in branch.children if child.time >= least),
+        children=(
+            *(_node(child, least) for child in branch.children if child.time >= least),
+            *_own(branch, least),
+        ),
     )
+
+
+def _own(branch: Branch, least: float) -> Iterator[Node]:
+    """Draw the time of a layer's own code beside that of the layers in it."""
+    own = branch.time - sum(child.time for child in branch.children)
+    if branch.children and own >= least:
+        yield Node(name="own code", value=own, detail="in none of the layers within")
 
 
 def roofline(result: Result) -> Iterator[Plot]:
@@ -156,6 +167,7 @@ def roofline(result: Result) -> Iterator[Plot]:
                 labels=tuple(f"{leaf.path}, {share(leaf.time, root.time)} of the time" for leaf in known),
                 joined=False,
                 marked=True,
+                named=True,
             ),
         ),
         note=f"the {count(len(known), 'layer')} that take most time; left of the bend memory is the limit, "

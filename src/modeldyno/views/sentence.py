@@ -11,11 +11,12 @@ from modeldyno.core.measurement import Distribution
 from modeldyno.core.metric import METRICS
 from modeldyno.core.units import RATE
 from modeldyno.views.generation import spoken
+from modeldyno.views.layers import layered, slowest
 from modeldyno.views.memory import fitting, stepped
-from modeldyno.views.operations import operated
+from modeldyno.views.operations import operated, wasted
 from modeldyno.views.regions import is_of_regions, spent
 from modeldyno.views.served import spoken as under_load
-from modeldyno.views.words import KINDS, NAME_LIMIT, amount, count, estimate, number, plain, sized
+from modeldyno.views.words import KINDS, NAME_LIMIT, amount, analysed_at, count, estimate, number, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +36,12 @@ def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> st
     """Say what came out, with `message` behind the failure where there is one."""
     name = shorten(clean(result.name), NAME_LIMIT) or "The model"
     parts = ", but ".join(filter(None, (_speed(result), _failed(result.failures, message))))
-    return " ".join((f"{name} {parts or _size(result)}.", *_exceptions(judgements)))
+    return " ".join((f"{name} {parts or _size(result)}.", *_seen(result), *_exceptions(judgements)))
+
+
+def _seen(result: Result) -> Iterator[str]:
+    """Say first what a reader can act on: which layer is slow, and what is needless."""
+    yield from (f"{text[0].upper()}{text[1:]}." for text in (wasted(result), slowest(result)) if text)
 
 
 def _speed(result: Result) -> str:
@@ -45,19 +51,19 @@ def _speed(result: Result) -> str:
         return served
     found = result.find("latency")
     if found is None or not isinstance(found.value, Distribution):
-        return spoken(result) or fitting(result) or stepped(result) or operated(result)
+        return spoken(result) or fitting(result) or stepped(result) or operated(result) or layered(result)
     batch = result.job.config.get("batch_size")
     at = f" at batch {shorten(clean(str(batch)), NAME_LIMIT)}" if batch is not None else ""
     rate = _rate(result)
     backend = shorten(clean(result.job.backend), NAME_LIMIT)
-    return f"answers in {_median(found.value)}{at} on {backend}{f': {rate}' if rate else ''}"
+    return f"answers in {_median(found.value)}{at} on {backend}{f'; on average {rate}' if rate else ''}"
 
 
 def _median(found: Distribution) -> str:
     value, interval = estimate(found.statistic("p50"), found.interval("p50"), METRICS["latency"].unit)
     if found.missing("p50"):
         worth = int(found.effective_size("p50"))
-        few = f", worth only {count(worth, 'independent one')}" if worth < len(found) else ""
+        few = f", equivalent to {count(worth, 'independent call')}" if worth < len(found) else ""
         return f"about {value} (median of {'' if few else 'only '}{count(len(found), 'call')}{few})"
     return f"{value} (median, 95 % interval {interval})" if interval else f"{value} (median)"
 
@@ -94,7 +100,7 @@ def _work(result: Result) -> str:
     macs, flops = result.find("macs"), result.find("flops")
     if macs is None:
         return ""
-    inspection, sizes = result.job.inspection, sized(result.outline.sizes) if result.outline else ""
+    inspection, sizes = result.job.inspection, analysed_at(result)
     course = " in a training step" if inspection.mode is Mode.TRAIN else ""
     beside = f" ({_counted(flops, 'FLOPs')})" if flops else ""
     return f"costs {_counted(macs, 'MACs')}{beside}{course}{f' at {sizes}' if sizes else ''}"

@@ -33,8 +33,11 @@ _DOUBTS = 4
 """Doubts about the best that are told."""
 
 
-def study(found: Study, ranked: Ranking, *, top: int = TOP) -> Iterator[Block]:
-    """Lay a study out: the sentence, the bounds, the best rows and the default, and what went wrong."""
+def study(found: Study, ranked: Ranking, *, top: int = TOP, stored: bool = True) -> Iterator[Block]:
+    """Lay a study out: the sentence, the bounds, the best rows and the default, and what went wrong.
+
+    Where the Results of its trials are not in the store, none of them is named.
+    """
     yield Notice(severity=Severity.VERDICT, text=sentence(found, ranked))
     shown = ranked.best or next((row for row in ranked.rows if not row.failure), None)
     if shown is not None:
@@ -48,18 +51,18 @@ def study(found: Study, ranked: Ranking, *, top: int = TOP) -> Iterator[Block]:
         yield from curve(found, ranked.best)
     yield from failures(found)
     if shown is not None:
-        yield from _doubts(found, shown)
-    yield from _unverified(ranked)
+        yield from _doubts(found, shown, stored=stored)
+    yield from _unverified(ranked, stored=stored)
 
 
-def _doubts(found: Study, shown: Standing) -> Iterator[Notice]:
+def _doubts(found: Study, shown: Standing, *, stored: bool) -> Iterator[Notice]:
     """Tell what its measurements leave in doubt, in how many of them, and where the figures stand."""
     telling = found.candidates[key(shown.point)].telling
     codes = shown.doubts[:_DOUBTS]
     for code in codes:
         doubted = [trial for trial in telling if code in trial.doubts]
         share = f", in {len(doubted)} of {len(telling)} measurements" if len(telling) > 1 else ""
-        kept = doubted[-1].result[:6] if code == codes[-1] else ""
+        kept = doubted[-1].result[:6] if stored and code == codes[-1] else ""
         yield Notice(
             severity=Severity.DOUBT,
             code=code,
@@ -88,7 +91,7 @@ def brief(found: Study, ranked: Ranking) -> str:
     best = ranked.best
     if best is None:
         failed = ranked.measurements > 0 and all(row.failure for row in ranked.rows)
-        return "all failed" if failed else "nothing holds the bounds" if ranked.rows else "nothing measured"
+        return "all failed" if failed else _none_holds(ranked) if ranked.rows else "nothing measured"
     values = ", ".join(_values(found, best))
     return f"{values}: {point(best.point)}" + (f", {_sure(ranked)}" if not ranked.rivals else "")
 
@@ -182,10 +185,21 @@ def _nearest(found: Study, ranked: Ranking) -> str:
     bounds = " and ".join(str(bound) for bound in found.goal.constraints)
     if not bounds:
         return "no configuration has a value of every objective"
-    missed = (
-        "of which it is not known whether it holds" if not row.miss else f"which misses by {far(row.miss)}"
-    )
-    return f"nothing holds {bounds}; the nearest is {_called(row)}, {missed}"
+    if row.verdict is Verdict.BROKEN:
+        return f"nothing holds {bounds}; the nearest is {_called(row)}, which misses by {far(row.miss)}"
+    return f"it is not shown whether anything holds {bounds}; the nearest is {_called(row)}{_hinted(row)}"
+
+
+def _none_holds(ranked: Ranking) -> str:
+    """Say whether the bounds are broken, or not shown to hold, by that which is nearest to them."""
+    nearest = next(row for row in ranked.rows if not row.failure)
+    broken = nearest.verdict is Verdict.BROKEN
+    return "nothing holds the bounds" if broken else "not shown whether the bounds hold"
+
+
+def _hinted(row: Standing) -> str:
+    """Say by how much it seems to miss, where it seems to."""
+    return f", which seems to miss by {far(row.miss)}" if row.miss else ""
 
 
 def _values(found: Study, row: Standing) -> Sequence[str]:
@@ -210,12 +224,14 @@ def _first_failure(ranked: Ranking) -> str:
     return shorten(clean(next(row.failure for row in ranked.rows)), TEXT_LIMIT)
 
 
-def _unverified(ranked: Ranking) -> Iterator[Notice]:
+def _unverified(ranked: Ranking, *, stored: bool) -> Iterator[Notice]:
     best = ranked.best
     if best is not None and not best.verified:
         yield Notice(
             severity=Severity.DOUBT,
             code="unverified",
             text="the best was not measured again: the best of several looks a little too good",
-            advice="go on with the study: --resume measures it again, in turns with its rivals",
+            advice="go on with the study: --resume measures it again, in turns with its rivals"
+            if stored
+            else "give it more with --max-time, or keep the study, so that --resume can go on with it",
         )

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.block import Align, Column, Table, clean, shorten
+from modeldyno.core.inspection import HERE
 from modeldyno.core.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metric import METRICS, Query
-from modeldyno.core.units import BYTES, SECONDS, format_quantity
+from modeldyno.core.units import BYTES, RATE, SECONDS, format_quantity
 from modeldyno.views.devices import APART
 from modeldyno.views.generation import GENERATED
 from modeldyno.views.layers import TOLD
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result import Result
 
 _USUAL = {
-    "latency": ("p50", "p90", "p95", "p99", "mean"),
+    "latency": ("p50", "p90", "p95", "p99", "mean", "std", "min"),
     "service_time": ("p50", "p99", "mean"),
     "send_lag": ("p50", "p99"),
     "time_to_first_token": ("p50", "p90", "p99"),
@@ -52,28 +53,68 @@ _SUMS = {"load_time", "weight_bytes"}
 
 
 def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
-    """Give the table, where anything was measured."""
+    """Give what was measured, and what was computed from the model, each as a table."""
     shown = _ordered(result, {j.constraint.query.metric for j in judgements})
-    rows = tuple(row for found in shown for row in _rows(result, found, judgements))
+    measured = [found for found in shown if found.metric not in STATIC]
+    computed = [found for found in shown if found.metric in STATIC]
+    for title, group in ((MEASURED, measured), (COMPUTED, computed)):
+        rows = tuple(row for found in group for row in _rows(result, found, judgements))
+        if rows:
+            yield _table(title, rows)
+
+
+MEASURED, COMPUTED = "Measured", "Computed from the model, not measured"
+"""Titles of the two tables."""
+
+
+def measured_briefly(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
+    """Give the figures that a reader looks for first; a bound adds the metric that it is of."""
+    asked = {j.constraint.query.metric for j in judgements}
+    shown = [m for m in _ordered(result, asked) if m.metric in _BRIEF or m.metric in asked]
+    rows = [row for m in shown if not m.scope for row in _rows(result, m, judgements)]
+    rows = [row for row in rows if row[0] != "latency.p95" or "p95" in result.job.plan.percentiles]
     if rows:
-        titles = (
-            ("metric", Align.LEFT),
-            ("value", Align.RIGHT),
-            ("95 % interval", Align.LEFT),
-            ("note", Align.LEFT),
-        )
-        columns = tuple(Column(title=title, align=align) for title, align in titles)
-        yield Table(title="Results", columns=columns, rows=rows)
+        yield _table(MEASURED, tuple(map(_shortened, rows)))
+
+
+_BRIEF = frozenset({
+    "latency", "throughput", "load_time", "first_call", "process_memory", "cpu_utilization", "step_time",
+    "time_to_first_token", "time_per_output_token", "inter_token_latency", "token_rate",
+})  # fmt: skip
+"""Metrics of which a profile shows figures unasked."""
+
+
+def _shortened(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
+    """Replace a note that would take a second line."""
+    name, value, interval, note = row
+    if len(note) > _SHORT:
+        note = "needs more calls" if value == "—" else note.partition(",")[0]
+    return name, value, interval, note
+
+
+_SHORT = 24
+"""Characters of a note that stands on the line of its figure at 80 columns."""
+
+
+def _table(title: str, rows: tuple[tuple[str, str, str, str], ...]) -> Table:
+    titles = (
+        ("metric", Align.LEFT),
+        ("value", Align.RIGHT),
+        ("95 % interval", Align.LEFT),
+        ("note", Align.LEFT),
+    )
+    return Table(title=title, columns=tuple(Column(title=t, align=align) for t, align in titles), rows=rows)
 
 
 def _ordered(result: Result, asked: set[str]) -> list[Measurement]:
     """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
-    names, modules = (*_ROWS, *METRICS), scopes(result)
+    modules = scopes(result)
+    ranks = {name: rank for rank, name in enumerate(dict.fromkeys((*_ROWS, *METRICS)))}
     told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | MEMORY | SERVED
     told |= GENERATED if result.find("request_rate") is None else set()
     hidden = {*NOISE, *APART, *((told | redundant(result)) - asked)}
     shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
-    return sorted(shown, key=lambda m: (names.index(m.metric), m.scope))
+    return sorted(shown, key=lambda m: (ranks.get(m.metric, len(ranks)), m.metric, m.scope))
 
 
 def _rows(
@@ -142,8 +183,33 @@ def _note(result: Result, found: Measurement) -> str:
         if found.scope:
             return "before loading" if found.scope == "baseline" else ""
         return "peak above baseline" if baseline else "peak"
+    if found.metric == "cpu_utilization":
+        return threads(result)
+    if found.metric == "flops" and (reached := reached_flops(result)):
+        return reached
     once = found.row.unit == SECONDS and len(found.runs) == 1 and found.interval is None
     return joined("seen once" if once else "", _parts(result, found.metric))
+
+
+def threads(result: Result) -> str:
+    """Say how many threads worked, where that is known: as the model's process told, or as was asked for."""
+    told = result.environment.conditions.get("threads")
+    config = result.job.config
+    asked = config.get("threads", config.get("intra_threads", told))
+    return "default threads" if asked is None else count(int(asked), "thread")
+
+
+def reached_flops(result: Result) -> str:
+    """Say how many operations per second the median call reaches, and of which peak of the machine."""
+    flops, calls = result.find("flops"), result.find("latency")
+    if flops is None or calls is None or not isinstance(calls.value, Distribution):
+        return ""
+    took, peak = calls.value.statistic("p50"), result.find("peak_flops", HERE)
+    if not took or not number(flops)[0]:
+        return ""
+    rate = number(flops)[0] / took
+    of_peak = f", {rate / number(peak)[0]:.1%} of this machine's peak" if peak and number(peak)[0] else ""
+    return f"{format_quantity(rate, RATE, 3).removesuffix('/s').strip()}FLOP/s in the median call{of_peak}"
 
 
 def _parts(result: Result, metric: str) -> str:

@@ -10,7 +10,7 @@ from modeldyno.core.graph import Phase
 from modeldyno.core.inspection import Mode
 from modeldyno.core.measurement import Measurement
 from modeldyno.core.units import BYTES, format_quantity
-from modeldyno.views.words import NAME_LIMIT, count, joined, number, plain, sized, span
+from modeldyno.views.words import NAME_LIMIT, analysed_at, count, joined, number, plain, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ def totals(result: Result) -> Iterator[Table]:
         if metric in found and _matters(found[metric])
     )
     if rows:
-        sizes = sized(result.outline.sizes) if result.outline else ""
+        sizes = analysed_at(result)
         yield Table(
             title=f"In all, at {sizes}" if sizes else "In all",
             columns=(

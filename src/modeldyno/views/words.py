@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result import Result
 
+
 NAME_LIMIT, TEXT_LIMIT, LOG_LINES = 60, 600, 12
 """Characters of a name and of a sentence, and lines of a log, that a report shows."""
 KINDS = {
     FailureKind.OOM: "out of memory",
     FailureKind.CRASH: "crash",
+    FailureKind.KILLED: "killed",
     FailureKind.EXIT: "the process ended",
     FailureKind.TIMEOUT: "time-out",
     FailureKind.ERROR: "error",
@@ -122,6 +124,20 @@ _LEAST = 0.05
 def sized(sizes: Mapping[str, int]) -> str:
     """List sizes by their names: ``batch 8, seq 128``; the batch comes first."""
     return ", ".join(f"{clean(name)} {sizes[name]:,}" for name in ordered(sizes))
+
+
+def analysed_at(result: Result) -> str:
+    """Say the sizes of which an analysis speaks: ``batch 8, seq 128``, or where none is free the shapes."""
+    sizes = result.outline.sizes if result.outline else {}
+    shapes = [(spec.name, spec.shape) for spec in result.inputs if spec.shape]
+    fixed = all(isinstance(size, int) for _, shape in shapes for size in shape)
+    if sizes or not result.outline or not fixed or len(shapes) > _SHAPES:
+        return sized(sizes)
+    return ", ".join(f"{clean(name)}={'x'.join(map(str, shape))}" for name, shape in shapes)
+
+
+_SHAPES = 2
+"""Shapes of inputs that a sentence names."""
 
 
 def ordered(names: Iterable[str]) -> list[str]:

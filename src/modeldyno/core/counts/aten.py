@@ -395,6 +395,14 @@ _OTHERS: dict[str, Formula] = {
          "onednn.qconv3d_pointwise"),
         partial(convolutions.convolved, data="qx", weight="qw"),
     ),
+    **_all(("quantized.add", "quantized.mul"), elements.each),
+    **_all(("quantized.add_relu", "quantized.mul_relu"), partial(elements.each, operations=2)),
+    "quantized.cat": elements.copied,
+    **_all(("quantized.conv1d", "quantized.conv2d", "quantized.conv3d"), convolutions.packed),
+    **_all(
+        ("quantized.conv1d_relu", "quantized.conv2d_relu", "quantized.conv3d_relu"),
+        partial(convolutions.packed, operations=1),
+    ),
     "mkldnn._convolution_transpose_pointwise": partial(
         convolutions.convolved, data="X", weight="W", bias="B", transposed=True
     ),

@@ -38,6 +38,17 @@ def rectified(op: Op) -> Count:
     return Count(macs=count.macs, elementwise=count.elementwise + op.outputs[0].size)
 
 
+def packed(op: Op, *, operations: int = 0) -> Count:
+    """Count a convolution whose filters are packed, and operations for each output.
+
+    Its overloads name the filters in two ways.
+    """
+    filters = op.arguments.get("packed_weight", op.arguments.get("weight"))
+    assert isinstance(filters, tuple)
+    size = op.outputs[0].size
+    return Count(macs=size * prod(filters[1:]), elementwise=size * operations)
+
+
 def convolved_backward(op: Op, *, data: str = "input") -> Count:
     """Count the MACs of the forward once for each of the gradients of input and weight that is asked for.
 

@@ -139,6 +139,7 @@ _CONTRIB: dict[str, Formula] = {
     **_all("MatMulInteger16", onnx_formulas.product),
     "MatMulIntegerToFloat": partial(onnx_formulas.product, operations=2),
     "DynamicQuantizeMatMul": partial(onnx_formulas.product, operations=2),
+    "DynamicQuantizeLSTM": partial(onnx_formulas.recurred, operations=recurrent.LSTM, rescaled=2),
     **_all("MatMulNBits MatMulBnb4 MatMulFpQ4", onnx_formulas.narrow),
     "FusedGemm": onnx_formulas.gemm,
     "QGemm": partial(onnx_formulas.product, extras=("C",), operations=6),
@@ -185,6 +186,7 @@ _CONTRIB: dict[str, Formula] = {
 
 _TREES: dict[str, Formula] = {
     **_all("LinearClassifier LinearRegressor", onnx_formulas.linear_model),
+    **_all("SVMClassifier SVMRegressor", onnx_formulas.support_vectors),
     **_all("Binarizer Imputer", each),
     "Scaler": partial(each, operations=2),
     "Normalizer": partial(each, operations=3),

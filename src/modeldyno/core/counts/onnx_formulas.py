@@ -254,17 +254,22 @@ def causal_convolution(op: Op) -> Count:
     return Count(macs=output.size * taps, elementwise=output.size * more)
 
 
-def recurred(op: Op, *, operations: int) -> Count:
-    """Count both products of each token and direction, biases where given, and the units' operations."""
+def recurred(op: Op, *, operations: int, rescaled: int = 0) -> Count:
+    """Count both products of each token and direction, biases where given, and the units' operations.
+
+    Where both products are of quantised numbers, `rescaled` are the operations of each sum of products.
+    """
     data, weights = op.tensor("X"), op.tensor("W")
     recurrence = op.tensor("R")
     tokens = prod(data.shape[:2])
-    units = recurrence.shape[0] * recurrence.shape[-1]
+    directions = recurrence.shape[0]
+    units = directions * (recurrence.shape[1] if rescaled else recurrence.shape[-1])
+    sums = 2 * rescaled * directions * recurrence.shape[-1]
     biases = sum(tensor.size for tensor in tensors(op, "B"))
     peepholes = 2 * sum(tensor.size for tensor in tensors(op, "P"))
     return Count(
         macs=tokens * (weights.size + recurrence.size),
-        elementwise=tokens * (biases + peepholes + units * operations),
+        elementwise=tokens * (biases + peepholes + sums + units * operations),
     )
 
 
@@ -354,6 +359,15 @@ def linear_model(op: Op) -> Count:
     """Count one MAC for each coefficient and row of the input."""
     rows = prod(_first(op).shape[:-1])
     return Count(macs=rows * len(_ints(op, "coefficients")))
+
+
+def support_vectors(op: Op) -> Count:
+    """Count one MAC for each number of a support vector and each coefficient, for each row of the input.
+
+    What the kernel does with each of the products is left out.
+    """
+    rows = prod(_first(op).shape[:-1])
+    return Count(macs=rows * (len(_ints(op, "support_vectors")) + len(_ints(op, "coefficients"))))
 
 
 def stepped(op: Op, *, operations: int, state: int) -> Count:

@@ -47,7 +47,7 @@ RULES: dict[str, Rule] = {
 
 
 def findings(result: Result, knobs: Iterable[Knob] = ()) -> tuple[Finding, ...]:
-    """Look at a Result by every rule; those that may save most come first.
+    """Look at a Result by every rule; what was seen to cost comes before what only a trial tells.
 
     Args:
         result: what was measured; of one that failed nothing is found.
@@ -57,4 +57,11 @@ def findings(result: Result, knobs: Iterable[Knob] = ()) -> tuple[Finding, ...]:
         return ()
     case = Case(result=result, knobs={knob.name: knob for knob in knobs})
     found = [replace(each, code=code) for code, rule in RULES.items() for each in rule(case)]
-    return tuple(sorted(found, key=lambda each: -each.saving.high if each.saving else 0.0))
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(found: Finding) -> tuple[bool, float]:
+    """Put what was seen before what is yet to be tried and may cost time; the larger saving first."""
+    saving = found.saving
+    untried = found.job is not None or saving is None or saving.low is None
+    return (untried, -saving.high if saving else 0.0)

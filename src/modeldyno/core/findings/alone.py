@@ -34,14 +34,15 @@ def _of_roof(case: Case, of: str = _CALL) -> Saving | None:
 
 
 def needless(case: Case) -> Iterator[Finding]:
-    """Name the dearest steps that the result does not need; the probe of operators has timed each."""
+    """Name the costliest steps that the result does not need; the probe of operators has timed each."""
     wastes = case.result.activity.wastes if case.result.activity else None
     for waste in (wastes or ())[:_WASTES]:
         share = part_of(waste.time, case.latency)
         if case.latency and share < _WORTH:
             return
+        line = f" ({waste.line})" if waste.line else ""
         yield Finding(
-            seen=f"{waste.name} in {waste.scope or 'the model'} takes {seconds(waste.time)} of a call",
+            seen=f"{waste.name} in {waste.scope or 'the model'}{line} takes {seconds(waste.time)} of a call",
             why=waste.reason,
             saving=Saving(of=_CALL, low=0.0, high=min(1.0, share), basis="its own time in watched calls")
             if share

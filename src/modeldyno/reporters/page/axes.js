@@ -5,6 +5,8 @@ const axes = (() => {
   const SYMBOLS = ["circle", "triangle", "rect", "diamond", "emptyCircle", "emptyTriangle", "emptyRect"];
   const DASHES = ["solid", "dashed", "dotted", [8, 3, 2, 3], [2, 2], [12, 4], [6, 2, 2, 2, 2, 2]];
 
+  const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
+
   // Patterns beside colours, for bars; a reader switches them on, or has asked the system for contrast.
   const state = { patterns: matchMedia("(prefers-contrast: more)").matches };
   // Many points that no line joins are a cloud behind what matters.
@@ -15,7 +17,7 @@ const axes = (() => {
     aria: { enabled: true, label: { description: told }, decal: { show: state.patterns } },
     color: colours.list,
     backgroundColor: "transparent",
-    textStyle: { fontFamily: "system-ui, -apple-system, 'Segoe UI', sans-serif", color: colours.text },
+    textStyle: { fontFamily: FONT, color: colours.text },
     tooltip: {
       renderMode: "richText",
       trigger: "item",
@@ -41,13 +43,23 @@ const axes = (() => {
   const upwards = (colours, name, more) =>
     axis(colours, {
       name,
-      nameLocation: "end",
+      nameLocation: "middle",
+      nameRotate: 90,
       nameGap: 14,
       axisLine: { show: false },
       splitLine: { show: true, lineStyle: { color: colours.shade } },
       ...more,
-      nameTextStyle: { color: colours.soft, fontSize: 12, align: "left", padding: [0, 0, 0, -28] },
+      nameTextStyle: { color: colours.soft, fontSize: 12 },
     });
+  // Round numbers between the ends of a logarithmic axis: 1, 2 and 5, or powers of ten where these are many.
+  const rounded = (low, high) => {
+    const steps = high / low > 2e3 ? [1] : high / low > 30 ? [1, 3] : high / low > 4 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8];
+    const found = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
+      steps.forEach((step) => found.push(Number((step * 10 ** power).toPrecision(6))));
+    }
+    return found.filter((value) => value >= low * 0.999 && value <= high * 1.001);
+  };
   const ranged = (scale, values, size, tight) => {
     if (scale.categories) return { type: "category", data: scale.categories };
     const label = { formatter: (v) => digits(v) };
@@ -55,8 +67,10 @@ const axes = (() => {
       const some = values.filter((v) => v > 0).map((v) => v / size);
       const [low, high] = [Math.min(...some), Math.max(...some)];
       const logBase = high / low <= 512 && some.every((v) => Number.isInteger(Math.log2(v))) ? 2 : 10;
-      if (logBase === 10 && high / low >= 30) {
-        return { type: "log", logBase, min: low / 1.25, max: high * 1.25, axisLabel: { ...label, showMinLabel: false, showMaxLabel: false } };
+      if (logBase === 10) {
+        const room = Math.min(1.25, (high / low) ** 0.1);
+        const customValues = rounded(low / room, high * room);
+        return { type: "log", logBase, min: low / room, max: high * room, axisTick: { customValues }, axisLabel: { ...label, customValues } };
       }
       const power = (v, round) => logBase ** round(Math.log(v) / Math.log(logBase) + (round === Math.floor ? 1e-9 : -1e-9));
       return { type: "log", logBase, min: power(low, Math.floor), max: power(high, Math.ceil), axisLabel: label };
@@ -94,7 +108,7 @@ const axes = (() => {
           { type: "line", shape: line, style: { stroke: colour, lineWidth: 1.25, lineDash: [5, 4] } },
           {
             type: "text",
-            style: { ...text, text: one.name, fill: colour, fontSize: 11, stroke: colours.back, lineWidth: 3 },
+            style: { ...text, text: one.name, fill: colour, fontSize: 11, fontFamily: FONT, stroke: colours.back, lineWidth: 3 },
           },
         ],
       };
@@ -116,12 +130,12 @@ const axes = (() => {
           { type: "rect", shape: { x: from, y, width: Math.max(1, to - from), height }, style: { fill: colours.shade } },
           {
             type: "text",
-            style: { x: Math.max(from, x) + 5, y: y + 4, text: one.name, fill: colours.soft, fontSize: 11 },
+            style: { x: Math.max(from, x) + 5, y: y + 4, text: one.name, fill: colours.soft, fontSize: 11, fontFamily: FONT },
           },
         ],
       };
     },
   });
 
-  return { SYMBOLS, DASHES, state, isCloud, base, grid, axis, across, upwards, ranged, merged, rule, band };
+  return { FONT, SYMBOLS, DASHES, state, isCloud, base, grid, axis, across, upwards, ranged, merged, rule, band };
 })();

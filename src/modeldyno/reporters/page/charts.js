@@ -2,7 +2,9 @@
 // Pictures of a report as options of ECharts: one function for each kind.
 const charts = (() => {
   const { digits, shown, unit, titled, finite } = units;
-  const { SYMBOLS, DASHES, isCloud, base, grid, axis, across, upwards, ranged, merged, rule, band } = axes;
+  const { FONT, SYMBOLS, DASHES, isCloud, base, grid, axis, across, upwards, ranged, merged, rule, band } = axes;
+
+  const NAMED = 8; // points of a series that have their names beside them
 
   const plot = (picture, colours, width, hidden) => {
     const shownSeries = picture.series.map((one, place) => ({ ...one, place })).filter((one) => !hidden.has(one.place));
@@ -32,9 +34,11 @@ const charts = (() => {
         data: one.x.map((x, at) => ({
           value: [x === null ? null : x / xSize, one.y[at] === null ? null : one.y[at] / ySize],
           name: one.labels ? one.labels[at] : "",
+          label: { show: Boolean(one.named) && at < NAMED, formatter: ({ name }) => name.split(", ")[0], position: "top", color: colours.text, fontSize: 11 },
           raw: [x, one.y[at], one.low ? one.low[at] : null, one.high ? one.high[at] : null],
         })),
         color: colour,
+        labelLayout: { hideOverlap: true, moveOverlap: "shiftY" },
         symbol: cloud ? "circle" : SYMBOLS[one.place % SYMBOLS.length],
         symbolSize: one.joined && many ? 0 : cloud ? 5 : one.marked ? 9 : 7,
         showSymbol: !(one.joined && many),
@@ -223,7 +227,7 @@ const charts = (() => {
               shape: { x: left, y: y0, width: Math.max(0.5, inside - 1), height: y1 - y0 - 1 },
               style: { fill: colours.list[0], opacity: 0.14 + 0.5 * Math.sqrt(own(cell.node) / most) },
               textContent: inside < 26 ? undefined : {
-                style: { text: cell.node.name, fill: colours.text, fontSize: 11, width: inside - 10, overflow: "truncate", ellipsis: "\u2026" },
+                style: { text: cell.node.name, fill: colours.text, fontSize: 11, fontFamily: FONT, width: inside - 10, overflow: "truncate", ellipsis: "\u2026" },
               },
               textConfig: { position: "insideLeft", distance: 5 },
             };
@@ -246,20 +250,36 @@ const charts = (() => {
   };
 
   const OUTCOMES = { better: "good", worse: "bad", same: "soft", undecided: "doubt" };
+  // Changes that an axis may name, the first of them rather than the later.
+  const CHANGES = [0, -0.5, 1, -0.9, 9, -0.99, 99, 999, -0.2, 0.25, -0.8, 4, -0.3, 0.5, -0.1, 0.1, 0.2, -0.05, 0.05, -0.02, 0.02, -0.01, 0.01];
   const forest = (picture, colours, width) => {
-    const values = picture.effects.flatMap((one) => [one.value, one.low, one.high, one.smallest, -one.smallest]);
-    const reach = 1.08 * Math.max(...finite(values).map(Math.abs), 0.01);
+    // By the logarithm of the ratio, half as much is as far from no change as twice as much.
+    const log = (value) => Math.log(Math.max(1 + value, 1e-4));
+    const logs = finite(picture.effects.flatMap((one) => [one.value, one.low, one.high, one.smallest, -one.smallest])).map(log);
+    const [least, most] = [Math.min(...logs, -0.01), Math.max(...logs, 0.01)];
+    const room = 0.05 * (most - least);
+    const [from, to] = [least - room, most + room];
     const narrow = width < 500;
+    const apart = (to - from) / (narrow ? 5 : 10);
+    const customValues = CHANGES.reduce((kept, change) => {
+      const at = log(change);
+      return at >= from && at <= to && kept.every((other) => Math.abs(other - at) >= apart) ? [...kept, at] : kept;
+    }, []);
+    const ratio = (at) => {
+      const change = Math.exp(at) - 1;
+      return change >= 1.5 ? `\u00d7${digits(Number((1 + change).toPrecision(3)))}` : `${change > 1e-9 ? "+" : ""}${digits(Number((100 * change).toFixed(2)) || 0)}%`;
+    };
     return {
       ...base(colours, picture.told),
       height: 70 + 26 * picture.effects.length,
       grid: { ...grid, top: 8 },
-      xAxis: across(colours, "difference from the baseline (%)", {
+      xAxis: across(colours, "change from the baseline, by its ratio", {
         type: "value",
-        min: -100 * reach,
-        max: 100 * reach,
+        min: from,
+        max: to,
+        axisTick: { customValues },
         splitLine: { show: true, lineStyle: { color: colours.shade } },
-        axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (v) => (v > 0 ? "+" : "") + digits(v) },
+        axisLabel: { color: colours.soft, fontSize: 11, hideOverlap: true, customValues, formatter: ratio },
       }),
       yAxis: axis(colours, {
         type: "category",
@@ -271,10 +291,10 @@ const charts = (() => {
         {
           type: "custom",
           encode: { x: 1, y: 0 },
-          data: picture.effects.map((one, at) => [at, 100 * one.value]),
+          data: picture.effects.map((one, at) => [at, log(one.value)]),
           renderItem: (params, api) => {
             const one = picture.effects[params.dataIndex];
-            const at = (value) => api.coord([100 * value, params.dataIndex])[0];
+            const at = (value) => api.coord([log(value), params.dataIndex])[0];
             const { x, width: wide } = params.coordSys;
             const y = api.coord([0, params.dataIndex])[1];
             const half = api.size([0, 1])[1] / 2;

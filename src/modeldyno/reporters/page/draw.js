@@ -122,6 +122,14 @@
   );
   figures.slice(0, 1).forEach(draw); // whoever has opened the page is about to see it
   figures.forEach((figure) => watcher.observe(figure));
+  // The rest follows one by one while nothing else is to be done: whoever copies or photographs the page has all.
+  const idle = window.requestIdleCallback ?? ((run) => setTimeout(run, 50));
+  const drawNext = (at) => {
+    if (at >= figures.length) return;
+    if (!drawn.has(figures[at])) draw(figures[at]);
+    idle(() => drawNext(at + 1), { timeout: 500 });
+  };
+  idle(() => drawNext(0), { timeout: 500 });
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width || printing) return;

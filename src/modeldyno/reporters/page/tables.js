@@ -20,7 +20,8 @@
     const body = table.tBodies[0];
     const original = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
-    if (original.length < 3) return;
+    // Values of several kinds in one column, such as of a list of names and values, have no order.
+    if (original.length < 3 || heads.filter((head) => head.classList.contains("right")).length < 2) return;
     heads.forEach((head, column) => {
       if (!head.textContent) return;
       const button = document.createElement("button");

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno import conclusions, plugins, wire
-from modeldyno.cli.output import reporter_for
 from modeldyno.core.comparison import Comparison
 from modeldyno.core.conclusion import Conclusion
 from modeldyno.core.ranking import ranking
@@ -40,7 +39,7 @@ def write(found: Document, path: Path, judgements: Sequence[Judgement] = ()) -> 
         MissingExtra: the format needs a program that is not there.
     """
     check(path)
-    reporter = reporter_for(path)
+    reporter = plugins.reporter_for(path)
     if isinstance(found, Result):
         _save(path, reporter.render(found, judgements=judgements))
     elif path.suffix == ".json":
@@ -60,7 +59,7 @@ def write_several(found: Sequence[Document], path: Path) -> None:
         MissingExtra: the format needs a program that is not there.
     """
     check(path)
-    reporter = reporter_for(path)
+    reporter = plugins.reporter_for(path)
     results = [each for each in found if isinstance(each, Result)]
     if path.suffix == ".json":
         _save(path, wire.array([encoded(each) for each in found]))
@@ -82,7 +81,7 @@ def check(path: Path) -> None:
     Raises:
         RequestError: the suffix of `path` is of no reporter that could.
     """
-    reporter: Reporter = reporter_for(path)
+    reporter: Reporter = plugins.reporter_for(path)
     if path.suffix != ".json" and not isinstance(reporter, LaysOut | Tabulates):
         able = (plugins.reporter(name) for name in plugins.names("reporter") if name != "terminal")
         known = sorted({each.suffix for each in able if isinstance(each, LaysOut | Tabulates)} | {".json"})

@@ -1,0 +1,184 @@
+"""What ``--help`` shows: the options that are needed first, or all of them in groups, and examples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+EXAMPLES: dict[str, tuple[str, str]] = {
+    "inspect": (
+        "modeldyno inspect model.onnx --vary batch=1..64",
+        "modeldyno inspect net.py:make --mode train",
+    ),
+    "profile": (
+        "modeldyno profile model.onnx -b 8 --input data.npz -o report.html",
+        "modeldyno profile net.py:make --input x=8x3x224x224 --probe latency,layers",
+    ),
+    "load": (
+        "modeldyno load model.onnx -c 8 --duration 10s",
+        "modeldyno load http://127.0.0.1:8000#model --rate 100:poisson --require 'latency.p99 <= 50ms'",
+    ),
+    "sweep": (
+        "modeldyno sweep model.onnx --space batch_size=1,2,4,8 --require 'latency.p99 <= 50ms'",
+        "modeldyno sweep --resume STUDY --max-time 10m",
+    ),
+    "compare": (
+        "modeldyno compare old.onnx new.onnx --input data.npz",
+        "modeldyno compare model.onnx model.onnx --candidate-set threads=1",
+    ),
+    "advise": (
+        "modeldyno advise model.onnx --max-time 5m",
+        "modeldyno advise net.py:make -b 8 --metric latency.p50",
+    ),
+    "check": (
+        "modeldyno check result.json --require 'latency.p95 <= 100ms'",
+        "modeldyno check result.json --baseline baseline.json --max-regression 5%",
+    ),
+    "show": ("modeldyno show result.json", "modeldyno show result.json --get latency.p99"),
+    "report": ("modeldyno report result.json -o report.html", "modeldyno report TAG -o numbers.csv"),
+    "trend": ("modeldyno trend MODEL", "modeldyno trend MODEL --metric latency.p99 -o trend.html"),
+    "list": ("modeldyno list", "modeldyno list --name MODEL --limit 100"),
+    "doctor": ("modeldyno doctor model.onnx", "modeldyno doctor model.onnx --budget 2m"),
+    "plugins": ("modeldyno plugins probes", "modeldyno plugins onnxruntime"),
+}
+"""Command to two lines that can be typed as they stand, but for names of files."""
+
+FIRST: dict[str, tuple[str, ...]] = {
+    "inspect": (
+        "--input", "--batch-size", "--mode", "--vary", "--device", "--memory", "--depth", "--sort",
+        "--compare", "--json", "--output", "--verbose",
+    ),
+    "profile": (
+        "--input", "--batch-size", "--set", "--backend", "--probe", "--max-time", "--processes", "--require",
+        "--output", "--json", "--tag", "--quiet",
+    ),
+    "load": (
+        "--input", "--concurrency", "--rate", "--duration", "--requests", "--find-load", "--set", "--backend",
+        "--require", "--output", "--json", "--quiet",
+    ),
+    "sweep": (
+        "--space", "--maximize", "--minimize", "--require", "--input", "--set", "--backend", "--max-time",
+        "--resume", "--export-configs", "--output", "--quiet",
+    ),
+    "compare": (
+        "--input", "--batch-size", "--set", "--baseline-set", "--candidate-set", "--metric", "--smallest",
+        "--max-time", "--fail-on", "--output", "--json", "--quiet",
+    ),
+    "advise": (
+        "--input", "--batch-size", "--set", "--backend", "--metric", "--max-time", "--tolerance",
+        "--findings-only", "--name", "--trust", "--json", "--quiet",
+    ),
+}  # fmt: skip
+"""Command to the twelve options that ``--help`` shows; commands that are not here have few, and show all."""
+
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Model and inputs", (
+        "--model-path", "--input", "--baseline-input", "--candidate-input", "--batch-size", "--set",
+        "--baseline-set", "--candidate-set", "--backend", "--mode", "--optimizer", "--beside", "--name",
+        "--trust", "--header",
+    )),
+    ("What is measured", (
+        "--probe", "--layers", "--prompt", "--generate", "--trace", "--outputs", "--records", "--vary",
+        "--device", "--memory", "--compare", "--metric",
+    )),
+    ("Load", (
+        "--concurrency", "--rate", "--replay", "--duration", "--requests", "--ramp", "--request-timeout",
+        "--retries", "--drivers", "--find-load", "--most", "--measurements", "--demand", "--price",
+    )),
+    ("Search", (
+        "--space", "--objective", "--maximize", "--minimize", "--latency-budget", "--min-throughput",
+        "--rank", "--strategy", "--max-trials", "--until", "--dry-run", "--resume", "--rerank",
+        "--export-configs", "--overwrite", "--top",
+        "--trial-time", "--tolerance", "--findings-only",
+    )),
+    ("Bounds and baselines", (
+        "--require", "--baseline", "--max-regression", "--smallest", "--force", "--fail-on", "--budget",
+        "--save-as-baseline", "--junit", "--sarif", "--markdown", "--github",
+    )),
+    ("How long and how carefully", (
+        "--max-time", "--min-time", "--processes", "--percentile", "--precision", "--target", "--min-runs",
+        "--max-runs", "--min-warmup", "--run-time", "--min-rounds", "--max-rounds", "--block", "--run",
+        "--no-why", "--seed",
+    )),
+    ("The process it runs in", ("--pin", "--timeout", "--memory-limit", "--inline")),
+    ("What is shown and kept", (
+        "--output", "--json", "--output-dir", "--tag", "--no-store", "--quiet", "--verbose", "--all",
+        "--depth", "--sort", "--filter", "--table",
+    )),
+)  # fmt: skip
+"""Title to the options below it, for commands that have many."""
+_ALL = "modeldyno.help_all"
+
+
+class Command(click.Command):
+    """A command whose help begins with what is needed first."""
+
+    def __init__(self, *args: object, **settings: object) -> None:
+        """Take what click takes; where there are many options, ``--help-all`` shows them."""
+        super().__init__(*args, **settings)  # type: ignore[arg-type]
+        if self.name in FIRST:
+            self.params.append(
+                click.Option(
+                    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all,
+                    help="Show all options and exit.",
+                )
+            )  # fmt: skip
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first options, or all of them in groups."""
+        options = {_flag(parameter): parameter for parameter in self.get_params(ctx) if _flag(parameter)}
+        first = FIRST.get(self.name or "")
+        if first is None:
+            super().format_options(ctx, formatter)
+            return
+        last = ("--help-all", "--help")
+        if not ctx.meta.get(_ALL):
+            title = f"First options (all {len(options)}: modeldyno {self.name} --help-all)"
+            _write_section(title, [options[flag] for flag in (*first, *last)], ctx, formatter)
+            return
+        told = set(last)
+        for title, flags in GROUPS:
+            _write_section(title, [options[flag] for flag in flags if flag in options], ctx, formatter)
+            told |= set(flags)
+        others = [option for flag, option in options.items() if flag not in told]
+        _write_section("Other options", [*others, *(options[flag] for flag in last)], ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        super().format_epilog(ctx, formatter)
+        if examples := EXAMPLES.get(self.name or ""):
+            with formatter.section("Examples"):
+                for line in examples:
+                    formatter.write(f"  {line}\n")
+
+
+def show_all_options(ctx: click.Context) -> click.Context:
+    """Have the help of a context show all options."""
+    ctx.meta[_ALL] = True
+    return ctx
+
+
+def _show_all(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(show_all_options(ctx).get_help())
+        ctx.exit()
+
+
+def _flag(parameter: click.Parameter) -> str:
+    """Give the first long flag of an option."""
+    return next((flag for flag in parameter.opts if flag.startswith("--")), "")
+
+
+def _write_section(
+    title: str, options: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    records: Sequence[tuple[str, str]] = [
+        record for option in options if (record := option.get_help_record(ctx)) is not None
+    ]
+    if records:
+        with formatter.section(title):
+            formatter.write_dl(records)

@@ -1,0 +1,60 @@
+"""What stored results of a model differ by, although nothing has changed: the noise of its history.
+
+Two results of one process each say nothing of how starts differ, and two that were measured on different days
+nothing of what the machine did in between. A history on the same machine says both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from math import log, sqrt
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modeldyno.core.result import Result
+    from modeldyno.core.trend import Trend
+
+FEWEST = 4
+"""Degrees of freedom from which on a history tells: that of five results on one level."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """How much results of one model on one machine differ in one metric."""
+
+    relative: float
+    """Standard deviation of the logarithm of a result around its level."""
+    degrees: int
+    """Degrees of freedom of it: results less levels."""
+    covers: bool
+    """Whether the history reaches over as long a time as lies between the two that are compared, so that what
+    the machine does in such a time is in it."""
+
+    @property
+    def of_a_difference(self) -> float:
+        """Standard deviation of the logarithm of the ratio of two results."""
+        return sqrt(2) * self.relative
+
+
+def scatter(trend: Trend, baseline: Result, candidate: Result) -> Scatter | None:
+    """Take it from a history; None where that is too short to tell.
+
+    Args:
+        trend: the history, in which steps are no noise.
+        baseline: of the two that are compared.
+        candidate: the other one.
+    """
+    degrees = len(trend.readings) - len(trend.levels)
+    if degrees < FEWEST:
+        return None
+    squares = sum(
+        log(reading.value / level.value) ** 2
+        for level in trend.levels
+        for reading in trend.readings[level.first : level.last + 1]
+    )
+    begin, end = (datetime.fromisoformat(trend.readings[place].created) for place in (0, -1))
+    times = [datetime.fromisoformat(result.created) for result in (baseline, candidate)]
+    return Scatter(
+        relative=sqrt(squares / degrees), degrees=degrees, covers=end - begin >= max(times) - min(times)
+    )

@@ -1,0 +1,111 @@
+"""Several configurations of one model: a table, and how a rate changes with the size of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.knob import BATCH_SIZE
+from modeldyno.core.measurement import Distribution
+from modeldyno.core.plot import Plot, Scale, Series
+from modeldyno.core.result import Result
+from modeldyno.core.units import format_quantity
+from modeldyno.views.words import TEXT_LIMIT, count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+_COLUMNS = (
+    ("latency", "p50"), ("latency", "p99"), ("throughput", "mean"), ("process_memory", "max"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A configuration as it was asked for, and what came of it."""
+
+    configuration: Mapping[str, Any]
+    result: Result | None = None
+    failure: str = ""
+
+
+def lay_out(tried: Sequence[Tried]) -> Iterator[Block]:
+    """Say which is fastest, then list all, then draw the throughput by the size of the batch."""
+    yield Notice(severity=Severity.VERDICT, text=summarize(tried))
+    yield tabulate(tried)
+    yield from draw(tried)
+
+
+def summarize(tried: Sequence[Tried]) -> str:
+    """Say in one sentence how many there are, and which has the highest throughput."""
+    rates = [(rate, each) for each in tried if (rate := _number(each, "throughput", "mean")) is not None]
+    whole = count(len(tried), "configuration")
+    if not rates:
+        return f"{whole}, none of which could be measured."
+    rate, best = max(rates, key=lambda pair: pair[0])
+    shown = format_quantity(rate, "1/s", 3).replace("/s", " samples/s")
+    return f"{whole}; {describe(best.configuration)} has the highest throughput that was seen, {shown}."
+
+
+def tabulate(tried: Sequence[Tried]) -> Table:
+    """List the configurations in their order, with plain statistics of the calls made, or the failure."""
+    titles = ["configuration", *(f"{m}.{s}" if s != "mean" else m for m, s in _COLUMNS), "failure"]
+    ends = {titles[0], titles[-1]}
+    return Table(
+        title="Configurations",
+        columns=tuple(Column(title=t, align=Align.LEFT if t in ends else Align.RIGHT) for t in titles),
+        rows=tuple(
+            (
+                describe(each.configuration),
+                *(_shown(each, metric, statistic) for metric, statistic in _COLUMNS),
+                shorten(clean(each.failure), TEXT_LIMIT),
+            )
+            for each in tried
+        ),
+    )
+
+
+def draw(tried: Sequence[Tried]) -> Iterator[Plot]:
+    """Draw the throughput by the size of the batch, a line for what else is alike; nothing for one size."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for each in tried:
+        others = {name: each.configuration[name] for name in each.configuration if not _is_batch(name)}
+        size = next((v for name, v in each.configuration.items() if _is_batch(name)), None)
+        rate = _number(each, "throughput", "mean")
+        if isinstance(size, int | float) and rate is not None:
+            lines.setdefault(describe(others) if others else "throughput", []).append((float(size), rate))
+    if len({size for points in lines.values() for size, _ in points}) < 2:  # noqa: PLR2004 - one is no curve
+        return
+    yield Plot(
+        title="Throughput by the size of the batch",
+        x=Scale(label=BATCH_SIZE.name, logarithmic=True),
+        y=Scale(label="throughput", unit="1/s"),
+        series=tuple(
+            Series(name=name, x=tuple(x for x, _ in sorted(points)), y=tuple(y for _, y in sorted(points)))
+            for name, points in lines.items()
+        ),
+    )
+
+
+def describe(configuration: Mapping[str, Any]) -> str:
+    """Write a configuration as its knobs: ``batch_size=8 precision=fp16``."""
+    return " ".join(f"{name}={value}" for name, value in configuration.items()) or "as it is"
+
+
+def _is_batch(name: str) -> bool:
+    return name in {BATCH_SIZE.name, *BATCH_SIZE.aliases}
+
+
+def _number(tried: Tried, metric: str, statistic: str) -> float | None:
+    found = None if tried.result is None else tried.result.find(metric)
+    if found is None:
+        return None
+    return found.value.statistic(statistic) if isinstance(found.value, Distribution) else found.value
+
+
+def _shown(tried: Tried, metric: str, statistic: str) -> str:
+    number, found = _number(tried, metric, statistic), tried.result and tried.result.find(metric)
+    return "—" if number is None or not found else format_quantity(number, found.row.unit, 3)

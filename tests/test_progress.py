@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from modeldyno import progress
+from modeldyno.core.result import Event, Progressed
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        """Somebody looks."""
+        return True
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Give the time, seconds."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(progress, "monotonic", made)
+    return made
+
+
+def written(monkeypatch: pytest.MonkeyPatch, clock: Clock, stream: Any, after: float, **how: Any) -> str:
+    """Give what is on standard error when an event comes so many seconds after the beginning."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.showing_progress(**how) as watch:
+        clock.now += after
+        watch(Progressed(stage="latency: steady", runs=50))
+    return str(stream.getvalue())
+
+
+def test_a_call_that_takes_a_while_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """After two seconds, on a line that is gone in the end; what is over sooner writes nothing."""
+    slow = written(monkeypatch, clock, Terminal(), 3.0)
+
+    assert "latency: steady, 50 samples" in slow
+    assert slow.endswith("\r\x1b[K")
+    assert not written(monkeypatch, clock, Terminal(), 1.0)
+
+
+def test_nobody_is_told_who_does_not_look(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """A file gets nothing; a terminal neither, where it is not wanted."""
+    assert not written(monkeypatch, clock, io.StringIO(), 3.0)
+    assert not written(monkeypatch, clock, Terminal(), 3.0, progress=False)
+
+
+def test_a_notebook_is_told_without_control_sequences(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """Standard error of a kernel is no terminal, and would show what erases one."""
+    monkeypatch.setitem(sys.modules, "ipykernel", type(sys)("ipykernel"))
+    cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    shown = written(monkeypatch, clock, cell, 3.0)
+
+    assert "latency: steady" in shown
+    assert "\x1b" not in shown
+
+
+def test_whoever_watches_is_told_of_every_event(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """Also of those that come too early for the line, or with none."""
+    seen: list[Event] = []
+    written(monkeypatch, clock, io.StringIO(), 0.0, watch=seen.append, progress=False)
+
+    assert seen == [Progressed(stage="latency: steady", runs=50)]
+
+
+class Log:
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        """Keep it."""
+        self.text += text
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+@pytest.mark.parametrize("stream", [None, Log()])
+def test_standard_error_may_be_missing_or_a_log(monkeypatch: pytest.MonkeyPatch, stream: Log | None) -> None:
+    """A program without standard error, or with a log in its place, is measured like any other."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    told: list[Event] = []
+    with progress.Progress() as shown:
+        shown.announce("three trials")
+    with progress.showing_progress(told.append) as watch:
+        watch(Progressed(stage="latency: steady", runs=50))
+
+    assert len(told) == 1
+    assert stream is None or stream.text == "three trials\n"
