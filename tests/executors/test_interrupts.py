@@ -46,8 +46,10 @@ def test_a_library_leaves_sigterm_to_its_program() -> None:
 
 
 def test_each_command_begins_anew() -> None:
-    """What one was told does not count for the next."""
-    with terminable(), counted_interrupts():
+    """What one was told counts neither after it nor for the next."""
+    with terminable(), counted_interrupts() as seen:
         signal.raise_signal(signal.SIGTERM)
+
+    assert (len(seen), told_to_end(), len(Insisted(lambda: 1))) == (1, False, 0)
     with terminable():
         assert not told_to_end()

@@ -152,27 +152,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
             traceback.print_exc()
         code = _told(error, words)
     except KeyboardInterrupt:
-        click.echo("modeldyno: interrupted.", err=True)
-        code = _INTERRUPTED
-    if code == _INTERRUPTED and _told_to_end():
-        code = _TERMINATED
+        code = _interrupted(_INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _carried_out(words: Sequence[str]) -> Any:
-    """Run a command; one that measures takes SIGTERM for Ctrl-C."""
+    """Run a command; one that measures takes SIGTERM for Ctrl-C, and leaves with that signal's exit code."""
     if next((word for word in words if not word.startswith("-")), "") not in _MEASURING:
         return cli.main(words, prog_name="modeldyno", standalone_mode=False)
-    from modeldyno.executors.interrupts import terminable  # noqa: PLC0415 - only measuring needs it
+    from modeldyno.executors.interrupts import (  # noqa: PLC0415 - only measuring needs it
+        terminable,
+        told_to_end,
+    )
 
     with terminable():
-        return cli.main(words, prog_name="modeldyno", standalone_mode=False)
+        try:
+            code = cli.main(words, prog_name="modeldyno", standalone_mode=False)
+        except (KeyboardInterrupt, click.Abort):
+            if told_to_end():
+                return _interrupted(_TERMINATED)
+            raise
+        return _TERMINATED if code == _INTERRUPTED and told_to_end() else code
 
 
-def _told_to_end() -> bool:
-    from modeldyno.executors.interrupts import told_to_end  # noqa: PLC0415 - only an interruption needs it
-
-    return told_to_end()
+def _interrupted(code: int) -> int:
+    click.echo("modeldyno: interrupted.", err=True)
+    return code
 
 
 def _ours(words: Sequence[str]) -> int:

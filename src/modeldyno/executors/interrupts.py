@@ -45,12 +45,12 @@ def terminable() -> Iterator[None]:
     try:
         yield
     finally:
-        _TERMINATION.taken = False
+        _TERMINATION.taken = _TERMINATION.received = False
         signal.signal(signal.SIGTERM, before)
 
 
 def told_to_end() -> bool:
-    """Say whether SIGTERM has come, and is taken for an interruption: who sent it does not wait for long."""
+    """Say whether SIGTERM has come while it is taken for an interruption: who sent it does not wait for long."""
     return _TERMINATION.received
 
 
