@@ -14,7 +14,7 @@ import pytest
 
 from modeldyno import wire
 from modeldyno.core.measurement import Distribution, Measurement
-from modeldyno.errors import RequestError, UnreadableDocument
+from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
 from modeldyno.testing.faults import largest_file
 from modeldyno.testing.results import a_small_result
 
@@ -146,7 +146,7 @@ def test_failing_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 
     monkeypatch.setattr(os, step, fail)
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(RequestError, match="No space left on device"):
+    with pytest.raises(DiskFull, match="No space left on device"):
         wire.write(path, DOCUMENT)
 
     assert path.read_bytes() == OLD

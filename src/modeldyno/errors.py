@@ -12,6 +12,7 @@
      │    └── StaleStudy              2   its trials are of another model, or of another machine
      ├── MissingExtra                 3   an optional package is not installed
      ├── RunFailed                    4   asked for a number of a run that failed
+     ├── DiskFull                     4   there is no room for a file that was asked for
      └── StoreError                   4   the store cannot be read or written
 
 A wrong *outcome* (out of memory, a crash, a time-out) is no exception: it is a
@@ -95,6 +96,10 @@ class MissingExtra(ModelDynoError):
 
 class RunFailed(ModelDynoError):
     """A number was asked of a run that did not produce it."""
+
+
+class DiskFull(ModelDynoError):
+    """There is no room on the disk for a file that was asked for."""
 
 
 class StoreError(ModelDynoError):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICK = os.sysconf("SC_CLK_TCK")
 
 
 def end_with_parent() -> None:
@@ -42,9 +43,9 @@ def tree(root: int) -> list[int]:
 def ancestors(count: int) -> list[int]:
     """List the parent of this process, the parent of that, and so on: so many, or as many as can be seen."""
     found = [os.getppid()]
-    with suppress(OSError, IndexError, ValueError):
+    with suppress(IndexError):
         while len(found) < count and found[-1] > 1:
-            found.append(int(Path(f"/proc/{found[-1]}/stat").read_text().rpartition(")")[2].split()[1]))
+            found.append(int(status(found[-1])[1]))
     return [pid for pid in found if pid > 1]
 
 
@@ -88,10 +89,19 @@ def birth(pid: int) -> int:
 
     A number of a process may be given again; together with its birth it is its own.
     """
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except OSError:
-        return 0
+    return int((status(pid) or ["0"] * 20)[19])
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of user and system time of a process and of its ended children."""
+    return sum(map(int, status(pid)[11:15])) / _TICK
+
+
+def status(pid: int) -> list[str]:
+    """Give the fields of ``stat`` behind the name; none for a process that is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []
 
 
 def release_free_memory() -> None:

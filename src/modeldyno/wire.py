@@ -8,6 +8,7 @@ History of the schema of Results, of that of Studies, and of that of Comparisons
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -26,7 +27,7 @@ from modeldyno.core.metric import METRICS
 from modeldyno.core.result import SCHEMA, Event, Found, Outlined, Result
 from modeldyno.core.study import SCHEMA as STUDY_SCHEMA
 from modeldyno.core.study import Study, Trial
-from modeldyno.errors import RequestError, UnreadableDocument
+from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -351,6 +352,7 @@ def write(path: Path, data: bytes) -> None:
 
     Raises:
         RequestError: the file cannot be written.
+        DiskFull: there is no room for it.
     """
     check_directory(path)
     try:
@@ -359,7 +361,11 @@ def write(path: Path, data: bytes) -> None:
         else:
             _replace(path.resolve(), data)
     except OSError as error:
-        raise RequestError(f"Cannot write {path}: {error.strerror or error}.") from error
+        kind = DiskFull if error.errno in _NO_ROOM else RequestError
+        raise kind(f"Cannot write {path}: {error.strerror or error}.") from error
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _replace(path: Path, data: bytes) -> None:

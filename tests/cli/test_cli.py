@@ -243,8 +243,8 @@ def test_several_processes_are_pooled(modeldyno: Callable[..., Said], tmp_path: 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
-def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
-    """What cannot be printed is one sentence, and no mistake of ours."""
+def test_a_full_disk_is_told_as_one(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    """What cannot be printed or saved is one sentence, and no mistake of ours."""
     wire.write(tmp_path / "r.json", wire.encode(a_result()))
     for words in (["show", "r.json"], ["show", "r.json", "--json"], ["--version"]):
         with Path("/dev/full").open("w") as full:
@@ -253,8 +253,11 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
                 stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
             )  # fmt: skip
 
-        assert done.returncode == 2
+        assert done.returncode == 4
         assert done.stderr == "modeldyno: Cannot write to standard output: No space left on device.\n"
+    saved = modeldyno("profile", STEADY, *QUICK, "--json", "/dev/full")
+    assert saved.code == 4
+    assert saved.err.endswith("modeldyno: Cannot write /dev/full: No space left on device.\n")
 
 
 def test_a_tag_of_several_removes_none_of_them(modeldyno: Callable[..., Said]) -> None:

@@ -306,7 +306,7 @@ def test_a_process_that_is_gone_takes_nothing() -> None:
 
     assert (
         processes.family_size([gone]),
-        watcher.processor_time(gone),
+        processes.processor_time(gone),
         watcher.switches(gone),
         watcher.major_faults(gone),
         watcher.disk_traffic(gone),

@@ -44,9 +44,8 @@ _EXPLICIT = ("--trust",)
 """Options that no file and no environment may set: what runs code is said each time."""
 _MEASURING = frozenset({"profile", "load", "sweep", "compare", "advise", "doctor"})
 _INTERRUPTED, _TERMINATED = 130, 143
-_UNEXPECTED = 4
-_UNWRITTEN = 2
-"""As of a file that cannot be written."""
+_FAILED = 4
+"""Of what is a mistake of ours, or cannot be written as the disk is full."""
 
 
 class _Commands(click.Group):
@@ -212,13 +211,13 @@ def _told(error: Exception, words: Sequence[str] = ()) -> int:
             return 0
         case OSError(errno=errno.ENOSPC):
             where = " to standard output" if _unprintable() else ""
-            text, code = f"Cannot write{where}: {error.strerror}.", _UNWRITTEN
+            text, code = f"Cannot write{where}: {error.strerror}.", _FAILED
         case _:
             text = (
                 f"{type(error).__name__}: {error} - this is a mistake of ModelDyno's; "
                 "run it again with --debug and report what it prints."
             )
-            code = _UNEXPECTED
+            code = _FAILED
     from modeldyno.core.block import clean  # noqa: PLC0415 - only an error needs it
 
     click.echo(f"modeldyno: {clean(' '.join(text.split()))}", err=True)

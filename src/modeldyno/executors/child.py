@@ -28,6 +28,7 @@ from modeldyno.ports import ALONE
 from modeldyno.processes import end_with_parent
 from modeldyno.run import Warm, events
 from modeldyno.run.failing import failure_of
+from modeldyno.run.forked import in_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +116,15 @@ def _carry_out(
     try:
         job = wire.decode_job(data)
         _pin(job)
-        for event in events(job, interrupted=lambda: bool(interrupted), watch=watch, warm=kept, baton=baton):
+        stream = events(
+            job,
+            interrupted=lambda: bool(interrupted),
+            watch=watch,
+            warm=kept,
+            baton=baton,
+            analyst=in_copy,
+        )
+        for event in stream:
             failed = failed or isinstance(event, Failed)
             send(event)
     except ModelDynoError as error:

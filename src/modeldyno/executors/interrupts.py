@@ -50,7 +50,7 @@ def terminable() -> Iterator[None]:
 
 
 def told_to_end() -> bool:
-    """Say whether SIGTERM has come while it is taken for an interruption: who sent it does not wait for long."""
+    """Say whether SIGTERM came while it is taken for an interruption: who sent it does not wait for long."""
     return _TERMINATION.received
 
 

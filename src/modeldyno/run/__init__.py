@@ -38,6 +38,7 @@ from modeldyno.ports import ALONE, Pass, Subject, TakesOtherInputs, WatchStage
 from modeldyno.processes import family_size, tree
 from modeldyno.run.checking import check_known, check_needs, checked, forgiven
 from modeldyno.run.failing import failure_of
+from modeldyno.run.forked import Analyst, here
 from modeldyno.run.guests import Guests, hosted
 from modeldyno.run.opening import (
     Opened,
@@ -115,8 +116,11 @@ def events(
     watch: Callable[[Event], None],
     warm: Warm | None = None,
     baton: Baton = ALONE,
+    analyst: Analyst = here,
 ) -> Iterator[Event]:
     """Carry a Job out, yielding what is found as it is found; the timed pass when the baton allows it.
+
+    The analyst carries out what only looks at the model, where the model is called as well.
 
     With `warm` what this run opens stays open, and what an earlier one left open is used: the Jobs must be
     equal but for load, Plan and config.
@@ -125,7 +129,7 @@ def events(
     if warm is not None and not serves(job.backend):
         warm.begin_again()
     samplers = started(os.getpid()) if used and not serves(job.backend) else []
-    stage = Stage(watch=watch, mark=marker(samplers))
+    stage = Stage(watch=watch, mark=marker(samplers), analyst=analyst)
     found: list[Measurement] = []
     try:
         with Warm() if warm is None else warm.lent() as lent:
@@ -318,7 +322,7 @@ def _looked(job: Job, stage: Stage, warm: Warm, interrupted: Callable[[], bool])
     )
     known: list[Measurement] = []
     if called:
-        yield from noting(forgiven(noted(_probed(alone, tuple(Pass), looked, job, stage), known)))
+        yield from noting(noted(_analysed_apart(alone, looked, job, stage), known))
     else:
         check_known(model)
         yield from noting(Doubted(doubt=found) for found in feeds.assumptions(model))
@@ -340,6 +344,17 @@ def _analysed(job: Job, subject: Subject) -> Iterator[Event]:
         return  # the analysis says what is wrong with them
     inputs = tuple(replace(spec, dtype=spec.dtype or DEFAULT_DTYPE) for spec in shaped.inputs)
     yield Loaded(model=identity(job, subject.model), inputs=inputs)
+
+
+def _analysed_apart(probes: dict[str, Probe], subject: Subject, job: Job, stage: Stage) -> Iterator[Event]:
+    """Look at a model that is to be called, as far as that goes, without a trace in its memory."""
+
+    def analysis(watch: Callable[[Event], None]) -> Iterator[Event]:
+        apart = Stage(watch=watch)
+        return forgiven(_probed(probes, tuple(Pass), replace(subject, watch=watch), job, apart))
+
+    if probes:
+        yield from stage.analyst(analysis, stage.watch, subject.interrupted)
 
 
 def _opened(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
@@ -369,7 +384,7 @@ def _opening(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterato
     if opened.model is not ready.subject.model:  # its first call took other sizes than those analysed
         ready.subject = replace(ready.subject, model=opened.model)
         alone = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is None}
-        yield from forgiven(_probed(alone, tuple(Pass), ready.subject, job, stage))
+        yield from _analysed_apart(alone, ready.subject, job, stage)
     yield from conversion(job, opened.session)
     yield from load_time(ready.spent)
     ready.subject = _subject(replace(ready.subject, batch_size=batch_size_of(job)), opened)

@@ -27,6 +27,7 @@ from modeldyno.core.result import (
 )
 from modeldyno.errors import RequestError
 from modeldyno.ports import WatchStage
+from modeldyno.run import forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,8 @@ class Stage:
     watch: Callable[[Event], None]
     mark: Callable[[WatchStage], None] = field(default=lambda _stage: None)
     """Tells those who watch from outside."""
+    analyst: forked.Analyst = forked.here
+    """Carries out what only looks at the model."""
     name: str = "start"
     measured: bool = False
     """Whether a probe has found anything by calling the model."""

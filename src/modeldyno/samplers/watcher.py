@@ -20,7 +20,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.processes import end_with_parent, family_size, peak_size, resident_size, tree
+from modeldyno.processes import (
+    end_with_parent,
+    family_size,
+    peak_size,
+    processor_time,
+    resident_size,
+    status,
+    tree,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,21 +48,9 @@ def forget_peak(pid: int) -> None:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
-def processor_time(pid: int) -> float:
-    """Seconds of user and system time of a process and of its ended children."""
-    return sum(map(int, _status(pid)[11:15])) / _TICK
-
-
 def major_faults(pid: int) -> int:
     """Pages that a process and its ended children had to wait for until a disk gave them."""
-    return sum(map(int, _status(pid)[9:11]))
-
-
-def _status(pid: int) -> list[str]:
-    """Give the fields of ``stat`` behind the name; none for a process that is gone."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return []
+    return sum(map(int, status(pid)[9:11]))
 
 
 def disk_traffic(pid: int) -> tuple[int, int] | None:
