@@ -37,6 +37,8 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 QUICK := not slow and not gpu and not engine and not browser
 
 # Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
+# Threads that spin while they wait take the cores from the tests beside them.
+test: export OMP_WAIT_POLICY ?= PASSIVE
 test: setup          ## the default suite, as CI runs it
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' tests/core \
 	    --cov=modeldyno.core --cov-report=term:skip-covered --cov-fail-under=100

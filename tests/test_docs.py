@@ -31,7 +31,21 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (modeldyno .*)$", README, re.MULTILINE)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-QUICK = '[profile]\nmax_time = "0.5s"\nmin_time = "0.02s"\nprecision = "90%"\n'
+QUICK = """
+[profile]
+max_time = "0.5s"
+min_time = "0.02s"
+precision = "90%"
+
+[compare]
+run_time = "0.5s"
+min_time = "0.02s"
+precision = "90%"
+
+[sweep]
+trial_time = "0.5s"
+min_time = "0.02s"
+"""
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_a_model_is_advised(
     """The command tries what was found, in fresh processes, and tells what came of it."""
     monkeypatch.setattr("modeldyno.advising.trial._PATIENCE", 1.0)  # a busy machine is none that hangs
     path = tmp_path / "advice.json"
-    assert run("advise", DIGITS, *QUICK, "--max-time", "40s", "--json", str(path)) == 0
+    assert run("advise", DIGITS, *QUICK, "--max-time", "25s", "--json", str(path)) == 0
 
     told = capsys.readouterr().out
     assert "\nTried, " in told

@@ -176,7 +176,7 @@ def test_an_interruption_of_a_round_that_did_not_fit_begins_nothing(monkeypatch:
     assert bench.play([("a", a_side("a")), ("b", a_side("b"))]) == []
 
 
-@pytest.mark.parametrize("names", ["ab", "ba"])
+@pytest.mark.parametrize("names", ["ab", pytest.param("ba", marks=pytest.mark.slow)])
 def test_one_that_hangs_costs_the_other_nothing(tmp_path: Path, names: str) -> None:
     """The limit of a side is of the time in which it has the baton."""
     hanging = SLEEPY.replace("return 1.0", "time.sleep(999 * (CALLS > 40))\n    return 1.0")
