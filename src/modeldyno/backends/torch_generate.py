@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 _TOKENS, _MASK = "input_ids", "attention_mask"
-_CACHES = ("past_key_values", "cache_params", "state", "mems", "past_buckets_states")
-"""Names under which models take the cache of the step before."""
+_CACHES = ("cache", "past_key_values", "cache_params", "state", "mems", "past_buckets_states")
+"""Names under which models take the cache of the step before: `cache` from transformers 5.24 on."""
 _POSITIONS = ("max_target_positions", "max_position_embeddings", "n_positions")
 """Names of a configuration for the most tokens that a decoder takes."""
 

@@ -312,7 +312,8 @@ def _plain(output: Any) -> Any:
 
 
 def _mark_outputs(output: Any, recorder: Recorder) -> None:
-    cache = getattr(output, "past_key_values", None)
+    # Its name is `cache` from transformers 5.24 on.
+    cache = getattr(output, "cache", None) or getattr(output, "past_key_values", None)
     cache = getattr(cache, "self_attention_cache", cache)  # that of an encoder's output does not grow
     for layer in getattr(cache, "layers", None) or ():
         for tensor in (getattr(layer, "keys", None), getattr(layer, "values", None)):
