@@ -87,6 +87,17 @@ def test_an_archive_without_a_pickle_is_told_by_what_it_holds(tmp_path: Path, me
     assert why_not(path, ("onnx",)).startswith(says)
 
 
+def test_a_repository_without_configurations_is_told_with_a_file_in_it(tmp_path: Path) -> None:
+    """A repository whose configuration Triton would complete is called that, and its entry likewise."""
+    file = tmp_path / "digits/1/model.onnx"
+    file.parent.mkdir(parents=True)
+    file.touch()
+
+    says = f"is a model repository without a config.pbtxt; name a model's file, such as {file}"
+
+    assert why_not(tmp_path, ()) == why_not(tmp_path / "digits", ()) == says
+
+
 def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
     """A configuration that cannot be read is there all the same."""
     assert why_not(tmp_path, ()).startswith("holds no model: neither a config.json of")

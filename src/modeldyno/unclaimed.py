@@ -35,7 +35,7 @@ def why_not(path: Path, schemes: Iterable[str]) -> str:
         file = path / CONFIG
         if (path / "saved_model.pb").is_file():
             return _SAVED_MODEL.format(path)
-        return f"has a {CONFIG} that {_config(file)}" if file.is_file() else _DIRECTORY
+        return f"has a {CONFIG} that {_config(file)}" if file.is_file() else _repository(path) or _DIRECTORY
     if path.suffix == ".py":
         return _code(path)
     if path.name.endswith(CONFIG):
@@ -58,6 +58,14 @@ _TFLITE = (
     "is a TensorFlow Lite model, which is not run here; convert it to ONNX (pip install tf2onnx; "
     "python -m tf2onnx.convert --tflite {} --output model.onnx)"
 )
+
+
+def _repository(path: Path) -> str:
+    """Name a model's file in a repository of Triton's whose configuration is left to Triton; else empty."""
+    files = sorted(path.glob("*/[0-9]*/model.*")) or sorted(path.glob("[0-9]*/model.*"))
+    if not files:
+        return ""
+    return f"is a model repository without a config.pbtxt; name a model's file, such as {files[0]}"
 
 
 def _code(path: Path) -> str:

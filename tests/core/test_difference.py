@@ -344,3 +344,17 @@ def test_shared_metrics_leave_out_circumstances_scopes_and_other_kinds() -> None
     assert list(map(str, shared(before, after))) == ["latency.p50"]
     assert list(map(str, shared(before, before))) == ["latency.p50", "process_memory.max"]
     assert list(map(str, headlines(after, before))) == ["latency.p50"]
+
+
+def test_memory_that_differs_by_less_than_an_allocator_takes_at_once_is_the_same() -> None:
+    """A page more, of none or of one, is no change; a megabyte more, of two, is one."""
+    query = Query.parse("process_memory.max")
+
+    def compared(before: Sequence[float], after: Sequence[float]) -> Outcome:
+        sides = (Distribution.of(*([each] for each in side)) for side in (before, after))
+        return change(query, *(Measurement(metric="process_memory", value=side) for side in sides)).outcome
+
+    assert compared([0.0] * 5, [4096.0] * 5) is Outcome.SAME
+    assert compared([4096.0] * 5, [0.0] * 5) is Outcome.SAME
+    assert compared([4096.0] * 5, [8192.0] * 5) is Outcome.SAME
+    assert compared([2e6, 2.001e6, 2.002e6] * 2, [3e6, 3.001e6, 3.002e6] * 2) is Outcome.WORSE

@@ -212,6 +212,7 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("maximise: throughput", "line 2: .*did you mean 'maximize'"),
         ("maximize: {throughput: 10, latency.p99: 5}", "line 2: latency is better the lower it is"),
         ("request_rate: 100", "line 2: .*write rate: below space:"),
+        ("max_time: 10s", "line 2: .*write it below budget: for the whole sweep"),
         ("models: [a, b]", "line 2: .*those on the same server below beside:"),
         ("trust: true", "line 2: .*--trust on the command line"),
         ("space: 5", "line 2: 'space' holds names with values"),

@@ -233,6 +233,14 @@ _NO_COMMANDS = {
 """Commands of other tools, and what does that here."""
 _NO_OPTIONS = {
     "--model-repository": "modeldyno sweep DIRECTORY#MODEL takes a model of a repository",
+    "--profile-models": "modeldyno sweep DIRECTORY#MODEL takes a model of a repository",
+    "--triton-launch-mode": "modeldyno sweep --set launch=local says how Triton is started",
+    "--output-model-repository-path": "modeldyno sweep --export-configs DIR writes the best configurations",
+    "--override-output-model-repository": "with --export-configs DIR, --overwrite writes into any directory",
+    "--config-file": "modeldyno sweep SWEEP.yaml reads one, as modeldyno schema sweep describes it",
+    "-f": "modeldyno sweep SWEEP.yaml reads a file, as modeldyno schema sweep describes it",
+    "--report-model-configs": "modeldyno show STUDY shows a sweep, and -o FILE.html writes it as a report",
+    "--export-path": "-o FILE.html writes a report",
     "--request-rate": "modeldyno load URL --rate 50 sends so many requests a second",
     "--request-rate-range": "modeldyno load URL --rate 50 sends so many requests a second",
     "--concurrency-range": "modeldyno load URL --concurrency 4 keeps so many requests open",

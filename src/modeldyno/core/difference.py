@@ -4,7 +4,8 @@ The unit of replication is the process. Each gives one number, the asked statist
 compared is the trimmed mean of their logarithms, by the interval of Yuen and Welch, or by the paired one
 where the runs of the two took turns, so that what both of a round met cancels out. A metric is worse (or
 better) when two tests are passed: the interval excludes no change, and the estimate is beyond the smallest
-effect that matters. It is the same when the whole interval lies within that effect. All else is undecided.
+effect that matters. It is the same when the whole interval lies within that effect, or all numbers lie closer
+together than allocators take memory. All else is undecided.
 The two figures of a change are those that are compared, so that they agree with its difference.
 
 Intervals are widened for the number of metrics judged together (Bonferroni). Metrics that tell the same, such
@@ -14,7 +15,7 @@ as latency and throughput, count once: they err together.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -23,12 +24,12 @@ from modeldyno.core import student, undisturbed
 from modeldyno.core.comparison import SMALLEST_EFFECT, Change, Outcome
 from modeldyno.core.estimate import PRIOR, PRIOR_DEGREES
 from modeldyno.core.goal import Answer
-from modeldyno.core.headlines import SMALLEST, families, headlines, smallest_named
+from modeldyno.core.headlines import COARSE, SMALLEST, families, headlines, smallest_named
 from modeldyno.core.measurement import Distribution, Interval
 from modeldyno.core.metric import METRICS, Better, Query, fraction_of
 from modeldyno.core.scatter import Scatter
 from modeldyno.core.statistics import NORMAL, quantile
-from modeldyno.core.units import RATE, SECONDS
+from modeldyno.core.units import RATE, SECONDS, format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -189,6 +190,14 @@ class _How:
 
 
 def _of_numbers(query: Query, here: Sequence[float], there: Sequence[float], asked: _How) -> _Found:
+    found, coarse = _judged(query, here, there, asked), COARSE.get(query.metric, 0.0)
+    if not 0 < max(*here, *there) - min(*here, *there) <= coarse:
+        return found
+    why = f"all are within {format_quantity(coarse, query.unit)}, which an allocator takes at once"
+    return replace(found, outcome=Outcome.SAME, why=why)
+
+
+def _judged(query: Query, here: Sequence[float], there: Sequence[float], asked: _How) -> _Found:
     smallest, level, paired = asked.smallest, asked.level, asked.paired
     if min(*here, *there) <= 0:
         return _ranked(query, here, there, level)

@@ -19,6 +19,8 @@ ALL = ""
 """The name under which a mapping of smallest effects has the one of all other metrics."""
 SMALLEST: Mapping[str, float] = {"process_memory": 0.05, "load_time": 0.25, "first_call": 0.25}
 """Smallest effects that matter, of metrics for which it is not the usual one."""
+COARSE: Mapping[str, float] = {"process_memory": 256 * 1024}
+"""Spans, in base units, within which numbers are the same: so much an allocator takes at once."""
 
 HEADLINES = (
     "latency.p50",
