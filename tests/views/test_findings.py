@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from modeldyno.core.advice import Advice, Candidate, Tried
 from modeldyno.core.block import Notice, Severity, Table
 from modeldyno.core.bottleneck import Bottleneck, Limit
@@ -47,6 +49,21 @@ class TestFindings:
         (notice,) = findings_of(a_small_result())
         assert isinstance(notice, Notice)
         assert "--probe static,latency,throughput,layers,ops" in notice.text
+
+    @pytest.mark.parametrize(
+        ("clause", "told"),
+        [
+            ("float32 becomes float64", "float32 becomes float64."),
+            ("torch.compile fuses operators", "torch.compile fuses operators."),
+            ("aten::copy_ in the model takes 1 ms", "aten::copy_ in the model takes 1 ms."),
+            ("a call runs 331 operators", "A call runs 331 operators."),
+            ("blocks that were freed are kept", "Blocks that were freed are kept."),
+        ],
+    )
+    def test_a_name_of_code_is_written_as_it_is(self, clause: str, told: str) -> None:
+        """A sentence begins with a capital, but not where it begins with a name such as torch.compile."""
+        found = Finding(code="compile", seen="a call waits", why=clause)
+        assert finding(SHORT, found).text == f"A call waits. {told}"
 
     def test_an_estimate_is_told_with_its_basis(self) -> None:
         """And where it may be a loss; where nothing bounds it, nothing is said."""

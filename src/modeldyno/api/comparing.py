@@ -87,7 +87,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         candidate_inputs: those that the candidates alone are given.
         min_rounds: rounds before the first look; a round has a fresh process of each.
         max_rounds: most rounds, while a verdict is undecided.
-        max_time: seconds after which no further round begins.
+        max_time: seconds for all of it, looking for causes included; one round is made in any case.
         block: all runs of one side before those of the next, not in turns.
         why: look at outputs, and at layers and operators where something has changed.
         run: run the jobs of what was measured anew, in turns.

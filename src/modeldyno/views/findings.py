@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ LIMITS = {
 }
 _NAMED = 4
 """Findings that a pointer names."""
+_NAME = re.compile(r"[a-z]\d|[a-z_]\.[a-z]|_|::")
+"""What only names of code have within a word: bf16, torch.compile, inference_mode, aten::copy_."""
 
 
 def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
@@ -111,4 +114,8 @@ def finding(result: Result, found: Finding, knobs: Iterable[Knob] = ()) -> Notic
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+    """End a clause with a full stop, and begin it with a capital, unless it begins with a name of code."""
+    first = text.partition(" ")[0].rstrip(",:;")
+    if not _NAME.search(first):
+        text = f"{text[:1].upper()}{text[1:]}"
+    return f"{text.rstrip('.')}."

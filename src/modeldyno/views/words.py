@@ -166,8 +166,11 @@ _NAME = 18
 
 
 def lasting(seconds: float) -> str:
-    """Write about how long something takes."""
+    """Write how long something takes: to the second below ten minutes, so that a limit is told as given."""
     if seconds < 100:  # noqa: PLR2004 - below, minutes tell too little
         return f"{seconds:.0f} s"
+    if seconds < 600:  # noqa: PLR2004 - from ten minutes on, seconds tell nothing
+        whole, rest = divmod(round(seconds), 60)
+        return f"{whole} min {rest} s" if rest else f"{whole} min"
     minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"  # noqa: PLR2004
+    return f"{minutes:.0f} min" if minutes < 100 else f"{round(minutes / 60, 1):g} h"  # noqa: PLR2004
