@@ -109,6 +109,14 @@ def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
     assert why_not(tmp_path, ()).startswith("is a TensorFlow SavedModel, which is not run here; convert it")
 
 
+def test_the_graph_of_a_saved_model_leads_to_its_directory(tmp_path: Path) -> None:
+    """Who names the saved_model.pb within a SavedModel is told to convert the directory that it lies in."""
+    graph = tmp_path / "saved_model.pb"
+    graph.write_bytes(b"\x08\x01")
+
+    assert f"--saved-model {tmp_path} --output" in why_not(graph, ("onnx",))
+
+
 @pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize(
     ("value", "says"),

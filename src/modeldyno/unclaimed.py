@@ -31,9 +31,11 @@ def why_not(path: Path, schemes: Iterable[str]) -> str:
         path: what no loader claims.
         schemes: those of the loaders that there are.
     """
+    if path.name == _GRAPH and path.is_file():
+        return _SAVED_MODEL.format(path.parent)
     if path.is_dir():
         file = path / CONFIG
-        if (path / "saved_model.pb").is_file():
+        if (path / _GRAPH).is_file():
             return _SAVED_MODEL.format(path)
         return f"has a {CONFIG} that {_config(file)}" if file.is_file() else _repository(path) or _DIRECTORY
     if path.suffix == ".py":
@@ -46,6 +48,8 @@ def why_not(path: Path, schemes: Iterable[str]) -> str:
 _DIRECTORY = (
     f"holds no model: neither a {CONFIG} of Hugging Face nor a file such as model.onnx; name a model's file"
 )
+_GRAPH = "saved_model.pb"
+"""What a SavedModel keeps its graph in, in its directory."""
 _SAVED_MODEL = (
     "is a TensorFlow SavedModel, which is not run here; convert it to ONNX (pip install tf2onnx; "
     "python -m tf2onnx.convert --saved-model {} --output model.onnx), or give the URL of a server that has it"

@@ -237,6 +237,18 @@ class TestAnswer:
         assert "effective samples are missing; latency.p99.raw gives the plain quantile" in answer.why
         assert Answer.to(Query.parse("latency.p99.raw"), few).value == 0.099
 
+    def test_a_percentile_that_lacks_one_sample_says_so_in_the_singular(self) -> None:
+        """Where a single effective sample is missing, the sentence speaks of one."""
+        samples = [0.001 * (1 + (n * 7) % 13) for n in range(40)]
+        few = next(
+            found
+            for found in (Distribution.of(samples[:size]) for size in range(1, len(samples)))
+            if found.missing("p50") == 1
+        )
+        answer = Answer.to(Query.parse("latency.p50"), [Measurement(metric="latency", value=few)])
+
+        assert answer.why.startswith("p50 is no claim yet: 1 effective sample is missing; ")
+
     def test_nothing_known_bounds_nothing(self) -> None:
         """An answer without value and interval could be anything."""
         bounds = Answer(query=Query.parse("latency.p99"), value=None).bounds()

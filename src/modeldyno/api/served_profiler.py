@@ -343,7 +343,8 @@ def _section(times: Distribution, *names: str) -> Section:
 
 def _short(times: Section, name: str) -> str:
     missing = times.missing[name]
-    return f" (no claim: {missing:,} effective samples are missing)" if missing else ""
+    lacking = "sample is" if missing == 1 else "samples are"
+    return f" (no claim: {missing:,} effective {lacking} missing)" if missing else ""
 
 
 def _said(value: float | None, unit: str) -> str:

@@ -89,7 +89,8 @@ class Answer:
         missing = 0 if raw else found.missing(name)
         why = ""
         if missing:
-            why = f"{name} is no claim yet: {missing:,} effective samples are missing; "
+            lacking = "sample is" if missing == 1 else "samples are"
+            why = f"{name} is no claim yet: {missing:,} effective {lacking} missing; "
             why += f"{query.metric}.{name}.raw gives the plain quantile."
         if found.void and not raw:
             why = f"the load was {found.void}"
