@@ -99,6 +99,15 @@ def test_shapes_that_change_for_equal_inputs_are_a_doubt() -> None:
     assert [d.seen for d in coming.doubts()] == ["output 'z' had 2 shapes for equal inputs: 0, 2 x 3"]
 
 
+def test_types_that_change_from_call_to_call_are_a_doubt() -> None:
+    """Equal values of another type of element for equal inputs are told, with the types."""
+    looks = looked_at(lambda n: np.ones(3, np.float32 if n % 2 else np.float64))
+
+    assert [(d.code, d.seen) for d in looks.doubts()] == [
+        ("nondeterministic", "output 'y' had 2 types of element for equal inputs: float64, float32")
+    ]
+
+
 def test_other_inputs_may_give_other_outputs() -> None:
     """Only outputs of the same payload are compared."""
     looks = Looks()

@@ -44,6 +44,8 @@ class Looks:
     """Calls in which an array held minus infinity alone."""
     shapes: dict[str, dict[tuple[int, ...], None]] = field(default_factory=lambda: defaultdict(dict))
     """Shapes of the arrays that had more than one for the same payload."""
+    types: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+    """Types of element of the arrays that had more than one for the same payload."""
     differences: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """Relative differences, of each array that differed, from the first output of the same payload."""
     first: dict[int, outputs.Sketch] = field(default_factory=dict)
@@ -70,6 +72,8 @@ class Looks:
                 self.shapes[name] |= dict.fromkeys((one or (0,), other or (0,)))
             elif one != other:
                 self.shapes[name] |= dict.fromkeys((one, other))
+            elif (was := before.values[name].dtype) != (is_now := now.values[name].dtype):
+                self.types[name] |= dict.fromkeys((was.name, is_now.name))
             else:
                 [found] = outputs.agreement({name: before.values[name]}, {name: now.values[name]})
                 if found.relative > (_TOLERANCE if before.values[name].dtype.kind in "fc" else 0):
@@ -92,6 +96,13 @@ class Looks:
                 f"{', '.join(named[:_NAMED])}{more}",
                 advice="the calls did unlike amounts of work; seed the model, or read the spread of the "
                 "latency beside its middle",
+            )
+        for name, types in self.types.items():
+            yield Doubt(
+                code="nondeterministic",
+                seen=f"output '{name}' had {len(types)} types of element for equal inputs: "
+                f"{', '.join(list(types)[:_NAMED])}",
+                advice="the calls took unlike ways; find out what chooses between them",
             )
         for name, sizes in self.differences.items():
             largest = max(sizes)
