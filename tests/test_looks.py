@@ -108,6 +108,13 @@ def test_types_that_change_from_call_to_call_are_a_doubt() -> None:
     ]
 
 
+def test_texts_of_other_lengths_differ_in_value_and_not_in_type() -> None:
+    """A text that is longer than the first one is a difference of values."""
+    (doubt,) = looked_at(lambda n: ["yes" if n % 2 else "no"]).doubts()
+
+    assert doubt.seen.startswith("output 'y' differed in 30 of 59 calls")
+
+
 def test_other_inputs_may_give_other_outputs() -> None:
     """Only outputs of the same payload are compared."""
     looks = Looks()

@@ -72,7 +72,9 @@ class Looks:
                 self.shapes[name] |= dict.fromkeys((one or (0,), other or (0,)))
             elif one != other:
                 self.shapes[name] |= dict.fromkeys((one, other))
-            elif (was := before.values[name].dtype) != (is_now := now.values[name].dtype):
+            elif (was := before.values[name].dtype) != (is_now := now.values[name].dtype) and not (
+                was.kind == is_now.kind == "U"  # texts of another length
+            ):
                 self.types[name] |= dict.fromkeys((was.name, is_now.name))
             else:
                 [found] = outputs.agreement({name: before.values[name]}, {name: now.values[name]})
