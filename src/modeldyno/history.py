@@ -72,8 +72,10 @@ def trend_of(
 def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) -> dict[Query, Scatter]:
     """Learn from the store what results of the baseline's model differ by, metric by metric.
 
-    Those count that were measured on the same machine with the same software, as the baseline was. A store
-    that cannot be read tells nothing.
+    Those count that were measured on the same machine with the same software, as the baseline was. Results of
+    one version of the model are held against each other where that tells enough, so that a change of the
+    model is no noise; else all are, around the levels of their history. A store that cannot be read tells
+    nothing.
     """
     results: list[Result] = []
     with suppress(ModelDynoError), plugins.store() as store:
@@ -84,9 +86,17 @@ def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) ->
     for query in queries:
         readings = [reading for each in known if (reading := Reading.of(each, query)) is not None]
         if len(readings) > FEWEST and min(reading.value for reading in readings) > 0:
-            told = scatter(trend(baseline.name, query, readings), baseline, candidate)
+            whole = [trend(baseline.name, query, readings)]
+            told = scatter(_versions(whole[0]), baseline, candidate) or scatter(whole, baseline, candidate)
             found |= {} if told is None else {query: told}
     return found
+
+
+def _versions(whole: Trend) -> list[Trend]:
+    """Part a history by the digest of the model; results without one tell nothing of a version."""
+    digests = {reading.digest for reading in whole.readings} - {""}
+    parts = [[reading for reading in whole.readings if reading.digest == each] for each in sorted(digests)]
+    return [trend(whole.name, whole.query, part) for part in parts]
 
 
 _NEWEST = 100

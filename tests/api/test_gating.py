@@ -113,6 +113,29 @@ def test_the_history_of_the_store_says_what_one_process_cannot(
         assert not detect_regressions(replace(history[3], environment=other), alone(0.00451), force=True)
 
 
+def test_other_versions_of_the_model_are_no_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions that differ by half do not hide that one of them became a tenth slower."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    with plugins.store() as store:
+        for n in range(16):
+            result = alone(
+                0.0041 * (1 + 0.5 * (n * 5 % 4)) * (1 + 0.001 * (n // 4 % 2)),
+                id=f"{n:012x}",
+                created=f"2026-01-{n + 1:02d}T00:00:00.000+00:00",
+            )
+            assert result.model is not None
+            model = replace(result.model, digest=f"version {n * 5 % 4}")
+            store.put(replace(result, model=model), headline="")
+    days = ("2026-01-01T12:00:00.000+00:00", "2026-01-10T12:00:00.000+00:00")
+
+    before, after = (
+        alone(seconds, id=str(day) * 12, created=created)
+        for day, (seconds, created) in enumerate(zip((0.0041, 0.00451), days, strict=True), 1)
+    )
+    (found,) = detect_regressions(before, after)
+    assert found.difference == pytest.approx(0.1, abs=0.01)
+
+
 def test_a_gate_measures_from_python() -> None:
     """A model that takes far longer than its baseline is broken; what was measured is there."""
     plan = Plan(max_time=0.4, min_time=0.05)

@@ -42,12 +42,12 @@ def test_it_is_the_standard_deviation_around_levels() -> None:
     flat = trend("net", P50, history(*map(exp, noise)))
     stepped = trend("net", P50, history(*map(exp, noise), *(2 * exp(each) for each in noise)))
 
-    found = scatter(flat, *days(1, 3))  # type: ignore[arg-type]
+    found = scatter([flat], *days(1, 3))  # type: ignore[arg-type]
     assert found is not None
     assert found.degrees == 5
     assert 0.01 <= found.relative <= 0.025
     assert found.of_a_difference == pytest.approx(sqrt(2) * found.relative)
-    told = scatter(stepped, *days(1, 3))  # type: ignore[arg-type]
+    told = scatter([stepped], *days(1, 3))  # type: ignore[arg-type]
     assert told is not None
     assert told.degrees == 10
     assert told.relative < 0.025
@@ -55,10 +55,10 @@ def test_it_is_the_standard_deviation_around_levels() -> None:
 
 def test_a_history_covers_what_it_is_as_long_as() -> None:
     """Of six days it tells nothing about ten; and of four results nothing at all."""
-    found = [scatter(trend("net", P50, history(*[1.0] * 6)), *days(1, last)) for last in (6, 11)]  # type: ignore[arg-type]
+    found = [scatter([trend("net", P50, history(*[1.0] * 6))], *days(1, last)) for last in (6, 11)]  # type: ignore[arg-type]
 
     assert [each is not None and each.covers for each in found] == [True, False]
-    assert scatter(trend("net", P50, history(*[1.0] * 4)), *days(1, 2)) is None  # type: ignore[arg-type]
+    assert scatter([trend("net", P50, history(*[1.0] * 4))], *days(1, 2)) is None  # type: ignore[arg-type]
 
 
 def test_it_takes_the_place_of_what_is_assumed_and_widens_what_is_too_narrow() -> None:

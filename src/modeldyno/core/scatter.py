@@ -12,6 +12,8 @@ from math import log, sqrt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from modeldyno.core.result import Result
     from modeldyno.core.trend import Trend
 
@@ -37,24 +39,27 @@ class Scatter:
         return sqrt(2) * self.relative
 
 
-def scatter(trend: Trend, baseline: Result, candidate: Result) -> Scatter | None:
-    """Take it from a history; None where that is too short to tell.
+def scatter(trends: Sequence[Trend], baseline: Result, candidate: Result) -> Scatter | None:
+    """Pool the noise of histories; None where they are too short to tell.
 
     Args:
-        trend: the history, in which steps are no noise.
+        trends: the histories, one for each version of the model, or one of all versions; steps are no noise.
         baseline: of the two that are compared.
         candidate: the other one.
     """
-    degrees = len(trend.readings) - len(trend.levels)
+    degrees = sum(len(trend.readings) - len(trend.levels) for trend in trends)
     if degrees < FEWEST:
         return None
     squares = sum(
         log(reading.value / level.value) ** 2
+        for trend in trends
         for level in trend.levels
         for reading in trend.readings[level.first : level.last + 1]
     )
-    begin, end = (datetime.fromisoformat(trend.readings[place].created) for place in (0, -1))
+    created = [datetime.fromisoformat(reading.created) for trend in trends for reading in trend.readings]
     times = [datetime.fromisoformat(result.created) for result in (baseline, candidate)]
     return Scatter(
-        relative=sqrt(squares / degrees), degrees=degrees, covers=end - begin >= max(times) - min(times)
+        relative=sqrt(squares / degrees),
+        degrees=degrees,
+        covers=max(created) - min(created) >= max(times) - min(times),
     )
