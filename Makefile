@@ -61,7 +61,7 @@ test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODE
 
 test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install
 	$(PIP) install playwright
-	$(BIN)/python -c 'from modeldyno.reporters.pdf import browser; print(browser())' || $(BIN)/playwright install chromium
+	$(BIN)/python -c 'from modeldyno.adapters.reporters.pdf import browser; print(browser())' || $(BIN)/playwright install chromium
 	$(BIN)/python -m pytest -m browser tests/browser
 
 charts:              ## build anew what draws the pictures of reports; needs npm
@@ -137,7 +137,7 @@ bench-real: $(VENV)/.real  ## every ONNX file in some wheels of PyPI: profiled a
 	$(BIN)/python bench/real_models.py
 
 truth: setup         ## coverage of the intervals in virtual time, in full
-	$(BIN)/python -m pytest -m slow tests/core/test_truth.py --timeout 3600 -s -v
+	$(BIN)/python -m pytest -m slow tests/core/metrics/test_truth.py --timeout 3600 -s -v
 
 clean:               ## remove what was built
 	rm -rf $(VENV) out .coverage*

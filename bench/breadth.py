@@ -31,15 +31,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from modeldyno.core.analysis import Analysed, operators
-from modeldyno.core.counts.table import formulas
-from modeldyno.core.inputs import BATCH, InputSpec
-from modeldyno.core.inspection import Mode
+from modeldyno.adapters.loaders import transformers_model
+from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph
+from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.static.analysis import Analysed, operators
+from modeldyno.core.static.flops.registry import formulas
+from modeldyno.data import random_arrays
+from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
-from modeldyno.feeds import randoms
-from modeldyno.feeds.forward import Forward
-from modeldyno.loaders import torch_graph, transformers_model
-from modeldyno.ports import Tracing
+from modeldyno.interfaces import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -179,7 +180,7 @@ def _with_shape(spec: InputSpec, shape: tuple[int, ...]) -> InputSpec:
 
 def real(specs: Specs) -> dict[str, Tensor]:
     """Draw the values that the analysis sees, too."""
-    return {spec.name: torch.from_numpy(randoms.draw(spec, (0,))) for spec in specs}
+    return {spec.name: torch.from_numpy(random_arrays.draw(spec, (0,))) for spec in specs}
 
 
 # -- one class ---------------------------------------------------------------------------------------------
@@ -233,9 +234,9 @@ def call(module: nn.Module, feed: dict[str, Tensor]) -> float:
 def analysed(kind: Any, own: Own) -> dict[str, Any]:
     """Analyse; give what is to be told."""
     begin = time.process_time()
-    module, stage = torch_graph.build(lambda: kind(_copied(own.config)).eval())
+    module, stage = torch_tracing_graph.build(lambda: kind(_copied(own.config)).eval())
     tracing = Tracing(inputs=own.specs, mode=Mode.INFERENCE, optimizer="none")
-    graph = torch_graph.graph(module, stage, tracing)
+    graph = torch_tracing_graph.graph(module, stage, tracing)
     found = Analysed.of(graph, formulas())
     whole = found.totals()
     return {

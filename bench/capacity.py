@@ -26,19 +26,19 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.stats import gamma
 
-from modeldyno.core import served
-from modeldyno.core.approach import Step
-from modeldyno.core.capacity import Capacity, propose
-from modeldyno.core.excerpt import UNDER_LOAD, answers
-from modeldyno.core.goal import Constraint
-from modeldyno.core.ladder import Rung, plain
-from modeldyno.core.load import Arrivals, Load
-from modeldyno.core.metric import Query
-from modeldyno.core.records import COLUMNS, Records, sample
-from modeldyno.core.search import CONCURRENCY, RATE, Search
-from modeldyno.core.served import Window
+from modeldyno.core.load import load_analysis
+from modeldyno.core.load.capacity import Capacity, propose
+from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, Search
+from modeldyno.core.load.capacity_steps import Step
+from modeldyno.core.load.load_analysis import Window
+from modeldyno.core.load.load_curve import Rung, plain
+from modeldyno.core.load.request_log import COLUMNS, Records, sample
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.summary import UNDER_LOAD, answers
+from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.testing import queueing
-from modeldyno.testing.service import Durations, Service, exponential, lognormal
+from modeldyno.testing.service_model import Durations, Service, exponential, lognormal
 from modeldyno.testing.simulation import simulate
 
 MOST = 256
@@ -255,14 +255,14 @@ def ours(meter: Meter, bound: float, seconds: float) -> Found:
     history: list[Rung] = []
     while isinstance(step := propose(search, history), Step):
         window = meter.window(step.load, seconds * step.care)
-        measured = tuple(served.measurements(window))
+        measured = tuple(load_analysis.measurements(window))
         judged = (constraint.judge(measured),)
         history.append(
             Rung(
                 load=step.load,
                 judgements=judged,
                 answers=(*answers(measured, UNDER_LOAD), *plain(judged, measured)),
-                doubts=tuple(doubt.code for doubt in served.doubts(window)),
+                doubts=tuple(doubt.code for doubt in load_analysis.doubts(window)),
                 care=step.care,
             )
         )

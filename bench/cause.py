@@ -19,13 +19,13 @@ from pathlib import Path
 from time import monotonic
 
 import modeldyno
-from modeldyno.core.cause import causes
-from modeldyno.core.comparison import Cause, Change, Outcome
-from modeldyno.core.inspection import Inspection
-from modeldyno.core.metric import Query
-from modeldyno.core.result import Result, merge
-from modeldyno.request import Request
-from modeldyno.run import run
+from modeldyno.core.comparison.causes import causes
+from modeldyno.core.comparison.comparison import Cause, Change, Outcome
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.result import Result, merge
+from modeldyno.core.spec.static_options import Inspection
+from modeldyno.profiling.request import Request
+from modeldyno.runtime.engine import run
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cause_models import ONNX, PAIRS, Pair, write  # beside this file

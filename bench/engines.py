@@ -20,13 +20,13 @@ from minilm import batch, directory, export
 
 import modeldyno
 from modeldyno import Plan, plugins
-from modeldyno.core.knob import configure
-from modeldyno.core.model import ModelRef
-from modeldyno.loadgen.crew import once
-from modeldyno.ports import CanSend
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.interfaces import CanSend
+from modeldyno.loadgen.driver_pool import once
 
 if TYPE_CHECKING:
-    from modeldyno.ports import Feed
+    from modeldyno.interfaces import Feed
 
 ENGINES = ("triton", "torchserve", "mlserver")
 TOLERANCE = 1e-4

@@ -36,23 +36,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import mannwhitneyu
 
-from modeldyno.core.calibration import calibrate, power, rehearsed
-from modeldyno.core.contrast import Question
-from modeldyno.core.gate import Rule, rule_on
-from modeldyno.core.goal import Verdict
-from modeldyno.core.measurement import Distribution
-from modeldyno.core.metric import Query
-from modeldyno.core.plan import Plan
-from modeldyno.core.result import Result
-from modeldyno.executors.campaign import campaign
-from modeldyno.gates import gated
-from modeldyno.request import Request
+from modeldyno.comparison.gate import gated
+from modeldyno.core.comparison.build import Question
+from modeldyno.core.comparison.gate_calibration import calibrate, power, rehearsed
+from modeldyno.core.comparison.gate_rule import Rule, rule_on
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.result import Result
+from modeldyno.profiling.request import Request
+from modeldyno.runtime.session import campaign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.calibration import Numbers
-    from modeldyno.core.job import Job
+    from modeldyno.core.comparison.gate_calibration import Numbers
+    from modeldyno.core.spec.job import Job
 
     Numbers_ = Sequence[float]
 ROOT = Path(__file__).parent.parent

@@ -31,8 +31,8 @@ import transformers
 from transformers.generation.streamers import BaseStreamer
 
 from modeldyno import plugins
-from modeldyno.core.model import ModelIdentity
-from modeldyno.ports import CanGenerate, Form, Model
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.interfaces import CanGenerate, Form, Model
 
 Stamp = tuple[int, int]
 """Nanoseconds by the clock and of the thread's processor time."""

@@ -30,17 +30,17 @@ import torch
 from torch import nn
 
 from modeldyno import plugins
-from modeldyno.core.attribution import attribute, quiet
-from modeldyno.core.knob import configure
-from modeldyno.core.model import ModelIdentity
-from modeldyno.ports import Form, HasLayers, Model
-from modeldyno.probes.layers import in_turns
+from modeldyno.adapters.probes.layers import in_turns
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.trace.layer_times import attribute, quiet
+from modeldyno.interfaces import Form, HasLayers, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.attribution import Attribution
-    from modeldyno.core.knob import KnobValue
+    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.core.trace.layer_times import Attribution
 
 Made = tuple[nn.Module, dict[str, torch.Tensor]]
 _COSTLIEST, _ROUNDS, _WARM = 10, 7, 8

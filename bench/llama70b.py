@@ -19,20 +19,20 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from modeldyno.core.analysis import Analysed
-from modeldyno.core.counts.table import formulas
-from modeldyno.core.elsewhere import Elsewhere, Traces
-from modeldyno.core.inputs import concrete
-from modeldyno.core.model import ModelRef
-from modeldyno.core.totals import by_scope
-from modeldyno.loaders import hf_config
-from modeldyno.ports import Tracing
+from modeldyno.adapters.loaders import hf_config
+from modeldyno.core.spec.input_spec import concrete
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.static.analysis import Analysed
+from modeldyno.core.static.flops.registry import formulas
+from modeldyno.core.static.other_sizes import Elsewhere, Traces
+from modeldyno.core.static.totals import by_scope
+from modeldyno.interfaces import Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from modeldyno.core.graph import Graph
-    from modeldyno.ports import Model
+    from modeldyno.core.static.graph import Graph
+    from modeldyno.interfaces import Model
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192,

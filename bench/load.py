@@ -32,19 +32,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modeldyno.core.load import Arrivals, Load
-from modeldyno.core.records import joined
-from modeldyno.core.target import Target, Transport
+from modeldyno.core.load.request_log import joined
+from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.loadgen import http2_frames as frames
-from modeldyno.loadgen.crew import driving
+from modeldyno.loadgen.driver_pool import driving
 from modeldyno.loadgen.hpack import literal
 from modeldyno.loadgen.http2_frames import frame
-from modeldyno.processes import end_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.records import Records
+    from modeldyno.core.load.request_log import Records
     from modeldyno.loadgen import Usage
 
 Cost = tuple[float, float]

@@ -24,10 +24,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import modeldyno
-from modeldyno.backends import torch as backend
-from modeldyno.core.allocations import blocks, peak
-from modeldyno.core.knob import configure
-from modeldyno.loaders import object as objects
+from modeldyno.adapters.backends.torch import backend
+from modeldyno.adapters.loaders import live_object as objects
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.trace.allocations import blocks, peak
 from modeldyno.testing.allocations import recorded_peak
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from modeldyno.core.allocations import Recorded
+    from modeldyno.core.trace.allocations import Recorded
 
 MODES = ("inference", "train")
 LLAMA = truths.Llama(hidden=256, layers=4, heads=8, kv_heads=4, intermediate=688, vocab=2000, seq=64, batch=2)

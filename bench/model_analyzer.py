@@ -35,11 +35,11 @@ from surfaces import cnn
 
 import modeldyno
 from modeldyno import Plan, plugins
-from modeldyno.core.goal import Constraint
-from modeldyno.core.knob import configure
-from modeldyno.core.model import ModelRef
-from modeldyno.core.student import point
-from modeldyno.engines import triton
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.stats.student_t import point
+from modeldyno.servers import triton
 
 if TYPE_CHECKING:
     from collections.abc import Callable

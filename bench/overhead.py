@@ -21,10 +21,10 @@ from models import mlp, resnet18
 from torch.utils import benchmark
 
 from modeldyno import plugins
-from modeldyno.core.measurement import Distribution, Measurement
-from modeldyno.core.model import ModelIdentity
-from modeldyno.core.plan import Plan
-from modeldyno.ports import Form, Model, Subject
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.interfaces import Form, Model, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -33,11 +33,11 @@ import onnx
 import quiet
 
 from modeldyno import plugins
-from modeldyno.core.knob import configure
-from modeldyno.core.load import Load
-from modeldyno.core.model import ModelRef
-from modeldyno.core.target import Endpoint, Target
-from modeldyno.loadgen.crew import driving
+from modeldyno.core.load.request_target import Endpoint, Target
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.loadgen.driver_pool import driving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +147,7 @@ def main() -> None:
         backend = plugins.backend("triton")
         session = stack.enter_context(backend.open(model, configure(backend.knobs, {"instances": 1})))
         ports, name = session.server.ports, session.endpoint.model  # type: ignore[union-attr]
-        from modeldyno.engines import triton  # noqa: PLC0415 - once there is one
+        from modeldyno.servers import triton  # noqa: PLC0415 - once there is one
 
         places = map(Path, triton.program("").environment["LD_LIBRARY_PATH"].split(":"))
         libraries = next(place for place in places if place.suffix == ".libs")

@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from modeldyno.core.ranking import ranking
-from modeldyno.reporters import html, pdf
+from modeldyno.adapters.reporters import html, pdf
+from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reports import a_large_study
-from modeldyno.views import study_page
+from modeldyno.views.study import page as study_page
 
 WATCH = """
 window.broken = 0;

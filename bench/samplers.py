@@ -18,14 +18,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from modeldyno import run
-from modeldyno.core.inputs import InputSpec
-from modeldyno.core.job import Job
-from modeldyno.core.knob import configure
-from modeldyno.core.model import ModelRef
-from modeldyno.core.plan import Plan
+from modeldyno.adapters.samplers import device
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.plugins import backend
-from modeldyno.samplers import device
+from modeldyno.runtime import engine as runtime_engine
 
 ROOT = Path(__file__).parent.parent
 BOUND = 1.01
@@ -39,7 +39,7 @@ CARD = {
 def one_run(*, watched: bool, root: Path, threads: int) -> None:
     """Measure in this process, and print what a parent wants to know of it."""
     if not watched:
-        run.SAMPLERS = ()
+        runtime_engine.SAMPLERS = ()
     if device.start.__kwdefaults__ is not None and not device.there(Path("/"), os.environ):
         device.start.__kwdefaults__["root"] = root
     knobs = {"batch_size": 32, "threads": threads}
@@ -51,7 +51,7 @@ def one_run(*, watched: bool, root: Path, threads: int) -> None:
         probes=("latency",),
         plan=Plan(min_time=2.0, max_time=4.0),
     )
-    result = run.run(job)
+    result = runtime_engine.run(job)
     metrics = sorted({m.metric for m in result.measurements})
     print(json.dumps({"median": result.ask("latency.p50.raw").value, "metrics": metrics}))
 

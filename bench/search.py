@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.core.metric import Query
-from modeldyno.core.ranking import ranking
-from modeldyno.core.space import key
-from modeldyno.core.study import LOADS, Ask, Stage, State, Study
-from modeldyno.search import grid, optuna, quick
-from modeldyno.search.history import allowance, foremost, open_points, spent
+from modeldyno.adapters.strategies import bayesian, grid, optuna
+from modeldyno.adapters.strategies.study_history import allowance, foremost, open_points, spent
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.search_space import key
+from modeldyno.core.study.study import LOADS, Ask, Stage, State, Study
 from modeldyno.testing.strategies import plain, told
 from modeldyno.testing.studies import a_study
 from modeldyno.testing.surfaces import Surface, goal_of, measured, searched, starts, study_of, verified
@@ -43,9 +43,9 @@ from modeldyno.testing.synthetic import FAMILIES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from modeldyno.core.objective import Goal
-    from modeldyno.core.space import Axis, Point
-    from modeldyno.core.study import Trial
+    from modeldyno.core.study.goal import Goal
+    from modeldyno.core.study.search_space import Axis, Point
+    from modeldyno.core.study.study import Trial
 
 FOLDER = Path(__file__).parent / "surfaces"
 REACHED = math.log(0.95)
@@ -203,7 +203,7 @@ def proposed(propose: Callable[[Study], Ask | None], surface: Surface, goal: Goa
 
 
 STRATEGIES: dict[str, Callable[[Surface, Goal, int], Study]] = {
-    "quick": partial(proposed, quick.propose),
+    "quick": partial(proposed, bayesian.propose),
     "grid": partial(proposed, grid.propose),
     "random": partial(proposed, at_random),
     "tpe": partial(proposed, optuna.tpe.propose),
@@ -266,7 +266,7 @@ def swiftness() -> float:
     times = []
     for seed in range(20):
         begun = time.perf_counter()
-        quick.propose(dataclasses.replace(study, seed=seed))
+        bayesian.propose(dataclasses.replace(study, seed=seed))
         times.append(time.perf_counter() - begun)
     return float(np.median(times))
 

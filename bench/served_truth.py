@@ -25,19 +25,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.core import served
-from modeldyno.core.load import Arrivals, Load
-from modeldyno.core.measurement import Distribution
-from modeldyno.core.records import joined
-from modeldyno.core.served import Window
-from modeldyno.core.target import Target, Transport
-from modeldyno.loadgen.crew import driving
+from modeldyno.core.load import load_analysis
+from modeldyno.core.load.load_analysis import Window
+from modeldyno.core.load.request_log import joined
+from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.loadgen.driver_pool import driving
 from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.records import Records
+    from modeldyno.core.load.request_log import Records
     from modeldyno.testing.server import Running
 
 STATISTICS = ("mean", "p50", "p95", "p99")
@@ -88,7 +88,7 @@ def driven(
 def reported(records: Records, load: Load, metric: str) -> Distribution:
     """Give what we report of all requests of a load."""
     window = Window(records=records, begin=int(records.due.min()), end=int(records.due.max()) + 1, load=load)
-    found = next(each.value for each in served.measurements(window) if each.metric == metric)
+    found = next(each.value for each in load_analysis.measurements(window) if each.metric == metric)
     assert isinstance(found, Distribution)
     return found
 

@@ -26,22 +26,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from minilm import batch, directory, export
 
-from modeldyno.core.excerpt import ALONE, answers
-from modeldyno.core.load import Load
-from modeldyno.core.plan import Plan
-from modeldyno.core.space import Axis, Space, parse_axis
-from modeldyno.core.study import LOADS
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.summary import ALONE, answers
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.study.search_space import Axis, Space, parse_axis
+from modeldyno.core.study.study import LOADS
 from modeldyno.errors import ModelDynoError
-from modeldyno.executors.isolated import isolated
-from modeldyno.executors.warm import warm
-from modeldyno.request import Request
+from modeldyno.profiling.request import Request
+from modeldyno.runtime.child_process import isolated
+from modeldyno.runtime.warm_worker import warm
 from modeldyno.testing.surfaces import clearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.result import Result
-    from modeldyno.core.space import Point
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.study.search_space import Point
 
 HERE = Path(__file__).parent / "surfaces"
 CNN = '''

@@ -22,13 +22,13 @@ import torch
 from tests.zoo.frugal import FRUGAL
 from tests.zoo.needless import PLANTED
 
-from modeldyno.backends.torch_flow import flow
-from modeldyno.core.waste import wastes
+from modeldyno.adapters.backends.torch.dataflow import flow
+from modeldyno.core.trace.redundant_ops import wastes
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modeldyno.core.activity import Waste
+    from modeldyno.core.result.trace_data import Waste
 
 
 def judge(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Waste, ...]:

@@ -13,8 +13,8 @@ from rich.console import Console
 
 import modeldyno
 from modeldyno import views
-from modeldyno.core.goal import Constraint
-from modeldyno.reporters import terminal
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.metrics.constraints import Constraint
 
 ROOT = Path(__file__).parent.parent
 DIGITS = "examples/digits"

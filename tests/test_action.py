@@ -19,7 +19,7 @@ from modeldyno.testing.forge import TOKEN, forge
 ROOT = Path(__file__).parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 PAGE = (ROOT / "docs" / "howto" / "gate-in-ci.md").read_text(encoding="utf-8")
-MODEL = "call:modeldyno.testing.specimen:network"
+MODEL = "call:modeldyno.testing.sample_network:network"
 QUICK = "--max-time=0.5s\n--min-time=0.1s\n--no-store\n--probe=latency"
 
 

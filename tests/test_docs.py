@@ -19,7 +19,7 @@ import pytest
 import modeldyno
 from modeldyno.cli import cli, main
 from modeldyno.cli import load as load_command
-from modeldyno.core.doubt import CODES
+from modeldyno.core.metrics.doubt import CODES
 from modeldyno.errors import UncertifiedWarning
 from modeldyno.testing.server import serving
 

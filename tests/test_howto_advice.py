@@ -15,19 +15,19 @@ import modeldyno
 from modeldyno.cli import advise as advise_command
 from modeldyno.cli import cli, main
 from modeldyno.cli import trend as trend_command
-from modeldyno.core.advice import Advice
-from modeldyno.core.findings import RULES
-from modeldyno.core.plan import Plan
+from modeldyno.core.advice.advice import Advice
+from modeldyno.core.advice.rules import RULES
+from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.errors import RequestError
-from modeldyno.testing.results import a_small_result
+from modeldyno.testing.sample_results import a_small_result
 from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.advising import Wish
-    from modeldyno.core.job import Job
-    from modeldyno.executors.campaign import Campaign
+    from modeldyno.comparison.advise import Wish
+    from modeldyno.core.spec.job import Job
+    from modeldyno.runtime.session import Campaign
 
 ROOT = Path(__file__).parents[1]
 DIGITS = str(ROOT / "examples" / "digits" / "digits.onnx")
@@ -78,7 +78,9 @@ def test_a_model_is_advised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command tries what was found, in fresh processes, and tells what came of it."""
-    monkeypatch.setattr("modeldyno.advising.trial._PATIENCE", 1.0)  # a busy machine is none that hangs
+    monkeypatch.setattr(
+        "modeldyno.comparison.advise_session._PATIENCE", 1.0
+    )  # a busy machine is none that hangs
     path = tmp_path / "advice.json"
     assert run("advise", DIGITS, *QUICK, "--max-time", "25s", "--json", str(path)) == 0
 
@@ -109,7 +111,7 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
             baseline=a_small_result(job=job),
         )
 
-    monkeypatch.setattr("modeldyno.advising.advise", advised)
+    monkeypatch.setattr("modeldyno.comparison.advise.advise", advised)
     found = modeldyno.advise(DIGITS, max_time=0.0, findings_only=True, plan=plan, batch_size=4)
     assert found.baseline.job.model.locator == DIGITS
     assert found.baseline.job.config["batch_size"] == 4

@@ -71,7 +71,7 @@ def test_the_recipe_for_regions_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.filterwarnings("ignore::modeldyno.api.figures.UncertifiedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.api.result_dict.UncertifiedWarning")
 def test_the_page_on_the_model_profiler_runs() -> None:
     """Its blocks run one after the other, and its files are written."""
     pytest.importorskip("torch")
@@ -86,7 +86,7 @@ def test_the_page_on_the_model_profiler_runs() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.filterwarnings("ignore::modeldyno.api.figures.UncertifiedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.api.result_dict.UncertifiedWarning")
 def test_the_recipe_for_the_model_profiler_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Every configuration is told, and every linear layer."""
     pytest.importorskip("torch")

@@ -14,12 +14,12 @@ import modeldyno
 from modeldyno.cli import cli
 from modeldyno.cli import compare as module
 from modeldyno.cli import inspect as analysing
-from modeldyno.core.comparison import SMALLEST_EFFECT, Contrast, Outcome
-from modeldyno.core.contrast import smallest_effects
-from modeldyno.core.headlines import SMALLEST
-from modeldyno.core.turns import Turns
-from modeldyno.reasons import CLOSE
-from modeldyno.testing.results import a_result
+from modeldyno.comparison.explain import CLOSE
+from modeldyno.core.comparison.build import smallest_effects
+from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, Contrast, Outcome
+from modeldyno.core.comparison.default_metrics import SMALLEST
+from modeldyno.core.comparison.schedule import Turns
+from modeldyno.testing.sample_results import a_result
 
 PAGE = (Path(__file__).parent.parent / "docs" / "howto" / "compare.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ modeldyno compare (.*)$", PAGE, re.MULTILINE)

@@ -14,8 +14,8 @@ pytest.importorskip("torch")
 
 import modeldyno
 from modeldyno import plugins
-from modeldyno.core.counts import Count, count
-from modeldyno.core.graph import Op, Tensor
+from modeldyno.core.static.flops import Count, count
+from modeldyno.core.static.graph import Op, Tensor
 
 HOWTO = Path(__file__).parent.parent / "docs" / "howto"
 PAGE = (HOWTO / "count-your-operator.md").read_text(encoding="utf-8")

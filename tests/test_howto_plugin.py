@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from modeldyno.core.measurement import observed
-from modeldyno.core.result import Found
+from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.result.result import Found
 from modeldyno.errors import RequestError
-from modeldyno.run.stage import event_of
+from modeldyno.runtime.events import event_of
 
 PAGE = (Path(__file__).parent.parent / "docs" / "howto" / "write-a-plugin.md").read_text(encoding="utf-8")
 NET = "import torch\n\n\ndef make():\n    return torch.nn.Linear(8, 2), torch.zeros(4, 8)\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from modeldyno import plugins
-from modeldyno.ports import LaysOut, Tabulates
-from modeldyno.reporters import pdf
+from modeldyno.adapters.reporters import pdf
+from modeldyno.interfaces import LaysOut, Tabulates
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "howto" / "report.md").read_text(encoding="utf-8")

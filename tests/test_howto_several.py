@@ -14,11 +14,11 @@ from modeldyno.cli import cli
 from modeldyno.cli import load as load_command
 from modeldyno.cli.sweep import command as sweep_command
 from modeldyno.cli.sweep import words
-from modeldyno.sweeps import words as words_of
-from modeldyno.sweeps.file import parse
+from modeldyno.sweeps import build as words_of
+from modeldyno.sweeps.yaml_file import parse
 
 if TYPE_CHECKING:
-    from modeldyno.core.study import Study
+    from modeldyno.core.study.study import Study
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "howto" / "load-several-models.md").read_text(encoding="utf-8")

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.job import Job
-from modeldyno.core.model import ModelRef
-from modeldyno.core.plan import Plan
-from modeldyno.executors.isolated import isolated
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.runtime.child_process import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.result import Result
+    from modeldyno.core.result.result import Result
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
 CORE = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 NOISE = {"interference", "steal", "drift", "unsettled", "noise-floor"}
 JOB = Job(
-    model=ModelRef.parse("call:modeldyno.testing.truth:steady"),
+    model=ModelRef.parse("call:modeldyno.testing.known_latency:steady"),
     backend="python",
     probes=("latency",),
     plan=Plan(max_time=3.0, pin=(CORE,)),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from modeldyno import progress
-from modeldyno.core.result import Event, Progressed
+from modeldyno.core.result.result import Event, Progressed
 
 
 class Terminal(io.StringIO):

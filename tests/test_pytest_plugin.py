@@ -22,7 +22,7 @@ from modeldyno import Plan
 
 def test_speed(modeldyno_profile):
     plan = Plan(max_time=0.4, min_time=0.05)
-    result = modeldyno_profile("call:modeldyno.testing.truth:steady", probes=["latency"], plan=plan)
+    result = modeldyno_profile("call:modeldyno.testing.known_latency:steady", probes=["latency"], plan=plan)
     assert 0.001 < result["latency.min"]
 """
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
-from modeldyno import plugins, wire
-from modeldyno.backends.python import Session
-from modeldyno.core.model import ModelRef
-from modeldyno.core.result import Doubted, Failed, FailureKind
+from modeldyno import codec, plugins
+from modeldyno.adapters.backends.python import Session
+from modeldyno.adapters.loaders import onnx, url
+from modeldyno.core.result.result import Doubted, Failed, FailureKind
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.data import Payload
 from modeldyno.errors import RequestError
-from modeldyno.feeds import Payload
-from modeldyno.loaders import onnx, url
-from modeldyno.run.checking import checked
-from modeldyno.run.opening import called
-from modeldyno.run.stage import Stage
+from modeldyno.runtime.events import Stage
+from modeldyno.runtime.output_checks import checked
+from modeldyno.runtime.session_setup import called
 from modeldyno.testing import models
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.server import serving
@@ -209,7 +209,7 @@ def test_of_100_redirections_none_is_followed(monkeypatch: pytest.MonkeyPatch) -
 # --- secrets ----------------------------------------------------------------------------------------------
 
 
-CRASHING = "call:modeldyno.testing.misbehaving:segfault"
+CRASHING = "call:modeldyno.testing.faulty_models:segfault"
 
 
 def test_of_200_secrets_none_is_kept(
@@ -244,7 +244,7 @@ def test_of_200_secrets_none_is_kept(
                 main(words)
     said = "".join(capfd.readouterr())
     with plugins.store() as store:
-        kept = b"\n".join(wire.encode(store.get(entry.id)) for entry in store.find())
+        kept = b"\n".join(codec.encode(store.get(entry.id)) for entry in store.find())
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
 
     assert kept.count(b"measurements") >= 3

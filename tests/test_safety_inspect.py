@@ -37,18 +37,18 @@ import torch
 from tests.zoo import configs, modules
 
 from modeldyno import plugins
-from modeldyno.core.model import ModelRef
-from modeldyno.core.plan import Plan
+from modeldyno.adapters.loaders import hf, safetensors, torch_export, torchscript
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.loaders import exported, hf, safetensors, torchscript
-from modeldyno.measure import measure
-from modeldyno.request import Request
+from modeldyno.profiling.request import Request
+from modeldyno.profiling.run import measure
 from modeldyno.testing.loaders import is_one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.ports import Loader
+    from modeldyno.interfaces import Loader
 
 FILES = ("torchscript", "exported", "hf", "hf-config", "safetensors", "onnx")
 """Schemes whose locator is a file or a directory; the others name code, which the user trusts."""
@@ -395,7 +395,7 @@ def test_damaged_archives_are_refused(
     path = tmp_path / name
     for _ in range(60):
         path.write_bytes(mutated(archives[name], draw))
-        for loader in (torchscript, exported, safetensors, hf):
+        for loader in (torchscript, torch_export, safetensors, hf):
             loader.claims(path)
             for way in (loader.look, loader.load):
                 with pytest.raises(RequestError) as caught:

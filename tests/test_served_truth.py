@@ -16,23 +16,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.core import served, statistics
-from modeldyno.core.doubt import Doubt
-from modeldyno.core.load import Arrivals, Load
-from modeldyno.core.measurement import Distribution, Measurement
-from modeldyno.core.plan import Plan
-from modeldyno.core.records import Records, joined
-from modeldyno.core.served import SATURATED, Window
-from modeldyno.core.target import Target, Transport
+from modeldyno.adapters.probes import load as probe
+from modeldyno.adapters.probes import load_monitor
+from modeldyno.core.load import load_analysis
+from modeldyno.core.load.load_analysis import SATURATED, Window
+from modeldyno.core.load.request_log import Records, joined
+from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.stats import statistics
+from modeldyno.interfaces import Subject
 from modeldyno.loadgen import Ending, Taken, Usage
-from modeldyno.loadgen.crew import driving
-from modeldyno.ports import Subject
-from modeldyno.probes import course
-from modeldyno.probes import load as probe
+from modeldyno.loadgen.driver_pool import driving
 from modeldyno.testing import queueing
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.server import serving
-from modeldyno.testing.service import Service, Stall, constant, exponential
+from modeldyno.testing.service_model import Service, Stall, constant, exponential
 from modeldyno.testing.simulation import simulate
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def queue(busy: float, workers: int, seconds: float, seed: int) -> Window:
 
 
 def measured(window: Window) -> dict[str, Measurement]:
-    return {found.metric: found for found in served.measurements(window) if not found.scope}
+    return {found.metric: found for found in load_analysis.measurements(window) if not found.scope}
 
 
 def spread(found: Measurement) -> Distribution:
@@ -123,7 +124,7 @@ def test_intervals_of_a_long_load_cover_the_truth(
 def test_a_stable_queue_is_not_called_saturated(workers: int, busy: float) -> None:
     """At most 2 % of loads that the server can carry are called an overload."""
     runs = 60
-    called = sum(served.void(queue(busy, workers, 30.0, seed)) != "" for seed in range(runs))
+    called = sum(load_analysis.void(queue(busy, workers, 30.0, seed)) != "" for seed in range(runs))
     assert called / runs <= 0.02 + slack(0.02, runs)
 
 
@@ -134,9 +135,9 @@ def test_an_overload_is_called_saturated(workers: int, busy: float) -> None:
     called = 0
     for seed in range(runs):
         window = queue(busy, workers, 30.0, seed)
-        called += served.void(window) == SATURATED
-        if served.void(window):
-            assert SATURATED in {doubt.code for doubt in served.doubts(window)}
+        called += load_analysis.void(window) == SATURATED
+        if load_analysis.void(window):
+            assert SATURATED in {doubt.code for doubt in load_analysis.doubts(window)}
             assert spread(measured(window)["latency"]).certified("p50") is None
     assert called / runs >= 0.95 - slack(0.95, runs)
 
@@ -145,7 +146,7 @@ def test_what_waits_for_a_slot_is_an_overload_too() -> None:
     """With a limit of requests on their way, the queue is the client's, and latency still counts it."""
     load = Load(arrivals=Arrivals.POISSON, rate=130, concurrency=8, duration=36.0)
     window = a_window(Service(durations=exponential(CALL)), load, 30.0, seed=0)
-    assert served.void(window) == SATURATED
+    assert load_analysis.void(window) == SATURATED
     found = measured(window)
     assert spread(found["service_time"]).statistic("p99") < 0.5
     assert spread(found["latency"]).statistic("p50") > 2.0
@@ -260,9 +261,9 @@ def probed(
     def replayed(*_: object, **__: object) -> Iterator[Replay]:
         yield replay
 
-    monkeypatch.setattr("modeldyno.loadgen.crew.driving", replayed)
-    monkeypatch.setattr(course, "perf_counter", lambda: replay.now * 1e-9)
-    monkeypatch.setattr(course, "monotonic_ns", lambda: replay.now)
+    monkeypatch.setattr("modeldyno.loadgen.driver_pool.driving", replayed)
+    monkeypatch.setattr(load_monitor, "perf_counter", lambda: replay.now * 1e-9)
+    monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: replay.now)
     found = list(probe.measure(Subject(model=a_model(), session=Session(), load=load), plan))
     numbers = {each.metric: each for each in found if isinstance(each, Measurement) and not each.scope}
     return numbers, {each.code for each in found if isinstance(each, Doubt)}
@@ -295,7 +296,7 @@ def test_the_probe_covers_the_truth_or_says_why_not(
     for seed in range(runs):
         found, doubts = probed(monkeypatch, service, load, plan, seed)
         latency = spread(found["latency"])
-        assert not doubts & {SATURATED, served.CLIENT_LIMITED}
+        assert not doubts & {SATURATED, load_analysis.CLIENT_LIMITED}
         assert latency.stop == "converged" or doubts & {"time-limit", "noise-floor", "drift"}
         for name, value in truth.items():
             interval = latency.interval(name)

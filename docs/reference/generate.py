@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import click
 
 from modeldyno.cli import COMMANDS, cli
-from modeldyno.cli.helping import show_all_options
-from modeldyno.core.counts.table import convention, formulas
-from modeldyno.core.doubt import CODES
-from modeldyno.core.metric import METRICS
+from modeldyno.cli.help_pages import show_all_options
+from modeldyno.core.metrics.doubt import CODES
+from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.static.flops.registry import convention, formulas
 
 if TYPE_CHECKING:
-    from modeldyno.core.counts import Formula
+    from modeldyno.core.static.flops import Formula
 
 HERE = Path(__file__).parent
 _UNITS = {"": "count", "1": "fraction"}

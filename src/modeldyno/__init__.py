@@ -8,38 +8,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core.result.presentation import use_presentation
+
 if TYPE_CHECKING:
-    from modeldyno.api.advising import advise, trend
-    from modeldyno.api.comparing import compare, read_comparison, save_comparison
+    from modeldyno.api.advise import advise, trend
+    from modeldyno.api.compare import compare, read_comparison, save_comparison
     from modeldyno.api.decorators import profiled
-    from modeldyno.api.functions import inspect, profile, read, read_all, save, store
-    from modeldyno.api.gating import Regressions, detect_regressions, load_baseline
+    from modeldyno.api.gate import Regressions, detect_regressions, load_baseline
+    from modeldyno.api.load import load
     from modeldyno.api.model_profiler import ModelProfiler
-    from modeldyno.api.served import load
-    from modeldyno.api.sweeping import read_study, sweep
-    from modeldyno.core.comparison import Comparison
-    from modeldyno.core.goal import Constraint, Verdict
-    from modeldyno.core.inputs import InputSpec
-    from modeldyno.core.measurement import Distribution
-    from modeldyno.core.plan import Plan
-    from modeldyno.core.ranking import ranking
-    from modeldyno.core.result import Result
-    from modeldyno.core.study import Study
+    from modeldyno.api.profile import inspect, profile, read, read_all, save, store
+    from modeldyno.api.sweep import read_study, sweep
+    from modeldyno.core.comparison.comparison import Comparison
+    from modeldyno.core.metrics.constraints import Constraint, Verdict
+    from modeldyno.core.metrics.measurement import Distribution
+    from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.study.ranking import ranking
+    from modeldyno.core.study.study import Study
     from modeldyno.errors import ModelDynoError, UndecidedWarning
 
 _HOMES = {
-    "Comparison": "modeldyno.core.comparison",
-    "Constraint": "modeldyno.core.goal",
-    "Distribution": "modeldyno.core.measurement",
-    "InputSpec": "modeldyno.core.inputs",
+    "Comparison": "modeldyno.core.comparison.comparison",
+    "Constraint": "modeldyno.core.metrics.constraints",
+    "Distribution": "modeldyno.core.metrics.measurement",
+    "InputSpec": "modeldyno.core.spec.input_spec",
     "ModelDynoError": "modeldyno.errors",
     "ModelProfiler": "modeldyno.api",
-    "Plan": "modeldyno.core.plan",
+    "Plan": "modeldyno.core.metrics.measurement_plan",
     "Regressions": "modeldyno.api",
-    "Result": "modeldyno.core.result",
-    "Study": "modeldyno.core.study",
+    "Result": "modeldyno.core.result.result",
+    "Study": "modeldyno.core.study.study",
     "UndecidedWarning": "modeldyno.errors",
-    "Verdict": "modeldyno.core.goal",
+    "Verdict": "modeldyno.core.metrics.constraints",
     "advise": "modeldyno.api",
     "compare": "modeldyno.api",
     "detect_regressions": "modeldyno.api",
@@ -48,7 +50,7 @@ _HOMES = {
     "load_baseline": "modeldyno.api",
     "profile": "modeldyno.api",
     "profiled": "modeldyno.api",
-    "ranking": "modeldyno.core.ranking",
+    "ranking": "modeldyno.core.study.ranking",
     "read": "modeldyno.api",
     "read_all": "modeldyno.api",
     "read_comparison": "modeldyno.api",
@@ -104,6 +106,15 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module  # noqa: PLC0415 - dear at start-up
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def _load_display() -> Any:
+    from modeldyno.documents import display  # noqa: PLC0415 - dear at start-up
+
+    return display
+
+
+use_presentation(_load_display)
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@
      └── StoreError                   4   the store cannot be read or written
 
 A wrong *outcome* (out of memory, a crash, a time-out) is no exception: it is a
-:class:`modeldyno.core.result.Failure` inside a Result.
+:class:`modeldyno.core.result.result.Failure` inside a Result.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from modeldyno.core.metric import METRICS
+from modeldyno.core.metrics.metric import METRICS
 from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, UnknownName
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
-    from modeldyno import ports
-    from modeldyno.core.counts import Formula
-    from modeldyno.core.knob import Knob
-    from modeldyno.core.metric import Metric
+    from modeldyno import interfaces
+    from modeldyno.core.metrics.metric import Metric
+    from modeldyno.core.spec.knob import Knob
+    from modeldyno.core.static.flops import Formula
 
 KINDS = (
     "loader",
@@ -123,14 +123,14 @@ def install_command(modules: Iterable[str]) -> str:
     return f"pip install {shlex.join(dict.fromkeys(packages))}"
 
 
-def loader(name: str) -> ports.Loader:
+def loader(name: str) -> interfaces.Loader:
     """Give a loader by its scheme."""
-    return cast("ports.Loader", resolve("loader", name))
+    return cast("interfaces.Loader", resolve("loader", name))
 
 
-def backend(name: str) -> ports.Backend:
+def backend(name: str) -> interfaces.Backend:
     """Give a backend by its name."""
-    return cast("ports.Backend", resolve("backend", name))
+    return cast("interfaces.Backend", resolve("backend", name))
 
 
 def knobs(name: str) -> tuple[Knob, ...]:
@@ -140,32 +140,32 @@ def knobs(name: str) -> tuple[Knob, ...]:
     return ()
 
 
-def client(name: str) -> ports.Client:
+def client(name: str) -> interfaces.Client:
     """Give the client of a protocol by its name."""
-    return cast("ports.Client", resolve("client", name))
+    return cast("interfaces.Client", resolve("client", name))
 
 
-def probe(name: str) -> ports.Probe:
+def probe(name: str) -> interfaces.Probe:
     """Give a probe by its name."""
-    return cast("ports.Probe", resolve("probe", name))
+    return cast("interfaces.Probe", resolve("probe", name))
 
 
-def sampler(name: str) -> ports.Sampler:
+def sampler(name: str) -> interfaces.Sampler:
     """Give a sampler by its name."""
-    return cast("ports.Sampler", resolve("sampler", name))
+    return cast("interfaces.Sampler", resolve("sampler", name))
 
 
-def strategy(name: str) -> ports.Strategy:
+def strategy(name: str) -> interfaces.Strategy:
     """Give a strategy by its name."""
-    return cast("ports.Strategy", resolve("strategy", name))
+    return cast("interfaces.Strategy", resolve("strategy", name))
 
 
-def reporter(name: str) -> ports.Reporter:
+def reporter(name: str) -> interfaces.Reporter:
     """Give a reporter by its name."""
-    return cast("ports.Reporter", resolve("reporter", name))
+    return cast("interfaces.Reporter", resolve("reporter", name))
 
 
-def reporter_for(path: Path) -> ports.Reporter:
+def reporter_for(path: Path) -> interfaces.Reporter:
     """Give the reporter that writes files with the suffix of `path`.
 
     Raises:
@@ -177,14 +177,14 @@ def reporter_for(path: Path) -> ports.Reporter:
     return reporter(formats[path.suffix])
 
 
-def exporter(name: str) -> ports.Exporter:
+def exporter(name: str) -> interfaces.Exporter:
     """Give an exporter by the name of its tool."""
-    return cast("ports.Exporter", resolve("exporter", name))
+    return cast("interfaces.Exporter", resolve("exporter", name))
 
 
-def importer(name: str) -> ports.Importer:
+def importer(name: str) -> interfaces.Importer:
     """Give an importer by the name of its tool."""
-    return cast("ports.Importer", resolve("importer", name))
+    return cast("interfaces.Importer", resolve("importer", name))
 
 
 def formulas() -> dict[str, Formula]:
@@ -200,7 +200,7 @@ def metrics() -> dict[str, Metric]:
 METRICS.complete_from(metrics)
 
 
-def store(url: str | None = None) -> ports.Store:
+def store(url: str | None = None) -> interfaces.Store:
     """Open the store that `url`, or else MODELDYNO_STORE, names; by default a file of SQLite.
 
     Raises:
@@ -215,7 +215,7 @@ def store(url: str | None = None) -> ports.Store:
             f"The store '{address}' is no URL; for a file, write {STORE_VARIABLE}=sqlite:///{address}"
         )
     plugin = resolve("store", scheme)
-    return cast("ports.Store", plugin.open(address or plugin.default_url()))
+    return cast("interfaces.Store", plugin.open(address or plugin.default_url()))
 
 
 @lru_cache(maxsize=len(KINDS) + 2)

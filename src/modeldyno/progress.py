@@ -10,8 +10,8 @@ from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from modeldyno.core.result import Event, Progressed
-from modeldyno.core.units import FRACTION, SECONDS, format_quantity
+from modeldyno.core.result.result import Event, Progressed
+from modeldyno.core.stats.units import FRACTION, SECONDS, format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

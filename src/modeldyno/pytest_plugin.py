@@ -19,7 +19,7 @@ from modeldyno.errors import UndecidedWarning
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from modeldyno.core.result import Result
+    from modeldyno.core.result.result import Result
 
 FOLDER = "__modeldyno__"
 _PROCESSES = 5
@@ -82,10 +82,10 @@ class Profile:
         path = self._baseline()
         if self.update or not path.is_file():
             return self._measured(model, path, require, how)
-        from modeldyno.api.gating import gate  # noqa: PLC0415 - costs nothing until it is used
-        from modeldyno.core.goal import Verdict  # noqa: PLC0415
+        from modeldyno.api.gate import gate  # noqa: PLC0415 - costs nothing until it is used
+        from modeldyno.core.metrics.constraints import Verdict  # noqa: PLC0415
         from modeldyno.errors import RequestError  # noqa: PLC0415
-        from modeldyno.views.gate import sentence  # noqa: PLC0415
+        from modeldyno.views.comparison.gate import sentence  # noqa: PLC0415
 
         try:
             found = gate(
@@ -116,8 +116,8 @@ class Profile:
         from dataclasses import replace  # noqa: PLC0415 - costs nothing until it is used
 
         import modeldyno  # noqa: PLC0415
-        from modeldyno.api.functions import BoundBroken  # noqa: PLC0415
-        from modeldyno.core.turns import PLAN  # noqa: PLC0415
+        from modeldyno.api.profile import BoundBroken  # noqa: PLC0415
+        from modeldyno.core.comparison.schedule import PLAN  # noqa: PLC0415
 
         plan = replace(how.pop("plan", None) or PLAN, processes=_PROCESSES)
         try:

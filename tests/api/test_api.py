@@ -9,17 +9,18 @@ import pytest
 
 import modeldyno
 from modeldyno import Plan, Result
-from modeldyno.api import BoundBroken, functions
+from modeldyno.api import BoundBroken
+from modeldyno.api import profile as api_profile
 from modeldyno.errors import NotStoredWarning, RequestError, StoreError
-from modeldyno.measure import Outcome
-from modeldyno.testing.results import a_result
+from modeldyno.profiling.run import Outcome
+from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
-    from modeldyno.request import Request
+    from modeldyno.profiling.request import Request
 
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
-STEADY = "call:modeldyno.testing.truth:steady"
+STEADY = "call:modeldyno.testing.known_latency:steady"
 
 
 def test_the_exported_names_are_these() -> None:
@@ -107,7 +108,7 @@ def test_probes_are_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch
         asked.append(request)
         return Outcome(result=a_result())
 
-    monkeypatch.setattr(functions, "carried_out", carried_out)
+    monkeypatch.setattr(api_profile, "carried_out", carried_out)
     modeldyno.profile(DIGITS, probes="latency, layers", max_time=3, min_runs=7, threads=2)
 
     assert asked[0].probes == ("latency", "layers")
@@ -182,7 +183,7 @@ def test_the_options_of_the_second_pass_are_those_of_the_command_line(
         asked.append(request)
         return Outcome(result=a_result())
 
-    monkeypatch.setattr(functions, "carried_out", carried_out)
+    monkeypatch.setattr(api_profile, "carried_out", carried_out)
     modeldyno.profile(
         DIGITS,
         probes=(),

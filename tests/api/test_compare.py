@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno.core.comparison import Outcome
-from modeldyno.core.headlines import ALL
-from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.comparison.default_metrics import ALL
+from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.errors import RequestError
-from modeldyno.testing.results import a_result
+from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.result import Result
+    from modeldyno.core.result.result import Result
 
 QUICK = modeldyno.Plan(max_time=0.3, min_time=0.05, precision=0.2)
 
@@ -54,7 +54,7 @@ def test_a_comparison_is_saved_and_read(tmp_path: Path) -> None:
 def test_wrong_words_are_refused_in_the_words_of_python() -> None:
     """A knob of the plan, or a model that is nowhere."""
     with pytest.raises(RequestError, match="add run="):
-        modeldyno.compare(measured(1.0), "call:modeldyno.testing.truth:steady")
+        modeldyno.compare(measured(1.0), "call:modeldyno.testing.known_latency:steady")
 
 
 @pytest.mark.timeout(300)

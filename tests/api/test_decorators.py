@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import processes
 from modeldyno.api import Profiled, profiled
 from modeldyno.api.decorators import MOST_REGIONS, OTHERS
+from modeldyno.environment import process_tree
 from modeldyno.errors import RequestError
 from modeldyno.regions.summary import cost
 
@@ -567,7 +567,7 @@ def test_memory_that_was_traced_already_stays_traced(real: Profiled) -> None:
 def test_memory_of_the_process_is_a_difference(real: Profiled, monkeypatch: pytest.MonkeyPatch) -> None:
     """The resident size knows what came and went, and no peak."""
     sizes = iter((1000, 1800, 1800, 1500))
-    monkeypatch.setattr(processes, "resident_size", lambda _pid: next(sizes))
+    monkeypatch.setattr(process_tree, "resident_size", lambda _pid: next(sizes))
     block = real("block", memory="process")
     with block:
         pass
@@ -674,7 +674,7 @@ def test_looking_at_memory_takes_no_time_of_those_around(
         clock.work(1000)
         return 0
 
-    monkeypatch.setattr(processes, "resident_size", resident)
+    monkeypatch.setattr(process_tree, "resident_size", resident)
     small = mark("small", memory="process")
 
     @small

@@ -7,19 +7,19 @@ import pytest
 
 import modeldyno
 from modeldyno import plugins
-from modeldyno.api import functions
-from modeldyno.core.inspection import Mode
-from modeldyno.core.model import ModelRef
-from modeldyno.core.plan import Plan
+from modeldyno.adapters.reporters import terminal
+from modeldyno.api import profile as api_profile
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.static_options import Mode
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.measure import Outcome
-from modeldyno.reporters import terminal
-from modeldyno.testing.results import an_inspection
+from modeldyno.profiling.run import Outcome
+from modeldyno.testing.sample_results import an_inspection
 
 if TYPE_CHECKING:
-    from modeldyno.request import Request
+    from modeldyno.profiling.request import Request
 
-STEADY = "call:modeldyno.testing.truth:steady"
+STEADY = "call:modeldyno.testing.known_latency:steady"
 
 
 class Lab:
@@ -40,7 +40,7 @@ class Lab:
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Records requests instead of carrying them out."""
     made = Lab()
-    monkeypatch.setattr(functions, "measure", made.measure)
+    monkeypatch.setattr(api_profile, "measure", made.measure)
     return made
 
 

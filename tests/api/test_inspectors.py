@@ -18,9 +18,9 @@ from modeldyno.api import (
     TritonInspector,
     UncertifiedWarning,
 )
-from modeldyno.core.target import Endpoint
-from modeldyno.engines import ports
+from modeldyno.core.load.request_target import Endpoint
 from modeldyno.errors import RequestError, RunFailed
+from modeldyno.servers import tcp_ports
 from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ def test_the_engine_chooses_the_inspector(server: int) -> None:
 
 def test_ports_are_those_of_the_table() -> None:
     """The conventional ports can be imported, and are where an engine is looked for."""
-    assert (ports.TFS_GRPC_PORT, ports.TFS_HTTP_PORT) == (8500, 8501)
+    assert (tcp_ports.TFS_GRPC_PORT, tcp_ports.TFS_HTTP_PORT) == (8500, 8501)
     profiler = Profiler({"name": "m", "engine": "TFS"}, server_name="localhost", data=[1.0])
     assert isinstance(profiler.inspector, BaseModelInspector)
     place = profiler.inspector.endpoint  # type: ignore[attr-defined]

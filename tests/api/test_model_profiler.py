@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import ModelProfiler, progress, wire
+from modeldyno import ModelProfiler, codec, progress
 from modeldyno.api import Benchmark, Figures, UncertifiedWarning, read, read_all
-from modeldyno.api.session import Step
-from modeldyno.core.activity import Activity, Course, Executed, Happening, Layer
-from modeldyno.core.doubt import Doubt
-from modeldyno.core.inputs import InputSpec
-from modeldyno.core.measurement import Distribution, Measurement, observed, pack
-from modeldyno.core.outline import Held
-from modeldyno.core.result import Failure, FailureKind
+from modeldyno.api.profiler_session import Step
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed, pack
+from modeldyno.core.result.result import Failure, FailureKind
+from modeldyno.core.result.static_data import Held
+from modeldyno.core.result.trace_data import Activity, Course, Executed, Happening, Layer
+from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError, RunFailed, UnknownName, UnreadableDocument
-from modeldyno.testing.results import a_result
+from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-STEADY = "call:modeldyno.testing.truth:steady"
+STEADY = "call:modeldyno.testing.known_latency:steady"
 TIMES = tuple(0.001 * n for n in range(1, 101))
 
 
@@ -200,7 +200,7 @@ def test_a_live_function_is_profiled(tmp_path: Path) -> None:
     assert results.result is profiler.result
     text = profiler.export_json(tmp_path / "out.json")
     assert json.loads(text) == json.loads((tmp_path / "out.json").read_text())
-    assert wire.read(tmp_path / "out.json") == profiler.result
+    assert codec.read(tmp_path / "out.json") == profiler.result
     profiler.export_csv(tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno import wire
-from modeldyno.core.glance import LONGEST
-from modeldyno.core.result import FailureKind
-from modeldyno.core.study import Budget, Stage, State
+from modeldyno import codec
+from modeldyno.core.result.result import FailureKind
+from modeldyno.core.study.study import Budget, Stage, State
+from modeldyno.core.study.trial_effort import LONGEST
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.sweeps import loop
 from modeldyno.testing.studies import Bench
 
 if TYPE_CHECKING:
-    from modeldyno.core.result import Event
+    from modeldyno.core.result.result import Event
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 QUICK = modeldyno.Plan(max_time=0.3, min_time=0.02, min_runs=5, precision=0.5)
@@ -110,7 +110,7 @@ def test_a_study_is_resumed_with_another_budget(bench: Bench) -> None:
 def test_a_study_is_read_from_a_file(bench: Bench, tmp_path: Path) -> None:
     """A file that holds a study is read like one from the store."""
     study = modeldyno.sweep(DIGITS, space="batch_size=1,2", max_trials=1, store=False)
-    (tmp_path / "study.json").write_bytes(wire.encode_study(study))
+    (tmp_path / "study.json").write_bytes(codec.encode_study(study))
 
     assert modeldyno.read_study(tmp_path / "study.json") == study
     assert repr(study) == f"<Study {study.id} of digits: 1 trials of 1 points>"

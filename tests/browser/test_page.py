@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.core.block import Align, Column, Table
-from modeldyno.core.plot import Picture
-from modeldyno.core.ranking import ranking
-from modeldyno.reporters import html, pdf
+from modeldyno.adapters.reporters import html, pdf
+from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.charts import Picture
+from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.conclusions import a_capacity, a_ladder, a_trend
 from modeldyno.testing.reporters import full, hostile
 from modeldyno.testing.reports import (
@@ -19,16 +19,19 @@ from modeldyno.testing.reports import (
     hostile_study,
     payloads,
 )
-from modeldyno.testing.results import an_inspection
-from modeldyno.views import contrast_page, load_page, page, study_page
-from modeldyno.views import trend as history
-from modeldyno.views.set_page import Page, together
+from modeldyno.testing.sample_results import an_inspection
+from modeldyno.views import page
+from modeldyno.views.combined_page import Page, together
+from modeldyno.views.comparison import page as comparison_page
+from modeldyno.views.comparison import trend as history
+from modeldyno.views.load import page as load_page
+from modeldyno.views.study import page as study_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
-    from modeldyno.core.block import Block
+    from modeldyno.core.report.blocks import Block
 
     Open = Callable[..., AbstractContextManager[Any]]
 
@@ -43,7 +46,7 @@ def study(trials: int = 1000) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "a study of 1,000 trials": study,
     "a result": lambda: html.render(full()),
-    "a comparison": lambda: html.lay_out(contrast_page.page(a_measured_comparison()), title="a comparison"),
+    "a comparison": lambda: html.lay_out(comparison_page.page(a_measured_comparison()), title="a comparison"),
     "an inspection": lambda: html.render(an_inspection()),
     "a ladder of loads": lambda: html.lay_out(load_page.page(a_ladder()), title="a ladder"),
     "a search": lambda: html.lay_out(load_page.page(a_capacity()), title="a search"),
@@ -119,7 +122,7 @@ def test_every_picture_is_drawn_without_scrolling(opened: Open) -> None:
 
 def test_a_phone_shows_every_column(opened: Open) -> None:
     """At 390 pixels the notes and verdicts of a table stand within the window, and its first row, too."""
-    page = html.lay_out(contrast_page.page(a_measured_comparison()), title="a comparison")
+    page = html.lay_out(comparison_page.page(a_measured_comparison()), title="a comparison")
     with opened(page, viewport={"width": 390, "height": 800}) as found:
         right = found.page.evaluate(
             "Math.max(...[...document.querySelectorAll('table.cards td')]"
@@ -199,7 +202,7 @@ def test_a_pdf_is_printed(tmp_path: Any) -> None:
 def attacked(text: str) -> dict[str, Iterable[Block]]:
     """Documents whose every name attacks; each kind of picture is among the last."""
     made = hostile_study(text)
-    compared = contrast_page.page(hostile_comparison(text))
+    compared = comparison_page.page(hostile_comparison(text))
     return {
         "a result": (block for block in page(hostile(text)) if not isinstance(block, Picture)),
         "a study": study_page.page(made, ranking(made, 20), lambda _: None),

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import wire
-from modeldyno.cli.gating import bounds, spelled_out
-from modeldyno.core.measurement import Distribution, Measurement
+from modeldyno import codec
+from modeldyno.cli.gate_options import bounds, spelled_out
+from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.errors import RequestError
-from modeldyno.testing.results import a_small_result
+from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from typing import Protocol
 
-    from modeldyno.core.job import Job
+    from modeldyno.core.spec.job import Job
 
     class Said(Protocol):
         code: int
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         err: str
 
 
-MODEL = "call:modeldyno.testing.specimen:network"
+MODEL = "call:modeldyno.testing.sample_network:network"
 QUICK = ("--max-time", "0.5s", "--min-time", "0.1s", "--probe", "latency")
 
 
@@ -40,9 +40,9 @@ def saved(tmp_path: Path) -> Path:
         ]
         latency = Measurement(metric="latency", value=Distribution.of(*runs))
         made = a_small_result(name=name, measurements=(latency,))
-        wire.write(tmp_path / f"{name}.json", wire.encode(made))
+        codec.write(tmp_path / f"{name}.json", codec.encode(made))
     failures = a_small_result()
-    wire.write(tmp_path / "empty.json", wire.encode(replace(failures, measurements=())))
+    codec.write(tmp_path / "empty.json", codec.encode(replace(failures, measurements=())))
     return tmp_path
 
 
@@ -204,12 +204,12 @@ def test_the_doctor_judges_this_machine(
     modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says how often a gate would be wrong here, and keeps its runs for the gate."""
-    monkeypatch.setattr("modeldyno.doctor.FEWEST_PROCESSES", 8)
+    monkeypatch.setattr("modeldyno.comparison.calibrate.FEWEST_PROCESSES", 8)
     monkeypatch.setattr("modeldyno.cli.doctor._REHEARSALS", 100)
     said = modeldyno("doctor", "--budget", "1ms")
     assert said.code == 0, said.err
     assert said.err.startswith("Running it against itself for 0 s (--budget), but in at least ")
     text = " ".join(said.out.split())
-    assert text.startswith("specimen.network against itself, 8 processes: ")
+    assert text.startswith("sample_network.network against itself, 8 processes: ")
     assert "false alarms in 100 rehearsals" in text
     assert "doctor" in modeldyno("list", "--tag", "doctor").out

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import plugins, wire
-from modeldyno.cli import COMMANDS, keeping
-from modeldyno.core.metric import METRICS
-from modeldyno.core.result import Progressed
+from modeldyno import codec, plugins
+from modeldyno.cli import COMMANDS, output_options
+from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.result.result import Progressed
 from modeldyno.errors import StoreError
-from modeldyno.testing.results import a_result
+from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
-STEADY = "call:modeldyno.testing.truth:steady"
+STEADY = "call:modeldyno.testing.known_latency:steady"
 QUICK = ("--max-time", "2s", "--min-time", "0.1s", "--probe", "latency")
 HEAVY = (
     "numpy",
@@ -145,10 +145,10 @@ def test_a_wrong_request_gets_one_sentence_and_its_code(
 def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
     """The verdict comes first; the document is on disk and in the store."""
     said = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", "--tag", "first")
-    result = wire.read(tmp_path / "r.json")
+    result = codec.read(tmp_path / "r.json")
 
     assert said.code == 0
-    assert said.out.startswith("truth.steady answers in ")
+    assert said.out.startswith("known_latency.steady answers in ")
     assert all(len(line) <= 80 for line in said.out.splitlines())
     assert "Saved to r.json." in said.out
     assert modeldyno("show", "first", "--json").out == (tmp_path / "r.json").read_text()
@@ -166,7 +166,7 @@ def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp
 def test_show_gives_one_number_to_scripts(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
     """A statistic, its interval, an uncertified percentile and its plain quantile."""
     samples = [0.002 + 1e-6 * (i * 617 % 100) for i in range(100)]
-    wire.write(tmp_path / "r.json", wire.encode(a_result(samples=samples)))
+    codec.write(tmp_path / "r.json", codec.encode(a_result(samples=samples)))
     median = float(modeldyno("show", "r.json", "--get", "latency.p50").out)
     low, high = map(float, modeldyno("show", "r.json", "--get", "latency.p50.ci").out.split())
     uncertified = modeldyno("show", "r.json", "--get", "latency.p99")
@@ -211,7 +211,7 @@ def test_a_requested_percentile_makes_the_run_go_on(modeldyno: Callable[..., Sai
         "profile", STEADY, "--probe", "latency", "--min-time", "0.05s", "--json", "r.json",
         "--require", "latency.p95 <= 1s",
     )  # fmt: skip
-    result = wire.read(tmp_path / "r.json")
+    result = codec.read(tmp_path / "r.json")
 
     latency = result.find("latency")
     assert latency is not None
@@ -223,7 +223,7 @@ def test_a_requested_percentile_makes_the_run_go_on(modeldyno: Callable[..., Sai
 
 def test_a_failed_run_is_kept_and_exits_with_4(modeldyno: Callable[..., Said]) -> None:
     """A crash is told, stored, and no traceback is printed."""
-    said = modeldyno("profile", "call:modeldyno.testing.misbehaving:segfault", *QUICK)
+    said = modeldyno("profile", "call:modeldyno.testing.faulty_models:segfault", *QUICK)
 
     assert said.code == 4
     assert "SIGSEGV" in said.out
@@ -234,7 +234,7 @@ def test_a_failed_run_is_kept_and_exits_with_4(modeldyno: Callable[..., Said]) -
 def test_several_processes_are_pooled(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
     """Two processes give two runs, and the doubt that they are few."""
     modeldyno("profile", STEADY, *QUICK, "--processes", "2", "--json", "r.json", "-q")
-    result = wire.read(tmp_path / "r.json")
+    result = codec.read(tmp_path / "r.json")
     latency = result.find("latency")
 
     assert latency is not None
@@ -245,7 +245,7 @@ def test_several_processes_are_pooled(modeldyno: Callable[..., Said], tmp_path: 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
 def test_a_full_disk_is_told_as_one(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
     """What cannot be printed or saved is one sentence, and no mistake of ours."""
-    wire.write(tmp_path / "r.json", wire.encode(a_result()))
+    codec.write(tmp_path / "r.json", codec.encode(a_result()))
     for words in (["show", "r.json"], ["show", "r.json", "--json"], ["--version"]):
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(
@@ -280,7 +280,7 @@ def test_a_run_stays_on_its_cores(modeldyno: Callable[..., Said], tmp_path: Path
     core = min(os.sched_getaffinity(0))
     modeldyno("profile", STEADY, *QUICK, "--pin", str(core), "--json", "r.json")
 
-    assert wire.read(tmp_path / "r.json").environment.hardware["cores_allowed"] == 1
+    assert codec.read(tmp_path / "r.json").environment.hardware["cores_allowed"] == 1
 
 
 def test_a_file_gives_defaults_and_a_flag_overrides_it(
@@ -293,7 +293,7 @@ def test_a_file_gives_defaults_and_a_flag_overrides_it(
     monkeypatch.setenv("MODELDYNO_PROFILE_SEED", "2")
     monkeypatch.setenv("MODELDYNO_PROFILE_NAME", "environment")
     modeldyno("profile", STEADY, *QUICK, "--name", "flag", "--json", "r.json")
-    job = wire.read(tmp_path / "r.json").job
+    job = codec.read(tmp_path / "r.json").job
 
     assert (job.plan.min_runs, job.plan.seed, job.name) == (7, 2, "flag")
 
@@ -325,7 +325,7 @@ def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., Said], tmp_pa
         "--precision", "5%",
         "--seed", "3", "--timeout", "2m", "--memory-limit", "2GiB",
     )  # fmt: skip
-    plan = wire.read(tmp_path / "r.json").job.plan
+    plan = codec.read(tmp_path / "r.json").job.plan
 
     assert said.code == 0
     assert (plan.max_time, plan.min_time, plan.precision, plan.timeout) == (2.0, 0.1, 0.05, 120.0)
@@ -383,7 +383,7 @@ def test_a_store_that_fails_at_the_end_costs_a_warning(
         if results:
             raise StoreError("The store x cannot be written, as its disk is full.")
 
-    monkeypatch.setattr(keeping, "keep_results", full)
+    monkeypatch.setattr(output_options, "keep_results", full)
     plain, tagged = (modeldyno("profile", STEADY, *QUICK, "-q", *tag) for tag in ((), ("--tag", "mine")))
 
     assert (plain.code, tagged.code) == (0, 4)

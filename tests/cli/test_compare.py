@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import plugins, wire
-from modeldyno.core.comparison import Outcome
-from modeldyno.core.measurement import Distribution, Measurement
-from modeldyno.core.result import Environment
+from modeldyno import codec, plugins
+from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.result.result import Environment
 from modeldyno.errors import RequestError
-from modeldyno.measure import Outcome as Measured
-from modeldyno.testing.results import a_failed_result, a_result
+from modeldyno.profiling.run import Outcome as Measured
+from modeldyno.testing.sample_results import a_failed_result, a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from modeldyno.core.result import Result
-    from modeldyno.request import Request
+    from modeldyno.core.result.result import Result
+    from modeldyno.profiling.request import Request
 
 OLD, NEW, ALIKE = "a" * 12, "b" * 12, "c" * 12
 
@@ -54,7 +54,7 @@ def test_stored_results_are_compared_and_it_informs(stored: Callable[..., Any], 
     assert said.out.startswith("mb is worse than ma: latency.p50 20.0% higher (")
     assert "not-in-turns" in said.out
     assert max(map(len, said.out.splitlines())) <= 80
-    found = wire.read_comparison(tmp_path / "c.json")
+    found = codec.read_comparison(tmp_path / "c.json")
     assert found.contrasts[0].outcome is Outcome.WORSE
 
 
@@ -88,7 +88,7 @@ def test_several_candidates_have_a_table(stored: Callable[..., Any]) -> None:
 def test_unlike_hardware_is_refused_unless_forced(stored: Callable[..., Any], tmp_path: Path) -> None:
     """Then it is a doubt."""
     other = measured("d" * 12, 1.2, environment=Environment(hardware={"cores": 64}))
-    wire.write(tmp_path / "other.json", wire.encode(other))
+    codec.write(tmp_path / "other.json", codec.encode(other))
 
     refused = stored("compare", OLD, "other.json")
     forced = stored("compare", OLD, "other.json", "--force")
@@ -105,8 +105,8 @@ def test_a_document_is_shown_and_reported_again(stored: Callable[..., Any], tmp_
     first = stored("compare", OLD, NEW, "--json", "c.json", "-o", "c.csv")
 
     assert stored("show", "c.json").out == first.out.replace("Saved to c.json.\n", "")
-    shown = wire.decode_comparison(stored("show", "c.json", "--json").out)
-    assert shown == wire.read_comparison(tmp_path / "c.json")
+    shown = codec.decode_comparison(stored("show", "c.json", "--json").out)
+    assert shown == codec.read_comparison(tmp_path / "c.json")
     assert (tmp_path / "c.csv").read_text().splitlines()[1].startswith("mb,latency.p50,s,worse,")
     assert stored("report", "c.json", "-o", "c.html").code == 0
     assert (tmp_path / "c.html").read_text().startswith("<!doctype html>")
@@ -119,12 +119,12 @@ def test_the_document_can_go_to_standard_output(stored: Callable[..., Any]) -> N
     """Then nothing else does."""
     said = stored("compare", OLD, NEW, "--json", "-")
 
-    assert wire.decode_comparison(said.out).contrasts[0].candidate.id == NEW
+    assert codec.decode_comparison(said.out).contrasts[0].candidate.id == NEW
 
 
 def test_what_failed_has_nothing_to_compare(stored: Callable[..., Any], tmp_path: Path) -> None:
     """The failure is told, and the exit code is that of a run that failed."""
-    wire.write(tmp_path / "failed.json", wire.encode(replace(a_failed_result(), id="e" * 12)))
+    codec.write(tmp_path / "failed.json", codec.encode(replace(a_failed_result(), id="e" * 12)))
 
     said = stored("compare", OLD, "failed.json")
 
@@ -170,7 +170,7 @@ def test_one_model_is_compared_with_itself_at_other_knobs(
     )  # fmt: skip
 
     assert said.code == 0, said.err
-    found = wire.read_comparison(tmp_path / "c.json")
+    found = codec.read_comparison(tmp_path / "c.json")
     assert found.sequence == (0, 1, 1, 0)
     assert found.baseline.processes == 2
     assert [each.name for each in found.contrasts[0].settings] == ["graph_optimization"]
@@ -211,7 +211,7 @@ def test_one_side_may_be_given_inputs_of_its_own(
 
     monkeypatch.setattr("modeldyno.cli.compare.sides", both)
     monkeypatch.setattr("modeldyno.cli.inspect.measure", each)
-    models = ("call:modeldyno.testing.truth:steady",) * 2
+    models = ("call:modeldyno.testing.known_latency:steady",) * 2
     words = models if command == "compare" else (models[0], "--compare", models[1])
     own = ("--baseline-input", "x=1x8", "--candidate-input", "y=1x8", "--input", "mask=1x4")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno import wire
-from modeldyno.testing.results import a_result
+from modeldyno import codec
+from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def test_a_result_is_exported_to_several_places(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
     """Each place is told in a line."""
-    wire.write(tmp_path / "r.json", wire.encode(a_result()))
+    codec.write(tmp_path / "r.json", codec.encode(a_result()))
     said = modeldyno("export", "r.json", "--to", "prometheus:r.prom", "--to", "perfetto:trace.json")
 
     assert said.code == 0
@@ -33,7 +33,7 @@ def test_a_wrong_place_is_told_before_anything_is_written(
     modeldyno: Callable[..., Said], tmp_path: Path
 ) -> None:
     """A misspelt tool behind a right one leaves nothing."""
-    wire.write(tmp_path / "r.json", wire.encode(a_result()))
+    codec.write(tmp_path / "r.json", codec.encode(a_result()))
     said = modeldyno("export", "r.json", "--to", "prometheus:r.prom", "--to", "perfeto:x")
 
     assert said.code == 2
@@ -43,7 +43,7 @@ def test_a_wrong_place_is_told_before_anything_is_written(
 
 def test_a_place_that_cannot_be_written_is_told(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
     """One sentence, and exit code 2."""
-    wire.write(tmp_path / "r.json", wire.encode(a_result()))
+    codec.write(tmp_path / "r.json", codec.encode(a_result()))
     said = modeldyno("export", "r.json", "--to", "prometheus:none/r.prom")
 
     assert said.code == 2

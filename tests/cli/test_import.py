@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import wire
-from modeldyno.testing.results import a_result
+from modeldyno import codec
+from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         err: str
 
 
-GOLDEN = Path(__file__).parent.parent / "importers" / "golden"
+GOLDEN = Path(__file__).parents[1] / "adapters" / "importers" / "golden"
 
 
 def test_an_import_is_shown_and_kept(modeldyno: Callable[..., Said]) -> None:
@@ -108,7 +108,7 @@ def test_what_cannot_be_imported_is_told_in_a_sentence(
 ) -> None:
     """Exit code 2, and what to do."""
     (tmp_path / "other.json").write_text('{"schema": 1}')
-    (tmp_path / "own.json").write_bytes(wire.encode(a_result()))
+    (tmp_path / "own.json").write_bytes(codec.encode(a_result()))
     (tmp_path / "empty.json").touch()
     (tmp_path / "cut.json").write_text((GOLDEN / "guidellm_concurrent.json").read_text()[:5000])
     (tmp_path / "bare.json").write_text('{"experiments": []}')

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import wire
-from modeldyno.core.doubt import Doubt
-from modeldyno.core.inspection import Mode
-from modeldyno.core.result import Result
+from modeldyno import codec
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.result.result import Result
+from modeldyno.core.spec.static_options import Mode
 from modeldyno.errors import RequestError
-from modeldyno.measure import Outcome
-from modeldyno.request import Request
-from modeldyno.testing.results import a_failed_result, an_inspection
+from modeldyno.profiling.request import Request
+from modeldyno.profiling.run import Outcome
+from modeldyno.testing.sample_results import a_failed_result, an_inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         err: str
 
 
-STEADY = "call:modeldyno.testing.truth:steady"
+STEADY = "call:modeldyno.testing.known_latency:steady"
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 
 
@@ -55,7 +55,7 @@ def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., Said], tmp_pat
     """A real file gives its totals, saved and stored; no memory of the process is told as the model's."""
     pytest.importorskip("onnx")
     said = modeldyno("inspect", DIGITS, "--json", "r.json", "--tag", "looked")
-    result = wire.read(tmp_path / "r.json")
+    result = codec.read(tmp_path / "r.json")
 
     assert said.code == 0
     assert said.out.startswith("digits has 38.3 k parameters (150 KiB)")
@@ -172,7 +172,7 @@ class TestShown:
     def test_side_by_side(self, modeldyno: Callable[..., Said], tmp_path: Path) -> None:
         """Two models are compared as by modeldyno compare; both are stored, and so is what came of it."""
         said = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "both.json")
-        found = wire.read_comparison(tmp_path / "both.json")
+        found = codec.read_comparison(tmp_path / "both.json")
         listed = modeldyno("list").out
 
         assert said.out.startswith("student does the same as mini: parameters, weight_bytes, macs")
@@ -185,7 +185,7 @@ class TestShown:
         """With --json - a pipe gets the document and nothing else."""
         said = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "-", "--no-store")
 
-        assert wire.decode_comparison(said.out).baseline.name == "mini"
+        assert codec.decode_comparison(said.out).baseline.name == "mini"
 
     def test_the_table_of_compression(self, modeldyno: Callable[..., Said]) -> None:
         """Five rows, and with two models what is better in the second."""
@@ -249,7 +249,7 @@ def test_a_place_that_fails_is_told_last(
     def refuse(_path: Path, _data: bytes) -> None:
         raise RequestError("Cannot write r.json: the disk is full.")
 
-    monkeypatch.setattr(wire, "write", refuse)
+    monkeypatch.setattr(codec, "write", refuse)
     said = modeldyno("inspect", STEADY, "--json", "r.json")
 
     assert said.code == 2
@@ -282,7 +282,7 @@ class TestShow:
     @pytest.fixture(autouse=True)
     def saved(self, tmp_path: Path) -> None:
         """Save an inspection."""
-        wire.write(tmp_path / "r.json", wire.encode(an_inspection()))
+        codec.write(tmp_path / "r.json", codec.encode(an_inspection()))
 
     @pytest.mark.parametrize(
         ("query", "answer"),

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import documents, plugins
+from modeldyno import plugins
+from modeldyno.documents import lookup as documents_lookup
 from modeldyno.testing.server import Running, serving
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def test_sigterm_saves_what_was_measured(place: Path, mark: str, server: Running
     if command == "advise":
         assert json.loads((place / "saved.json").read_text())["baseline"]
     else:
-        documents.find_any(str(place / "saved.json"))
+        documents_lookup.find_any(str(place / "saved.json"))
     assert "Traceback" not in said
     assert left(mark) == []
 
@@ -198,7 +199,9 @@ def test_a_command_that_is_killed_at_any_moment_leaves_nothing_half_done(
         if saved.exists():
             is_page = saved.suffix == ".html"
             assert (
-                saved.read_text().rstrip().endswith("</html>") if is_page else documents.find_any(str(saved))
+                saved.read_text().rstrip().endswith("</html>")
+                if is_page
+                else documents_lookup.find_any(str(saved))
             )
     with plugins.store() as store:
         list(store.find())

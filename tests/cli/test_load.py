@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import loads
 from modeldyno.cli import main
-from modeldyno.core.approach import End
-from modeldyno.core.capacity import Capacity
-from modeldyno.core.goal import Answer, Constraint
-from modeldyno.core.job import Job
-from modeldyno.core.ladder import Rung
-from modeldyno.core.measurement import Interval
-from modeldyno.core.model import ModelRef
-from modeldyno.core.search import Search
-from modeldyno.measure import Outcome
-from modeldyno.run import empty
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.capacity_spec import Search
+from modeldyno.core.load.capacity_steps import End
+from modeldyno.core.load.load_curve import Rung
+from modeldyno.core.metrics.constraints import Answer, Constraint
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.loadtest import series as loadtest_series
+from modeldyno.profiling.run import Outcome
+from modeldyno.runtime.engine import empty
 from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_what_verifies_a_search_decides_its_exit_code(
         ours=False,
     )
     outcome = Outcome(result=empty(Job(model=ModelRef(scheme="url", locator="m"), backend="remote")))
-    monkeypatch.setattr(loads, "search", lambda *_words, **_more: iter([(outcome, found)]))
+    monkeypatch.setattr(loadtest_series, "search", lambda *_words, **_more: iter([(outcome, found)]))
     words = ("--find-load", "--require", str(bound), "--no-store", *(("-q",) if quiet else ()))
     assert run("http://127.0.0.1:1#m", *words) == code
     told = " ".join(capsys.readouterr().out.split())

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import plugins, wire
-from modeldyno.core.ranking import ranking
+from modeldyno import codec, plugins
+from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import full
 from modeldyno.testing.reports import a_large_study, a_measured_comparison
 
@@ -31,9 +31,9 @@ def documents(modeldyno: Callable[..., Said], tmp_path: Path) -> dict[str, str]:
     del modeldyno
     study = a_large_study(20)
     data = {
-        "result": wire.encode(full()),
-        "study": wire.encode_study(study, ranking=ranking(study)),
-        "comparison": wire.encode_comparison(a_measured_comparison()),
+        "result": codec.encode(full()),
+        "study": codec.encode_study(study, ranking=ranking(study)),
+        "comparison": codec.encode_comparison(a_measured_comparison()),
     }
     for name, document in data.items():
         (tmp_path / f"{name}.json").write_bytes(document)

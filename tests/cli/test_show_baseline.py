@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import read, wire
+from modeldyno import codec, read
 from modeldyno.api import MemoryChange, memory_change
-from modeldyno.core.activity import Activity
-from modeldyno.core.outline import Held
-from modeldyno.testing.results import a_result, a_small_result
+from modeldyno.core.result.static_data import Held
+from modeldyno.core.result.trace_data import Activity
+from modeldyno.testing.sample_results import a_result, a_small_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,8 @@ def saved(tmp_path: Path) -> Path:
     for name, size in (("old", 2**20), ("new", 3 * 2**20)):
         held = (Held(scope="fc", role="activations", bytes=size),)
         made = a_small_result(name=name, activity=Activity(held=held))
-        wire.write(tmp_path / f"{name}.json", wire.encode(made))
-    wire.write(tmp_path / "bare.json", wire.encode(a_result()))
+        codec.write(tmp_path / f"{name}.json", codec.encode(made))
+    codec.write(tmp_path / "bare.json", codec.encode(a_result()))
     return tmp_path
 
 

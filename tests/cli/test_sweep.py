@@ -15,23 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import plugins, wire
-from modeldyno.cli import exporting
-from modeldyno.cli.studying import exit_code
-from modeldyno.core.objective import Rank
-from modeldyno.core.ranking import ranking
-from modeldyno.core.result import Artifact, FailureKind, Kept
-from modeldyno.sweeps import loop
-from modeldyno.sweeps.keys import KEYS
+from modeldyno import codec, plugins
+from modeldyno.cli.sweep_actions import exit_code
+from modeldyno.core.result.result import Artifact, FailureKind, Kept
+from modeldyno.core.study.goal import Rank
+from modeldyno.core.study.ranking import ranking
+from modeldyno.sweeps import export_configs, loop
+from modeldyno.sweeps.schema import KEYS
 from modeldyno.testing.studies import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from modeldyno.core.job import Job
-    from modeldyno.core.result import Event
-    from modeldyno.core.study import Study
+    from modeldyno.core.result.result import Event
+    from modeldyno.core.spec.job import Job
+    from modeldyno.core.study.study import Study
 
     class Said(Protocol):
         code: int
@@ -266,7 +265,7 @@ def test_what_a_new_goal_does_not_name_stays(
     name = study_of(modeldyno("sweep", *BATCHES, *bounds)).id
     modeldyno("sweep", "--rerank", name, "--require", "throughput >= 1/s", "--json", "bound.json")
     modeldyno("sweep", "--rerank", name, "--maximize", "throughput", "--json", "aim.json")
-    bound, aim = (wire.read_study(Path(each)).goal for each in ("bound.json", "aim.json"))
+    bound, aim = (codec.read_study(Path(each)).goal for each in ("bound.json", "aim.json"))
 
     assert [str(o) for o in bound.objectives] == ["minimize latency.mean"]
     assert [str(c) for c in bound.constraints] == ["throughput >= 1/s"]
@@ -326,7 +325,7 @@ def test_the_document_and_the_table_are_written(
 
     assert "Saved to s.json." in said.out
     assert document["ranking"]["rows"][0]["point"] == {"batch_size": 4}
-    assert wire.read_study(tmp_path / "s.json") == study_of(said)
+    assert codec.read_study(tmp_path / "s.json") == study_of(said)
     assert [int(row["trial"]) for row in rows] == list(range(1, len(document["trials"]) + 1))
     assert modeldyno("show", "s.json").out in said.out.replace("\r", "")
     assert json.loads(modeldyno("show", "s.json", "--json").out)["id"] == document["id"]
@@ -469,7 +468,7 @@ def test_an_ensemble_names_the_models_that_are_written_beside_it() -> None:
     """Those that are not written keep their names."""
     parts = 'name: "double"\n', 'name: "both"\n  model_name: "double"\n  model_name: "elsewhere"\n'
     files = [Artifact(name="config.pbtxt", path="", digest="", text=text) for text in parts]
-    _, ensemble = exporting._renamed(files, "3")
+    _, ensemble = export_configs._renamed(files, "3")
 
     assert ensemble.text == 'name: "both"\n  model_name: "double_3"\n  model_name: "elsewhere"\n'
 
@@ -492,8 +491,8 @@ def test_a_directory_is_named_for_the_model(
     bench()
     found = study_of(modeldyno("sweep", *BATCHES))
 
-    assert exporting._model(replace(found, name="a b/c")) == "c"
-    assert exporting._model(replace(found, name="../..")) == "model"
+    assert export_configs._model(replace(found, name="a b/c")) == "c"
+    assert export_configs._model(replace(found, name="../..")) == "model"
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 
 import modeldyno as package
 from modeldyno import plugins
-from modeldyno.core.trend import Trend
+from modeldyno.core.comparison.trend import Trend
 from modeldyno.errors import RequestError
-from modeldyno.testing.results import a_failed_result, a_result
+from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.views import brief
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Protocol
 
-    from modeldyno.core.result import Result
+    from modeldyno.core.result.result import Result
 
     class Said(Protocol):
         code: int

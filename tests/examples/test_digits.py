@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from modeldyno.backends import onnxruntime as backend
-from modeldyno.core.inputs import parse_input
-from modeldyno.core.knob import configure
-from modeldyno.core.model import ModelRef
-from modeldyno.feeds import payload as feeds
-from modeldyno.loaders import onnx as loader
+from modeldyno.adapters.backends.onnxruntime import backend
+from modeldyno.adapters.loaders import onnx as loader
+from modeldyno.core.spec.input_spec import parse_input
+from modeldyno.core.spec.knob import configure
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.data import batches as feeds
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.records import Records, joined
-from modeldyno.core.target import Reply
-from modeldyno.loadgen import driver, rows
+from modeldyno.core.load.request_log import Records, joined
+from modeldyno.core.load.request_target import Reply
+from modeldyno.loadgen import driver_main, record_frames
 from modeldyno.loadgen.arrivals import Share
-from modeldyno.loadgen.drive import Drive
-from modeldyno.loadgen.order import Order
-from modeldyno.loadgen.timer import timer
+from modeldyno.loadgen.driver_protocol import Order
+from modeldyno.loadgen.kernel_timer import timer
+from modeldyno.loadgen.load_loop import Drive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.load import Load
-    from modeldyno.core.target import Target
+    from modeldyno.core.load.request_target import Target
+    from modeldyno.core.spec.load_spec import Load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def driven() -> Callable[..., Driven]:
     """Give a function that drives a load until all has ended, or for so many seconds."""
 
     def drive(target: Target, load: Load, *, seconds: float = 30.0, grace: float = 5.0) -> Driven:
-        loop = driver._new_loop()
+        loop = driver_main._new_loop()
         try:
             return loop.run_until_complete(_drive(target, load, seconds, grace, loop))
         finally:
@@ -53,23 +53,23 @@ async def _drive(
 ) -> Driven:
     drive = Drive(load, Share(), len(target.messages), loop)
     order = Order(target=target, load=load, share=Share(), seed=0, address=target.host)
-    pool = drive.carrier = driver.carrier(order, drive, loop)
+    pool = drive.carrier = driver_main.carrier(order, drive, loop)
     drive.timer = timer(loop, drive.ring)
     over = loop.create_future()
     drive.finished = lambda: over.set_result(None)
     drive.start(monotonic_ns())
     parts: list[Records] = []
-    blocks: list[rows.Block] = []
+    blocks: list[record_frames.Block] = []
     deadline = loop.time() + seconds
     while loop.time() < deadline and not (blocks and blocks[-1].ended):
         await asyncio.sleep(0.02)
         blocks.append(drive.block())
-        parts.append(rows.records(blocks[-1].rows, blocks[-1].times, 0))
+        parts.append(record_frames.records(blocks[-1].rows, blocks[-1].times, 0))
     drive.stop(grace)
     await over
     drive.timer.close()
     last = drive.block()
-    parts.append(rows.records(last.rows, last.times, 0))
+    parts.append(record_frames.records(last.rows, last.times, 0))
     pool.close()  # type: ignore[attr-defined]
     await asyncio.sleep(0.02)
     return Driven(

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modeldyno.core.doubt import Doubt
-from modeldyno.core.load import Arrivals, Load
-from modeldyno.core.measurement import Distribution, Measurement
-from modeldyno.core.observation import Observation
-from modeldyno.core.plan import Plan
-from modeldyno.core.records import COLUMNS, Outcome, Records, joined, none
-from modeldyno.core.target import Target, Transport
-from modeldyno.loadgen import Ending, Taken, crew
-from modeldyno.ports import Subject
-from modeldyno.probes import course
-from modeldyno.probes import load as probe
+from modeldyno.adapters.probes import load as probe
+from modeldyno.adapters.probes import load_monitor
+from modeldyno.core.load.request_log import COLUMNS, Outcome, Records, joined, none
+from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.interfaces import Subject
+from modeldyno.loadgen import Ending, Taken, driver_pool
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def main(count: int, path: str) -> dict[str, Any]:
     def streaming(*_: object, **__: object) -> Iterator[Stream]:
         yield stream
 
-    crew.driving = streaming  # type: ignore[assignment]
-    vars(course).update(perf_counter=lambda: stream.now * 1e-9, monotonic_ns=lambda: stream.now)
+    driver_pool.driving = streaming  # type: ignore[assignment]
+    vars(load_monitor).update(perf_counter=lambda: stream.now * 1e-9, monotonic_ns=lambda: stream.now)
     load = Load(arrivals=Arrivals.CONSTANT, rate=1e9 / STEP, requests=10 * count)
     subject = Subject(
         model=a_model(), session=Session(), load=load, observation=Observation(records=path or None)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load import Arrivals, Load
+from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.errors import RequestError
 from modeldyno.loadgen.arrivals import Share, due_times, read_trace, unused_of_trace
 

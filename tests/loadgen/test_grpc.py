@@ -12,10 +12,10 @@ import grpc
 import numpy as np
 import pytest
 
-from modeldyno.core.load import Load
-from modeldyno.core.records import Outcome
-from modeldyno.core.target import Target, Tls, Transport
-from modeldyno.loadgen.once import once
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_target import Target, Tls, Transport
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.loadgen.single_request import once
 from modeldyno.testing.server import serving
 
 if TYPE_CHECKING:

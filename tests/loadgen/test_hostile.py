@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load import Load
-from modeldyno.core.records import Outcome
-from modeldyno.core.target import Target, Transport
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.spec.load_spec import Load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.records import Outcome
-from modeldyno.core.target import Target, Transport
-from modeldyno.loadgen.call import Call, reply
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.loadgen.http1 import Connection
+from modeldyno.loadgen.request import Call, reply
 
 if TYPE_CHECKING:
-    from modeldyno.loadgen.call import Bearing, Raw
+    from modeldyno.loadgen.request import Bearing, Raw
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.records import Outcome
-from modeldyno.core.target import Target, Transport
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.loadgen import http2
 from modeldyno.loadgen import http2_frames as frames
-from modeldyno.loadgen.call import Call, reply
 from modeldyno.loadgen.hpack import Decoder, literal
 from modeldyno.loadgen.http2 import Channel
 from modeldyno.loadgen.http2_frames import frame
-from modeldyno.loadgen.http2_sending import Script
+from modeldyno.loadgen.http2_sender import Script
+from modeldyno.loadgen.request import Call, reply
 
 if TYPE_CHECKING:
-    from modeldyno.loadgen.call import Raw
+    from modeldyno.loadgen.request import Raw
 
 HEAD = literal([(b":status", b"200"), (b"content-type", b"application/grpc")], learn=True)
 WELL = literal([(b"grpc-status", b"0")], learn=True)

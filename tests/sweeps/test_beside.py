@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno import machine
-from modeldyno.core.ranking import ranking
-from modeldyno.core.result import Found
-from modeldyno.core.together import at
+from modeldyno.core.load.multi_model import at
+from modeldyno.core.result.result import Found
+from modeldyno.core.study.ranking import ranking
+from modeldyno.environment import machine
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.executors.warm import _kept
-from modeldyno.run import _configs
-from modeldyno.sweeps import words as words_of
-from modeldyno.sweeps.file import Words, parse
+from modeldyno.runtime.engine import _configs
+from modeldyno.runtime.warm_worker import _kept
+from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps.loop import sweep
-from modeldyno.sweeps.placing import placed
+from modeldyno.sweeps.point_to_job import placed
+from modeldyno.sweeps.yaml_file import Words, parse
 from modeldyno.testing.studies import Bench
 
 if TYPE_CHECKING:
-    from modeldyno.core.job import Job
-    from modeldyno.core.result import Event
-    from modeldyno.core.study import Study
+    from modeldyno.core.result.result import Event
+    from modeldyno.core.spec.job import Job
+    from modeldyno.core.study.study import Study
 
 MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 SECOND = f"{MODEL} name=b concurrency=4 max_batch=16"

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.objective import Goal, Objective
-from modeldyno.core.ranking import ranking
-from modeldyno.core.study import Budget, Study, Trial
-from modeldyno.stores import sql
+from modeldyno.adapters.stores import sql
+from modeldyno.core.study.goal import Goal, Objective
+from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.study import Budget, Study, Trial
 from modeldyno.sweeps.loop import sweep
 from modeldyno.testing.studies import Bench, a_study
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.knob import KnobValue
+    from modeldyno.core.spec.knob import KnobValue
 
 SWEEPER = """
 import os, sys, time
-from modeldyno.stores import sql
+from modeldyno.adapters.stores import sql
 from modeldyno.sweeps.loop import saved, sweep
 from modeldyno.testing.studies import Bench
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno import plugins
-from modeldyno.core import verification
-from modeldyno.core.glance import LONGEST
-from modeldyno.core.objective import Goal, Objective
-from modeldyno.core.plan import Plan
-from modeldyno.core.result import Doubted, FailureKind, Progressed
-from modeldyno.core.study import Ask, Budget, Stage, State
+from modeldyno.adapters.stores import sql
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import Doubted, FailureKind, Progressed
+from modeldyno.core.study import verification
+from modeldyno.core.study.goal import Goal, Objective
+from modeldyno.core.study.study import Ask, Budget, Stage, State
+from modeldyno.core.study.trial_effort import LONGEST
 from modeldyno.errors import RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
-from modeldyno.stores import sql
 from modeldyno.sweeps.loop import check, next_ask, saved, sweep
 from modeldyno.testing.studies import Bench, a_served_study, a_study
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from modeldyno.core.job import Job
-    from modeldyno.core.result import Event
-    from modeldyno.core.space import Point
-    from modeldyno.core.study import Study
-    from modeldyno.executors.rooms import Rooms
+    from modeldyno.core.result.result import Event
+    from modeldyno.core.spec.job import Job
+    from modeldyno.core.study.search_space import Point
+    from modeldyno.core.study.study import Study
+    from modeldyno.runtime.trial_executor import Rooms
 
 
 def by_batch(point: dict[str, Any]) -> float:

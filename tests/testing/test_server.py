@@ -21,12 +21,12 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
+from modeldyno.environment.process_tree import birth
 from modeldyno.errors import RunFailed
-from modeldyno.processes import birth
 from modeldyno.testing.server import Running, _arguments, serving
 from modeldyno.testing.server_faults import FAULTS
-from modeldyno.testing.server_work import Workers
-from modeldyno.testing.service import Durations, Service
+from modeldyno.testing.server_queue import Workers
+from modeldyno.testing.service_model import Durations, Service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

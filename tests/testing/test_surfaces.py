@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.core.metric import Query
-from modeldyno.core.study import Ask, Stage, State
-from modeldyno.search import grid
+from modeldyno.adapters.strategies import grid
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.study.study import Ask, Stage, State
 from modeldyno.testing.surfaces import LOOK, Surface, measured, searched, starts, study_of, verified
 from modeldyno.testing.synthetic import FAMILIES
 

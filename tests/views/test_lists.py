@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno import views
-from modeldyno.core.block import Column, Table
-from modeldyno.core.measurement import Interval, Measurement
-from modeldyno.ports import Entry
-from modeldyno.reporters import terminal
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.metrics.measurement import Interval, Measurement
+from modeldyno.core.report.blocks import Column, Table
+from modeldyno.interfaces import Entry
 from modeldyno.testing.reporters import full
-from modeldyno.testing.results import a_failed_result, a_result, an_inspection
+from modeldyno.testing.sample_results import a_failed_result, a_result, an_inspection
 from modeldyno.views.lists import filled
-from modeldyno.views.words import short
+from modeldyno.views.text import short
 
 if TYPE_CHECKING:
-    from modeldyno.core.result import Result
+    from modeldyno.core.result.result import Result
 
 
 def an_entry(**changes: object) -> Entry:

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modeldyno.core.approach import End
-from modeldyno.core.block import Heading, Notice, Severity, Table
-from modeldyno.core.capacity import Capacity
-from modeldyno.core.goal import Answer, Constraint
-from modeldyno.core.ladder import Ladder, Rung
-from modeldyno.core.measurement import Interval
-from modeldyno.core.metric import Query
-from modeldyno.core.plot import Plot, Stack
-from modeldyno.core.search import Search
-from modeldyno.views.load_page import brief, numbers, page, pictures
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.capacity_spec import Search
+from modeldyno.core.load.capacity_steps import End
+from modeldyno.core.load.load_curve import Ladder, Rung
+from modeldyno.core.metrics.constraints import Answer, Constraint
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
+from modeldyno.core.report.charts import Plot, Stack
+from modeldyno.views.load.page import brief, numbers, page, pictures
 
 BOUND = Constraint.parse("latency.p99 <= 30ms")
 

@@ -6,23 +6,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.block import Heading, Notice, Severity, Table
-from modeldyno.core.knob import Knob
-from modeldyno.core.measurement import Distribution, Interval, Measurement, observed
-from modeldyno.core.plot import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
-from modeldyno.core.ranking import ranking
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
+from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
+from modeldyno.core.spec.knob import Knob
+from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import DOCUMENTS, full, judged
 from modeldyno.testing.reports import a_large_study, a_measured_comparison
-from modeldyno.testing.results import a_result, an_activity
-from modeldyno.views import contrast_page, page, study_page
+from modeldyno.testing.sample_results import a_result, an_activity
+from modeldyno.views import page
+from modeldyno.views.combined_page import Page, together
+from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.pages import summary
-from modeldyno.views.result_pictures import account, course, memory
-from modeldyno.views.set_page import Page, together
+from modeldyno.views.result.charts import account, course, memory
+from modeldyno.views.study import page as study_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.core.block import Block
+    from modeldyno.core.report.blocks import Block
 
 
 def headings(blocks: Iterable[Block], level: int = 1) -> list[str]:
@@ -169,7 +171,7 @@ class TestStudy:
 class TestComparison:
     def test_differences_are_a_forest(self) -> None:
         """Each difference stands with its interval, its verdict and what is too small to matter."""
-        blocks = list(contrast_page.page(a_measured_comparison()))
+        blocks = list(comparison_page.page(a_measured_comparison()))
         (forest,) = (block for block in blocks if isinstance(block, Forest))
 
         assert [(effect.name, effect.outcome) for effect in forest.effects][:2] == [
@@ -187,7 +189,7 @@ class TestComparison:
         first, *rest = one.contrasts[0].changes
         wide = replace(first, interval=Interval(low=-1.0, high=9e43))
         contrast = replace(one.contrasts[0], changes=(wide, *rest))
-        blocks = contrast_page.page(replace(one, contrasts=(contrast,)))
+        blocks = comparison_page.page(replace(one, contrasts=(contrast,)))
         (forest,) = (block for block in blocks if isinstance(block, Forest))
 
         assert (forest.effects[0].low, forest.effects[0].high) == (-inf, inf)
@@ -196,7 +198,7 @@ class TestComparison:
     def test_several_candidates_have_a_part_each(self) -> None:
         """Beside an overview, each candidate has its own verdict and its own forest."""
         one = a_measured_comparison()
-        blocks = list(contrast_page.page(replace(one, contrasts=one.contrasts * 2)))
+        blocks = list(comparison_page.page(replace(one, contrasts=one.contrasts * 2)))
 
         assert sum(isinstance(block, Forest) for block in blocks) == 2
         assert len(notices(blocks, Severity.VERDICT)) == 3

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modeldyno.core.activity import WasteKind
+from modeldyno.core.result.trace_data import WasteKind
 
 WIDTH = 16
 

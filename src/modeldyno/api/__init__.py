@@ -8,13 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from modeldyno.api.advising import advise, trend
+    from modeldyno.api.advise import advise, trend
     from modeldyno.api.benchmark import Benchmark
-    from modeldyno.api.comparing import compare, read_comparison, save_comparison
+    from modeldyno.api.compare import compare, read_comparison, save_comparison
     from modeldyno.api.decorators import Profiled, profiled
-    from modeldyno.api.figures import Figures
-    from modeldyno.api.functions import BoundBroken, inspect, profile, read, read_all, save, store
-    from modeldyno.api.gating import Regressions, detect_regressions, gate, load_baseline
+    from modeldyno.api.gate import Regressions, detect_regressions, gate, load_baseline
     from modeldyno.api.inspectors import (
         BaseModelInspector,
         OpenAIInspector,
@@ -25,26 +23,28 @@ if TYPE_CHECKING:
         TritonGrpcInspector,
         TritonInspector,
     )
+    from modeldyno.api.load import load
     from modeldyno.api.model_profiler import ModelProfiler
-    from modeldyno.api.served import load
-    from modeldyno.api.served_profiler import Diagnosis, Profiler
-    from modeldyno.api.sweeping import read_study, sweep
-    from modeldyno.core.memory_change import MemoryChange, memory_change
+    from modeldyno.api.profile import BoundBroken, inspect, profile, read, read_all, save, store
+    from modeldyno.api.result_dict import Figures
+    from modeldyno.api.server_profiler import Diagnosis, Profiler
+    from modeldyno.api.sweep import read_study, sweep
+    from modeldyno.core.trace.memory_diff import MemoryChange, memory_change
     from modeldyno.errors import NotStoredWarning, UncertifiedWarning, UndecidedWarning
 
 _HOMES = {
     "BaseModelInspector": "modeldyno.api.inspectors",
     "Benchmark": "modeldyno.api.benchmark",
-    "BoundBroken": "modeldyno.api.functions",
-    "Diagnosis": "modeldyno.api.served_profiler",
-    "Figures": "modeldyno.api.figures",
-    "MemoryChange": "modeldyno.core.memory_change",
+    "BoundBroken": "modeldyno.api.profile",
+    "Diagnosis": "modeldyno.api.server_profiler",
+    "Figures": "modeldyno.api.result_dict",
+    "MemoryChange": "modeldyno.core.trace.memory_diff",
     "ModelProfiler": "modeldyno.api.model_profiler",
     "NotStoredWarning": "modeldyno.errors",
     "OpenAIInspector": "modeldyno.api.inspectors",
     "Profiled": "modeldyno.api.decorators",
-    "Profiler": "modeldyno.api.served_profiler",
-    "Regressions": "modeldyno.api.gating",
+    "Profiler": "modeldyno.api.server_profiler",
+    "Regressions": "modeldyno.api.gate",
     "ServerInspector": "modeldyno.api.inspectors",
     "TensorFlowGrpcInspector": "modeldyno.api.inspectors",
     "TensorFlowInspector": "modeldyno.api.inspectors",
@@ -53,25 +53,25 @@ _HOMES = {
     "TritonInspector": "modeldyno.api.inspectors",
     "UncertifiedWarning": "modeldyno.errors",
     "UndecidedWarning": "modeldyno.errors",
-    "advise": "modeldyno.api.advising",
-    "compare": "modeldyno.api.comparing",
-    "detect_regressions": "modeldyno.api.gating",
-    "gate": "modeldyno.api.gating",
-    "inspect": "modeldyno.api.functions",
-    "load": "modeldyno.api.served",
-    "load_baseline": "modeldyno.api.gating",
-    "memory_change": "modeldyno.core.memory_change",
-    "profile": "modeldyno.api.functions",
+    "advise": "modeldyno.api.advise",
+    "compare": "modeldyno.api.compare",
+    "detect_regressions": "modeldyno.api.gate",
+    "gate": "modeldyno.api.gate",
+    "inspect": "modeldyno.api.profile",
+    "load": "modeldyno.api.load",
+    "load_baseline": "modeldyno.api.gate",
+    "memory_change": "modeldyno.core.trace.memory_diff",
+    "profile": "modeldyno.api.profile",
     "profiled": "modeldyno.api.decorators",
-    "read": "modeldyno.api.functions",
-    "read_all": "modeldyno.api.functions",
-    "read_comparison": "modeldyno.api.comparing",
-    "read_study": "modeldyno.api.sweeping",
-    "save": "modeldyno.api.functions",
-    "save_comparison": "modeldyno.api.comparing",
-    "store": "modeldyno.api.functions",
-    "sweep": "modeldyno.api.sweeping",
-    "trend": "modeldyno.api.advising",
+    "read": "modeldyno.api.profile",
+    "read_all": "modeldyno.api.profile",
+    "read_comparison": "modeldyno.api.compare",
+    "read_study": "modeldyno.api.sweep",
+    "save": "modeldyno.api.profile",
+    "save_comparison": "modeldyno.api.compare",
+    "store": "modeldyno.api.profile",
+    "sweep": "modeldyno.api.sweep",
+    "trend": "modeldyno.api.advise",
 }
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.api.figures import Figures, value
-from modeldyno.core.measurement import Distribution
-from modeldyno.core.metric import METRICS, Better, Query
+from modeldyno.api.result_dict import Figures, value
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.errors import RequestError
 from modeldyno.views.configurations import Tried, lay_out, tabulate
 

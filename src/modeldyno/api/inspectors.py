@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.errors import RequestError
-from modeldyno.loadgen.once import once
+from modeldyno.loadgen.single_request import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy import ndarray
 
-    from modeldyno.core.target import Endpoint, Target
+    from modeldyno.core.load.request_target import Endpoint, Target
 
 STAGES = ("batch_formation", "preprocess", "inference", "postprocess")
 _MOST_AT_ONCE = 64

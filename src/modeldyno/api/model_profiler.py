@@ -9,29 +9,29 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins, wire
+from modeldyno import codec, plugins
+from modeldyno.api.arrays import array, array_folder, host, is_array, saved, without_files
 from modeldyno.api.benchmark import Benchmark
-from modeldyno.api.comparing import compare
-from modeldyno.api.figures import Figures
-from modeldyno.api.functions import profile, store_if
-from modeldyno.api.given import array, array_folder, host, is_array, saved, without_files
-from modeldyno.api.session import Step, encode, lay_out_session, results_of, tabulate
-from modeldyno.core.activity import Happening
-from modeldyno.core.job import DEFAULT_PROBES
-from modeldyno.core.knob import configure
-from modeldyno.core.plan import Plan
-from modeldyno.core.result import Loaded
+from modeldyno.api.compare import compare
+from modeldyno.api.profile import profile, store_if
+from modeldyno.api.profiler_session import Step, encode, lay_out_session, results_of, tabulate
+from modeldyno.api.result_dict import Figures
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import Loaded
+from modeldyno.core.result.trace_data import Happening
+from modeldyno.core.spec.job import DEFAULT_PROBES
+from modeldyno.core.spec.knob import configure
 from modeldyno.errors import ModelDynoError, RequestError, RunFailed
-from modeldyno.naming import reference
+from modeldyno.profiling.resolve_model import reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy import ndarray
 
-    from modeldyno.core.comparison import Comparison
-    from modeldyno.core.knob import KnobValue
-    from modeldyno.core.result import Event, Result
+    from modeldyno.core.comparison.comparison import Comparison
+    from modeldyno.core.result.result import Event, Result
+    from modeldyno.core.spec.knob import KnobValue
 
 _DETAILS = ("layers", "memory", "ops")
 """Probes of the second pass that `detailed_analysis` asks for, as far as the backend can be watched so."""
@@ -241,7 +241,7 @@ class ModelProfiler:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
         document = encode(self._measured_steps())
-        wire.write(Path(path), document)
+        codec.write(Path(path), document)
         return document.decode()
 
     def export_csv(self, path: str | Path) -> None:
@@ -251,7 +251,7 @@ class ModelProfiler:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
         text = plugins.resolve("reporter", "csv").table(tabulate(self._measured_steps()))
-        wire.write(Path(path), text.encode())
+        codec.write(Path(path), text.encode())
 
     def generate_html_report(
         self, output_path: str | Path, include_graphs: bool = True, include_details: bool = True
@@ -269,7 +269,7 @@ class ModelProfiler:
         """
         laid = lay_out_session(self._measured_steps(), graphs=include_graphs, details=include_details)
         written = plugins.resolve("reporter", "html").lay_out(laid.blocks, title=laid.title)
-        wire.write(Path(output_path), written.encode())
+        codec.write(Path(output_path), written.encode())
 
     def compare(self, other: ModelProfiler) -> Comparison:
         """Compare what another profiler measured last with what this one did, which is the baseline.

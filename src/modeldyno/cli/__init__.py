@@ -38,7 +38,7 @@ COMMANDS = {
 }
 """Command to its sentence; the table spares ``--help`` from importing the commands."""
 
-_FILES = {"list": "listing", "import": "importing"}
+_FILES = {"list": "list_", "import": "import_"}
 """Where a command's file is not named for it: ``list`` would hide the built-in, ``import`` is a keyword."""
 _EXPLICIT = ("--trust",)
 """Options that no file and no environment may set: what runs code is said each time."""
@@ -123,7 +123,7 @@ def cli(ctx: click.Context) -> None:
 
     What they cost, how fast they are, and how far to trust each number.
     """
-    from modeldyno.settings import defaults  # noqa: PLC0415 - --help does not read the file
+    from modeldyno.cli.config_file import defaults  # noqa: PLC0415 - --help does not read the file
 
     command = ctx.command.get_command(ctx, ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
     if command is not None:
@@ -159,7 +159,7 @@ def _carried_out(words: Sequence[str]) -> Any:
     """Run a command; one that measures takes SIGTERM for Ctrl-C, and leaves with that signal's exit code."""
     if next((word for word in words if not word.startswith("-")), "") not in _MEASURING:
         return cli.main(words, prog_name="modeldyno", standalone_mode=False)
-    from modeldyno.executors.interrupts import (  # noqa: PLC0415 - only measuring needs it
+    from modeldyno.runtime.interrupts import (  # noqa: PLC0415 - only measuring needs it
         terminable,
         told_to_end,
     )
@@ -218,7 +218,7 @@ def _told(error: Exception, words: Sequence[str] = ()) -> int:
                 "run it again with --debug and report what it prints."
             )
             code = _FAILED
-    from modeldyno.core.block import clean  # noqa: PLC0415 - only an error needs it
+    from modeldyno.core.report.blocks import clean  # noqa: PLC0415 - only an error needs it
 
     click.echo(f"modeldyno: {clean(' '.join(text.split()))}", err=True)
     return code
@@ -307,7 +307,7 @@ def quantity(unit: str, *, bound: bool = False, zero: bool = False, below: float
     """
 
     def read(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-        from modeldyno.core.units import (  # noqa: PLC0415 - --help needs no units
+        from modeldyno.core.stats.units import (  # noqa: PLC0415 - --help needs no units
             BYTES,
             format_quantity,
             parse_bound,

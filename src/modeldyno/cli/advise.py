@@ -6,29 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import request, wire
-from modeldyno.advising import TOLERANCE, Wish, advise
-from modeldyno.cli import asking, quantity
-from modeldyno.cli.helping import Command
-from modeldyno.cli.keeping import Places, limit_options
-from modeldyno.cli.output import listened, print_blocks
+from modeldyno import codec
+from modeldyno.cli import options as cli_options
+from modeldyno.cli import quantity
+from modeldyno.cli.help_pages import Command
+from modeldyno.cli.output_options import Places, limit_options
+from modeldyno.cli.printing import listened, print_blocks
 from modeldyno.cli.progress import Progress
-from modeldyno.core.metric import Query
-from modeldyno.executors.campaign import campaign
-from modeldyno.measure import INTERRUPTED, OK
-from modeldyno.views.advice import advice, sentence
-from modeldyno.views.words import lasting
+from modeldyno.comparison.advise import TOLERANCE, Wish, advise
+from modeldyno.core.metrics.metric import Query
+from modeldyno.profiling import request
+from modeldyno.profiling.run import INTERRUPTED, OK
+from modeldyno.runtime.session import campaign
+from modeldyno.views.advice.blocks import advice, sentence
+from modeldyno.views.text import lasting
 
 if TYPE_CHECKING:
-    from modeldyno.core.advice import Advice
-    from modeldyno.core.job import Job
+    from modeldyno.core.advice.advice import Advice
+    from modeldyno.core.spec.job import Job
 
 
 @click.command(name="advise", cls=Command)
 @click.argument("model")
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
-@asking.knob_options
-@asking.INPUTS
+@cli_options.knob_options
+@cli_options.INPUTS
 @click.option(
     "--metric", default="throughput", show_default=True, help="What to improve: throughput, latency.p50."
 )
@@ -48,11 +50,11 @@ if TYPE_CHECKING:
     help="Largest difference of outputs that is accepted, relative to the largest output.",
 )  # fmt: skip
 @click.option("--findings-only", is_flag=True, help="Try what was found only, and not each usual setting.")
-@asking.care_options(min_time="0.3s", precision="2%")
-@asking.place_options
+@cli_options.care_options(min_time="0.3s", precision="2%")
+@cli_options.place_options
 @limit_options
-@asking.NAME
-@asking.TRUST
+@cli_options.NAME
+@cli_options.TRUST
 @click.option("--json", "json_path", metavar="PATH|-", help="Save the document, or print it.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
 @click.pass_context
@@ -73,13 +75,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         backend=options["backend"],
         settings=request.settings(options["settings"]),
         inputs=options["inputs"],
-        plan=asking.plan_of({**options, "max_time": options["run_time"]}),
+        plan=cli_options.plan_of({**options, "max_time": options["run_time"]}),
         name=options["name"],
         trust=options["trust"],
     )
     places = Places(json=options["json_path"], store=False)
     found, interrupted = _carried_out(asked.job(), wish, quiet=options["quiet"])
-    places.write(wire.encode_document(found))
+    places.write(codec.encode_document(found))
     if not places.silent:
         with listened():
             if options["quiet"]:

@@ -6,18 +6,19 @@ from typing import Any
 
 import click
 
-from modeldyno.cli import asking, gating
-from modeldyno.core.checked import Checked
-from modeldyno.core.goal import Constraint
+from modeldyno.cli import gate_options
+from modeldyno.cli import options as cli_options
+from modeldyno.comparison.gate import baseline_of, checked, find_result
+from modeldyno.core.comparison.gate_report import Checked
+from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.errors import RequestError
-from modeldyno.gates import baseline_of, checked, find_result
-from modeldyno.measure import judged
+from modeldyno.profiling.run import judged
 
 
-@click.command(name="check", cls=gating.Bounded)
+@click.command(name="check", cls=gate_options.Bounded)
 @click.argument("result")
-@asking.bounds()
-@gating.gate_options
+@cli_options.bounds()
+@gate_options.gate_options
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -27,19 +28,19 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     time than its baseline breaks the gate only by more than a machine changes in between; what may be less is
     undecided, and modeldyno profile --baseline, which measures both in turns, decides it.
     """
-    required, notes = gating.bounds(options["require"])
+    required, notes = gate_options.bounds(options["require"])
     constraints = tuple(map(Constraint.parse, required))
     if not constraints and options["baseline"] is None:
         raise RequestError("Nothing to check; give bounds with --require, or a result with --baseline.")
-    gating.check_baseline(ctx)
-    gating.check_places(options)
-    asked = gating.question(options)
+    gate_options.check_baseline(ctx)
+    gate_options.check_places(options)
+    asked = gate_options.question(options)
     candidate = find_result(options["result"])
     outcome = judged(candidate, constraints)
     found = Checked(result=outcome.result)
     if options["baseline"] is not None:
         found = checked(baseline_of(options["baseline"], candidate.name), candidate, asked)
-    found = gating.with_judgements(found, outcome).with_notes(*notes)
-    gating.write(found, options)
-    gating.tell(found, quiet=options["quiet"])
-    ctx.exit(gating.exit_code(found))
+    found = gate_options.with_judgements(found, outcome).with_notes(*notes)
+    gate_options.write(found, options)
+    gate_options.tell(found, quiet=options["quiet"])
+    ctx.exit(gate_options.exit_code(found))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from modeldyno import forges, wire
+from modeldyno import codec
+from modeldyno.comparison import pr_comment
 
 
 @click.command(name="comment")
@@ -18,5 +19,5 @@ def command(file: str) -> None:
     The comment of an earlier run is replaced. GITHUB_TOKEN or GITLAB_TOKEN says whose comment it is; give it
     to this step alone, as no model runs in it.
     """
-    text = wire.content(Path(file)).decode("utf-8", "replace")
-    click.echo(f"modeldyno {forges.comment(text, forges.Thread.of(os.environ))}.")
+    text = codec.content(Path(file)).decode("utf-8", "replace")
+    click.echo(f"modeldyno {pr_comment.comment(text, pr_comment.Thread.of(os.environ))}.")

@@ -9,48 +9,49 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import request
-from modeldyno.cli import asking, comparing, quantity
-from modeldyno.cli.helping import Command
-from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer
+from modeldyno.cli import compare_output, quantity
+from modeldyno.cli import options as cli_options
+from modeldyno.cli.help_pages import Command
+from modeldyno.cli.output_options import Places, keeping_options, limit_options, optimizer
 from modeldyno.cli.progress import Progress
-from modeldyno.core.comparison import Outcome
-from modeldyno.core.contrast import Question, smallest_effects
-from modeldyno.core.inspection import OPTIMIZERS, Mode
-from modeldyno.core.result import Result
-from modeldyno.core.turns import FEWEST_ROUNDS, MOST_ROUNDS, Turns
+from modeldyno.comparison.explain import carried_out
+from modeldyno.comparison.operands import sides
+from modeldyno.comparison.run import comparison, failed
+from modeldyno.core.comparison.build import Question, smallest_effects
+from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, Turns
+from modeldyno.core.result.result import Result
+from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
+from modeldyno.documents.write import check
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.executors.campaign import campaign
-from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
-from modeldyno.reasons import carried_out
-from modeldyno.rounds import comparison, failed
-from modeldyno.sides import sides
-from modeldyno.views.words import lasting
-from modeldyno.writing import check
+from modeldyno.profiling import request
+from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
+from modeldyno.runtime.session import campaign
+from modeldyno.views.text import lasting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.comparison import Comparison
-    from modeldyno.core.job import Job
-    from modeldyno.core.knob import KnobValue
+    from modeldyno.core.comparison.comparison import Comparison
+    from modeldyno.core.spec.job import Job
+    from modeldyno.core.spec.knob import KnobValue
 
 
-def side_options(command: asking.Command) -> asking.Command:
+def side_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options that say what to measure, and those in which the sides are unlike."""
     knob = "KNOB=VALUE"
-    return asking.together(
+    return cli_options.together(
         click.option("--backend", help="What runs the models; see `modeldyno plugins`."),
-        asking.knob_options,
+        cli_options.knob_options,
         click.option(
             "--baseline-set", multiple=True, metavar=knob, help="Likewise, of the baseline alone."
         ),
         click.option(
             "--candidate-set", multiple=True, metavar=knob, help="Likewise, of the candidates alone."
         ),
-        asking.INPUTS,
-        asking.own_inputs("--baseline-input", "baseline"),
-        asking.own_inputs("--candidate-input", "candidates"),
+        cli_options.INPUTS,
+        cli_options.own_inputs("--baseline-input", "baseline"),
+        cli_options.own_inputs("--candidate-input", "candidates"),
         click.option(
             "--probe", "probes", multiple=True, metavar="PROBE,...",
             help="What to measure; by default as profile does.",
@@ -66,9 +67,9 @@ def side_options(command: asking.Command) -> asking.Command:
     )(command)  # fmt: skip
 
 
-def verdict_options(command: asking.Command) -> asking.Command:
+def verdict_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options that say what is judged, and by what."""
-    return asking.together(
+    return cli_options.together(
         click.option(
             "--metric", "metrics", multiple=True, metavar="METRIC,...",
             help="What to judge, such as latency.p99,throughput; by default the time of a call, and memory.",
@@ -84,9 +85,9 @@ def verdict_options(command: asking.Command) -> asking.Command:
     )(command)  # fmt: skip
 
 
-def round_options(command: asking.Command) -> asking.Command:
+def round_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of the rounds in which models are run."""
-    return asking.together(
+    return cli_options.together(
         click.option("--run", is_flag=True, help="Run the jobs of stored results anew, in turns."),
         click.option(
             "--min-rounds", default=FEWEST_ROUNDS, show_default=True, type=click.IntRange(1),
@@ -116,11 +117,11 @@ def round_options(command: asking.Command) -> asking.Command:
 @side_options
 @verdict_options
 @round_options
-@asking.PERCENTILES
-@asking.care_options(min_time="0.5s", precision="2%")
-@asking.place_options
+@cli_options.PERCENTILES
+@cli_options.care_options(min_time="0.5s", precision="2%")
+@cli_options.place_options
 @limit_options
-@asking.TRUST
+@cli_options.TRUST
 @click.option("--all", "everything", is_flag=True, help="Show what is the same in both, too.")
 @keeping_options
 @click.pass_context
@@ -132,12 +133,12 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     BASELINE.
     """
     question = Question(
-        metrics=asking.probes(options["metrics"]),
+        metrics=cli_options.probes(options["metrics"]),
         smallest=smallest_effects(options["smallest"]),
         force=options["force"],
         why=not options["no_why"],
     )
-    asking.check_order(options, "min_rounds", "max_rounds")
+    cli_options.check_order(options, "min_rounds", "max_rounds")
     compared = sides(_requests(ctx, options), run=options["run"])
     places = _places(options)
     turns = Turns(
@@ -153,9 +154,9 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     else:
         jobs = [side for side in compared if not isinstance(side, Result)]
         found, interrupted = _run(jobs, turns, question, options)
-        comparing.keep(found, places)
+        compare_output.keep(found, places)
     kept = places.store and not stored
-    comparing.tell(found, places, everything=options["everything"], quiet=options["quiet"], kept=kept)
+    compare_output.tell(found, places, everything=options["everything"], quiet=options["quiet"], kept=kept)
     ctx.exit(INTERRUPTED if interrupted else exit_code(found, options["fail_on"]))
 
 
@@ -167,9 +168,9 @@ def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Reque
         backend=options["backend"],
         settings={},
         inputs=options["inputs"],
-        probes=asking.probes(options["probes"]),
+        probes=cli_options.probes(options["probes"]),
         percentiles=options["percentiles"],
-        plan=asking.plan_of(plan),
+        plan=cli_options.plan_of(plan),
         inspection=request.inspection(mode=options["mode"], optimizer=optimizer(ctx), modules=False),
         trust=options["trust"],
     )

@@ -6,25 +6,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import request
-from modeldyno.cli import asking, gating, quantity
-from modeldyno.cli.helping import Command
-from modeldyno.cli.keeping import Places, keeping_options
-from modeldyno.cli.output import listened, print_blocks
+from modeldyno.cli import gate_options, quantity
+from modeldyno.cli import options as cli_options
+from modeldyno.cli.help_pages import Command
+from modeldyno.cli.output_options import Places, keeping_options
+from modeldyno.cli.printing import listened, print_blocks
 from modeldyno.cli.progress import Progress
-from modeldyno.core.block import Notice, Severity
-from modeldyno.core.gate import Rule
-from modeldyno.doctor import FEWEST_PROCESSES, PLAN, SPECIMEN, TAG, advice, against_itself, calibration, told
-from modeldyno.executors.campaign import campaign
-from modeldyno.measure import Outcome
-from modeldyno.views.words import count, lasting
+from modeldyno.comparison.calibrate import (
+    FEWEST_PROCESSES,
+    PLAN,
+    SPECIMEN,
+    TAG,
+    advice,
+    against_itself,
+    calibration,
+    told,
+)
+from modeldyno.core.comparison.gate_rule import Rule
+from modeldyno.core.report.blocks import Notice, Severity
+from modeldyno.profiling import request
+from modeldyno.profiling.run import Outcome
+from modeldyno.runtime.session import campaign
+from modeldyno.views.text import count, lasting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.block import Block
-    from modeldyno.core.calibration import Calibration
-    from modeldyno.core.result import Result
+    from modeldyno.core.comparison.gate_calibration import Calibration
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.core.result.result import Result
 
 _REHEARSALS = 1000
 
@@ -40,10 +50,10 @@ _REHEARSALS = 1000
     help="How much worse a candidate may get, such as 5%; 3% unless told.",
 )
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
-@asking.knob_options
-@asking.INPUTS
-@asking.NAME
-@asking.TRUST
+@cli_options.knob_options
+@cli_options.INPUTS
+@cli_options.NAME
+@cli_options.TRUST
 @keeping_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -52,7 +62,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     Without MODEL a small network of our own is taken. The result is kept in the store, tagged doctor, and
     modeldyno profile --baseline states its figures.
     """
-    smallest = gating.regressions(options["regressions"])
+    smallest = gate_options.regressions(options["regressions"])
     job = request.Request(
         model=options["model"] or SPECIMEN,
         backend=options["backend"],

@@ -6,7 +6,7 @@ import shutil
 
 import click
 
-from modeldyno.core.units import BYTES, format_quantity
+from modeldyno.core.stats.units import BYTES, format_quantity
 
 
 @click.group(name="engine", no_args_is_help=True)
@@ -22,7 +22,7 @@ def _install(name: str, options: tuple[str, ...]) -> None:
 
     What was interrupted goes on where it stopped. The environment variable MODELDYNO_ENGINES says where to.
     """
-    from modeldyno.engines import install  # noqa: PLC0415 - --help needs none of it
+    from modeldyno.servers import install  # noqa: PLC0415 - --help needs none of it
 
     found = install.install(name, options, lambda line: click.echo(f"  {line}", err=True))
     click.echo(f"{name}: {_versions(found.versions)}")
@@ -31,8 +31,8 @@ def _install(name: str, options: tuple[str, ...]) -> None:
 @command.command(name="list")
 def _list() -> None:
     """Say which engines are installed, with their versions and size."""
-    from modeldyno.engines import install  # noqa: PLC0415 - --help needs none of it
-    from modeldyno.engines.triton import CONTAINERS, elsewhere  # noqa: PLC0415
+    from modeldyno.servers import install  # noqa: PLC0415 - --help needs none of it
+    from modeldyno.servers.triton import CONTAINERS, elsewhere  # noqa: PLC0415
 
     for name, recipe in install.RECIPES.items():
         found = install.find(name)
@@ -52,7 +52,7 @@ def _list() -> None:
 @click.argument("name")
 def _path(name: str) -> None:
     """Print the directory of the engine NAME; removing it uninstalls it."""
-    from modeldyno.engines import install  # noqa: PLC0415 - --help needs none of it
+    from modeldyno.servers import install  # noqa: PLC0415 - --help needs none of it
 
     click.echo(install.need(name).folder)
 

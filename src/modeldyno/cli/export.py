@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from modeldyno import exports, plugins
-from modeldyno.core.conclusion import kind_of
-from modeldyno.core.result import Result
-from modeldyno.core.study import Study
-from modeldyno.documents import find_any
+from modeldyno import plugins
+from modeldyno.core.comparison.saved_kinds import kind_of
+from modeldyno.core.result.result import Result
+from modeldyno.core.study.study import Study
+from modeldyno.documents import export as documents_export
+from modeldyno.documents.lookup import find_any
 from modeldyno.errors import RequestError
 
 
@@ -24,12 +25,12 @@ def command(document: str, places: tuple[str, ...]) -> None:
     What the samples do not certify is exported under names with .raw, or left out.
     """
     for place in places:
-        exports.resolved(place)  # all are known to work before the first is written
+        documents_export.resolved(place)  # all are known to work before the first is written
     found = find_any(document)
     if not isinstance(found, Result | Study):
         raise RequestError(f"'{document}' is a {kind_of(found)}; export its results, by their ids.")
     for place in places:
-        click.echo(f"Exported to {exports.export(found, place, _result)}.")
+        click.echo(f"Exported to {documents_export.export(found, place, _result)}.")
 
 
 def _result(name: str) -> Result | None:

@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import request, views
-from modeldyno.cli import asking, comparing, quantity
-from modeldyno.cli.helping import Command
-from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer, verdict
-from modeldyno.cli.output import draw, listened, look_options, print_blocks
+from modeldyno import views
+from modeldyno.cli import compare_output, quantity
+from modeldyno.cli import options as cli_options
+from modeldyno.cli.help_pages import Command
+from modeldyno.cli.output_options import Places, keeping_options, limit_options, optimizer, verdict
+from modeldyno.cli.printing import draw, listened, look_options, print_blocks
 from modeldyno.cli.progress import Progress
-from modeldyno.core.contrast import Question
-from modeldyno.core.inspection import OPTIMIZERS, Mode
-from modeldyno.core.plan import Plan
+from modeldyno.comparison.run import comparison
+from modeldyno.core.comparison.build import Question
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
 from modeldyno.errors import RequestError
-from modeldyno.measure import INTERRUPTED, measure
-from modeldyno.rounds import comparison
+from modeldyno.profiling import request
+from modeldyno.profiling.run import INTERRUPTED, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.measure import Outcome
+    from modeldyno.profiling.run import Outcome
 
 _SIZES = re.compile(r"\w+=[\d.,]+")
 """A further word of ``--vary``: no file is called so."""
@@ -64,15 +66,15 @@ def _gathered(words: Iterable[str]) -> Iterator[str]:
     help="Answer for other sizes too: batch=1..256 (doubling) seq=128,512.",
 )  # fmt: skip
 @click.option("--input", "inputs", multiple=True, metavar="INPUT", help="name=8x128:int64, or a file.")
-@asking.knob_options
+@cli_options.knob_options
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Estimate lower bounds for it.")
 @click.option(
     "--memory", metavar="SIZE", callback=quantity("B"), help="Seek the largest batch that fits: 24GiB."
 )
 @look_options
 @click.option("--compare", "other", metavar="OTHER", help="Another model, to stand beside it.")
-@asking.own_inputs("--baseline-input", "first model")
-@asking.own_inputs("--candidate-input", "other model")
+@cli_options.own_inputs("--baseline-input", "first model")
+@cli_options.own_inputs("--candidate-input", "other model")
 @click.option("--table", is_flag=True, help="Print the five rows that reports of compression have.")
 @click.option("--name", help="What to call the model.")
 @click.option(
@@ -110,8 +112,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     code = max(outcome.exit_code for outcome in outcomes)
     if len(outcomes) > 1 and not options["table"]:
         found = comparison([outcome.result for outcome in outcomes], Question())
-        comparing.keep(found, places)
-        comparing.tell(
+        compare_output.keep(found, places)
+        compare_output.tell(
             found, places, everything=options["verbose"], quiet=options["quiet"], kept=places.store
         )
         ctx.exit(code)

@@ -10,33 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import conclusions, request
-from modeldyno.cli import asking, quantity
-from modeldyno.cli.helping import Command
-from modeldyno.cli.keeping import Places, keeping_options, limit_options
-from modeldyno.cli.output import listened
+from modeldyno.cli import options as cli_options
+from modeldyno.cli import quantity
+from modeldyno.cli.help_pages import Command
+from modeldyno.cli.output_options import Places, keeping_options, limit_options
+from modeldyno.cli.printing import listened
 from modeldyno.cli.profile import tell
 from modeldyno.cli.progress import Progress
-from modeldyno.cli.provisioning import Planned, Provided
-from modeldyno.core.address import HEADERS_VARIABLE, parse_headers
-from modeldyno.core.block import Notice, Severity
-from modeldyno.core.capacity import Capacity
-from modeldyno.core.goal import Verdict
-from modeldyno.core.ladder import parse_ladder
-from modeldyno.core.load import Arrivals, Load, parse_rate
-from modeldyno.core.observation import Observation
-from modeldyno.core.search import RATE, Search
+from modeldyno.cli.replica_options import Planned, Provided
+from modeldyno.codec import series as codec_series
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.capacity_spec import RATE, Search
+from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE, parse_headers
+from modeldyno.core.load.load_curve import parse_ladder
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.report.blocks import Notice, Severity
+from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.documents.write import check, write
 from modeldyno.errors import RequestError
-from modeldyno.measure import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, Outcome, measure
-from modeldyno.views import load_page
-from modeldyno.views.words import count, lasting
-from modeldyno.writing import check, write
+from modeldyno.profiling import request
+from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, Outcome, measure
+from modeldyno.views.load import page as load_page
+from modeldyno.views.text import count, lasting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.block import Block
-    from modeldyno.core.ladder import Ladder
+    from modeldyno.core.load.load_curve import Ladder
+    from modeldyno.core.report.blocks import Block
 
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 
@@ -44,8 +46,8 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 @click.command(name="load", cls=Command)
 @click.argument("model")
 @click.option("--backend", help="What serves the model: triton by default; a URL is served already.")
-@asking.knob_options
-@asking.INPUTS
+@cli_options.knob_options
+@cli_options.INPUTS
 @click.option(
     "--concurrency", "-c", metavar="N|N,N,...|N:M",
     help="Closed loop: so many requests at once; several (1,2,4 or 1:64) make a ladder. "
@@ -86,13 +88,13 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 @click.option("--header", "headers", multiple=True, help="'Name: value'; $VARIABLE stands for its value.")
 @click.option("--records", type=click.Path(dir_okay=False), help="Write every request: .csv .jsonl .npz")
 @click.option("--probe", "probes_", multiple=True, metavar="PROBE,...", help="By default static,load.")
-@asking.bounds()
-@asking.PERCENTILES
-@asking.plan_options
+@cli_options.bounds()
+@cli_options.PERCENTILES
+@cli_options.plan_options
 @limit_options
-@asking.BESIDE
-@asking.NAME
-@asking.TRUST
+@cli_options.BESIDE
+@cli_options.NAME
+@cli_options.TRUST
 @keeping_options
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
 @click.pass_context
@@ -135,7 +137,7 @@ def _several(
     options: dict[str, Any],
 ) -> int:
     """Measure several loads; each is in the store before the next begins."""
-    from modeldyno import loads  # noqa: PLC0415 - one load needs none of it
+    from modeldyno.loadtest import series as loads  # noqa: PLC0415 - one load needs none of it
 
     found: Any = None
     codes = [OK]
@@ -180,13 +182,13 @@ def _foretold(options: dict[str, Any], asked: request.Request, steps: int) -> st
 def _tell_several(found: Ladder | Capacity, provided: Provided, places: Places, *, quiet: bool) -> None:
     """Keep the document and tell it, with what a demand takes."""
     places.conclude(found, load_page.brief(found))
-    places.write(conclusions.encode(found, **provided.derived()))
+    places.write(codec_series.encode(found, **provided.derived()))
     if places.report:
         write(found, Path(places.report))
     if places.silent:
         return
     with listened():
-        from modeldyno.cli.output import print_blocks  # noqa: PLC0415 - rich is for what is drawn
+        from modeldyno.cli.printing import print_blocks  # noqa: PLC0415 - rich is for what is drawn
 
         blocks = [*load_page.lines(found), *provided.blocks()]
         print_blocks(*(filter(_decides, blocks) if quiet else blocks))
@@ -226,11 +228,11 @@ def _request(options: dict[str, Any], concurrency: int | None) -> request.Reques
         backend=options["backend"] or request.server_for(options["model"]),
         settings=request.settings(options["settings"]),
         inputs=options["inputs"],
-        probes=asking.probes(options["probes_"]),
+        probes=cli_options.probes(options["probes_"]),
         load=_load(options, concurrency),
         require=options["require"],
         percentiles=options["percentiles"],
-        plan=asking.plan_of(options),
+        plan=cli_options.plan_of(options),
         observation=Observation(records=options["records"] and str(Path(options["records"]).absolute())),
         name=options["name"],
         trust=options["trust"],

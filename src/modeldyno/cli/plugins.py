@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from modeldyno import plugins
-from modeldyno.cli.helping import Command
-from modeldyno.core.metric import METRICS
+from modeldyno.cli.help_pages import Command
+from modeldyno.core.metrics.metric import METRICS
 from modeldyno.errors import MissingExtra, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from modeldyno.core.knob import Knob
+    from modeldyno.core.spec.knob import Knob
 
 _METRICS = "metrics"
 _USES = {

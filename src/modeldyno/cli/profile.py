@@ -8,31 +8,32 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from modeldyno import request
-from modeldyno.cli import asking, gating
-from modeldyno.cli.keeping import Places, keeping_options, limit_options, optimizer, verdict
-from modeldyno.cli.output import listened
-from modeldyno.cli.pointing import point
+from modeldyno.cli import gate_options
+from modeldyno.cli import options as cli_options
+from modeldyno.cli.hints import point
+from modeldyno.cli.output_options import Places, keeping_options, limit_options, optimizer, verdict
+from modeldyno.cli.printing import listened
 from modeldyno.cli.progress import Progress
-from modeldyno.core.checked import Checked
-from modeldyno.core.gate import Rule
-from modeldyno.core.inspection import OPTIMIZERS, Mode
-from modeldyno.core.observation import Observation, tokens
-from modeldyno.core.turns import PLAN
+from modeldyno.comparison.gate import baseline_of
+from modeldyno.comparison.gate import gated as hold
+from modeldyno.core.comparison.gate_report import Checked
+from modeldyno.core.comparison.gate_rule import Rule
+from modeldyno.core.comparison.schedule import PLAN
+from modeldyno.core.spec.probe_options import Observation, tokens
+from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
 from modeldyno.errors import RequestError
-from modeldyno.executors.campaign import campaign
-from modeldyno.gates import baseline_of
-from modeldyno.gates import gated as hold
-from modeldyno.measure import INTERRUPTED, OK, Outcome, judged, measure
-from modeldyno.views.words import lasting
+from modeldyno.profiling import request
+from modeldyno.profiling.run import INTERRUPTED, OK, Outcome, judged, measure
+from modeldyno.runtime.session import campaign
+from modeldyno.views.text import lasting
 
 
-@click.command(name="profile", cls=gating.Bounded)
+@click.command(name="profile", cls=gate_options.Bounded)
 @click.argument("model", required=False)
 @click.option("--model-path", metavar="MODEL", help="MODEL, given as an option.")
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
-@asking.knob_options
-@asking.INPUTS
+@cli_options.knob_options
+@cli_options.INPUTS
 @click.option(
     "--probe",
     "probes",
@@ -53,16 +54,16 @@ from modeldyno.views.words import lasting
 @click.option("--generate", default="32", show_default=True, help="Tokens to generate: 32,128.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
 @click.option("--outputs", type=click.Path(dir_okay=False), help="Write what one call returns: .npz")
-@asking.bounds()
-@asking.PERCENTILES
-@asking.plan_options
+@cli_options.bounds()
+@cli_options.PERCENTILES
+@cli_options.plan_options
 @limit_options
-@asking.BESIDE
-@asking.NAME
-@asking.TRUST
+@cli_options.BESIDE
+@cli_options.NAME
+@cli_options.TRUST
 @click.option("--inline", is_flag=True, help="Run inside this process, for a debugger.")
-@gating.gate_options
-@gating.live_options
+@gate_options.gate_options
+@gate_options.live_options
 @keeping_options
 @click.option("--output-dir", metavar="DIR", help="Write result.json, report.html and report.md there.")
 @click.option("-v", "--verbose", is_flag=True, help="Print all: every figure, table and advice.")
@@ -73,19 +74,19 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
     torch:file.py:factory, hf-config:DIR or call:package.module:function.
     """
-    model = gating.one_model(options)
+    model = gate_options.one_model(options)
     if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
         options["max_time"] = PLAN.max_time
-    require, notes = gating.bounds(options["require"])
+    require, notes = gate_options.bounds(options["require"])
     asked = request.Request(
         model=model,
         backend=options["backend"],
         settings=request.settings(options["settings"]),
         inputs=options["inputs"],
-        probes=asking.probes(options["probes"]),
+        probes=cli_options.probes(options["probes"]),
         require=require,
         percentiles=options["percentiles"],
-        plan=asking.plan_of(options),
+        plan=cli_options.plan_of(options),
         inspection=request.inspection(mode=options["mode"], optimizer=optimizer(ctx), modules=False),
         observation=Observation(
             layers=tuple(part.strip() for part in (options["layers"] or "").split(",") if part.strip()),
@@ -98,9 +99,9 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         trust=options["trust"],
         beside=options["beside"],
     )
-    gating.check_baseline(ctx)
-    gating.check_places(options)
-    options["tags"] = (*options["tags"], *gating.tags(options))
+    gate_options.check_baseline(ctx)
+    gate_options.check_places(options)
+    options["tags"] = (*options["tags"], *gate_options.tags(options))
     places = Places.of(options)
     if options["baseline"] is not None:
         ctx.exit(gated(asked, places, options, notes))
@@ -108,8 +109,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         outcome = measure(asked, in_process=options["inline"], watch=progress.watch)
     problem = places.keep(outcome)
     found = Checked(result=outcome.result, judgements=outcome.judgements)
-    gating.write(found, options)
-    gating.write_folder(outcome, options)
+    gate_options.write(found, options)
+    gate_options.write_folder(outcome, options)
     tell(outcome, places, options, notes)
     if problem is not None:
         raise problem
@@ -120,8 +121,8 @@ def gated(asked: request.Request, places: Places, options: dict[str, Any], notes
     """Measure against a baseline, and tell; give the exit code."""
     if options["inline"]:
         raise RequestError("A gate measures in fresh processes; drop --inline or --baseline.")
-    question, constraints, job = gating.question(options), asked.constraints(), asked.job()
-    names = (options["name"],) if options["name"] else gating.names_of(job)
+    question, constraints, job = gate_options.question(options), asked.constraints(), asked.job()
+    names = (options["name"],) if options["name"] else gate_options.names_of(job)
     baseline = baseline_of(options["baseline"], *names)
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
         progress.announce(
@@ -129,13 +130,13 @@ def gated(asked: request.Request, places: Places, options: dict[str, Any], notes
         )
         found = hold(baseline, job, question, Rule(), bench, max_time=options["budget"])
     outcome = judged(found.result, constraints)
-    found = gating.with_judgements(found, outcome).with_notes(*notes, *gating.known(found))
-    code = INTERRUPTED if bench.interrupted() else gating.exit_code(found)
-    problem = (places if code == OK else gating.no_baseline(places)).keep(outcome)
-    gating.write(found, options)
-    gating.write_folder(outcome, options)
+    found = gate_options.with_judgements(found, outcome).with_notes(*notes, *gate_options.known(found))
+    code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(found)
+    problem = (places if code == OK else gate_options.no_baseline(places)).keep(outcome)
+    gate_options.write(found, options)
+    gate_options.write_folder(outcome, options)
     if not places.silent:
-        gating.tell(found, quiet=options["quiet"])
+        gate_options.tell(found, quiet=options["quiet"])
         places.told()
     if problem is not None:
         raise problem
@@ -152,7 +153,7 @@ def tell(outcome: Outcome, places: Places, options: dict[str, Any], notes: tuple
         if options["quiet"]:
             click.echo(verdict(outcome))
             return
-        from modeldyno.cli.output import draw  # noqa: PLC0415 - rich is for what is drawn
+        from modeldyno.cli.printing import draw  # noqa: PLC0415 - rich is for what is drawn
 
         draw(outcome.result, outcome.judgements, verbose=options["verbose"])
         point(outcome.result)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from modeldyno.cli import asking
-from modeldyno.cli.helping import Command
-from modeldyno.core.result import Result
-from modeldyno.documents import find_any
+from modeldyno.cli import options as cli_options
+from modeldyno.cli.help_pages import Command
+from modeldyno.core.result.result import Result
+from modeldyno.documents.lookup import find_any
+from modeldyno.documents.write import write, write_several
 from modeldyno.errors import RequestError
-from modeldyno.writing import write, write_several
 
 
 @click.command(name="report", cls=Command)
@@ -19,7 +19,7 @@ from modeldyno.writing import write, write_several
 @click.option(
     "-o", "--output", required=True, metavar="FILE", help=".html .pdf .md, or the numbers alone: .csv .json"
 )
-@asking.bounds("Bounds that a result is to hold, shown with their verdicts.")
+@cli_options.bounds("Bounds that a result is to hold, shown with their verdicts.")
 def command(documents: tuple[str, ...], output: str, require: tuple[str, ...]) -> None:
     """Write DOCUMENTS in the format that FILE's suffix names; several go into one file.
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from modeldyno import plugins
+from modeldyno.comparison.gate import BRANCH
 from modeldyno.errors import RequestError
-from modeldyno.gates import BRANCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.ports import Store
+    from modeldyno.interfaces import Store
 
 _MOST = 1000
 

@@ -82,7 +82,7 @@ def _tell(process: int, json_path: Path | None) -> None:
     """Print the tables, and save the document; not in a process that the script forked."""
     if os.getpid() != process:
         return
-    from modeldyno import wire  # noqa: PLC0415 - not before the script is over
+    from modeldyno import codec  # noqa: PLC0415 - not before the script is over
     from modeldyno.regions.summary import text  # noqa: PLC0415
 
     profiled.disable()
@@ -93,7 +93,7 @@ def _tell(process: int, json_path: Path | None) -> None:
     if json_path is None:
         return
     try:
-        wire.write(json_path, wire.encode(result))
+        codec.write(json_path, codec.encode(result))
         click.echo(f"\nSaved to {json_path}.", err=True)
     except ModelDynoError as error:
         click.echo(f"modeldyno: {error}", err=True)

@@ -6,10 +6,10 @@ import json
 
 import click
 
-from modeldyno import wire
-from modeldyno.sweeps import keys
+from modeldyno import codec
+from modeldyno.sweeps import schema as sweeps_schema
 
-_SCHEMAS = {"result": wire.schema, "sweep": keys.schema}
+_SCHEMAS = {"result": codec.schema, "sweep": sweeps_schema.schema}
 
 
 @click.command(name="schema")

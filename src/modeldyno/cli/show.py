@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import conclusions, plugins, wire
-from modeldyno.cli.helping import Command
-from modeldyno.cli.output import (
+from modeldyno import codec, plugins
+from modeldyno.cli.help_pages import Command
+from modeldyno.cli.printing import (
     draw,
     listened,
     look_options,
@@ -18,26 +18,28 @@ from modeldyno.cli.output import (
     print_document,
     print_study,
 )
-from modeldyno.cli.provisioning import Planned, Provided
-from modeldyno.core.comparison import Comparison
-from modeldyno.core.goal import Answer, Constraint
-from modeldyno.core.ladder import Ladder
-from modeldyno.core.measurement import Interval
-from modeldyno.core.metric import Query
-from modeldyno.core.result import Result
-from modeldyno.core.search import RATE
-from modeldyno.core.study import Study
-from modeldyno.documents import find, find_any
+from modeldyno.cli.replica_options import Planned, Provided
+from modeldyno.codec import series as codec_series
+from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.core.load.capacity_spec import RATE
+from modeldyno.core.load.load_curve import Ladder
+from modeldyno.core.metrics.constraints import Answer, Constraint
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.result import Result
+from modeldyno.core.study.study import Study
+from modeldyno.documents.lookup import find, find_any
 from modeldyno.errors import RequestError
-from modeldyno.measure import judged
-from modeldyno.views import Look, load_page, memory_changed
-from modeldyno.views.findings import findings_of
+from modeldyno.profiling.run import judged
+from modeldyno.views import Look, memory_changed
+from modeldyno.views.advice.findings import findings_of
+from modeldyno.views.load import page as load_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.capacity import Capacity
-    from modeldyno.core.conclusion import Conclusion
+    from modeldyno.core.comparison.saved_kinds import Conclusion
+    from modeldyno.core.load.capacity import Capacity
 
 
 @click.command(name="show", cls=Command)
@@ -85,7 +87,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         provided = _provided(found, planned, constraints)
         derived = {"judgements": judgements} if judgements else {}
         with listened():
-            print_document(wire.encode(found, **derived, **provided.derived()))
+            print_document(codec.encode(found, **derived, **provided.derived()))
     elif options["as_findings"]:
         with listened():
             print_blocks(*findings_of(found, plugins.knobs(found.job.backend)))
@@ -132,7 +134,7 @@ def _print_loads(found: Ladder | Capacity, planned: Planned, *, as_json: bool) -
     provided = planned.of_several(found, closed=knob != RATE)
     with listened():
         if as_json:
-            print_document(conclusions.encode(found, **provided.derived()))
+            print_document(codec_series.encode(found, **provided.derived()))
         else:
             print_blocks(*load_page.lines(found), *provided.blocks())
 

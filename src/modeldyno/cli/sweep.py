@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from modeldyno.cli import asking, quantity
-from modeldyno.cli.helping import Command
-from modeldyno.cli.keeping import keeping_options, limit_options
+from modeldyno.cli import options as cli_options
+from modeldyno.cli import quantity
+from modeldyno.cli.help_pages import Command
+from modeldyno.cli.output_options import keeping_options, limit_options
 from modeldyno.errors import RequestError
-from modeldyno.sweeps.file import SUFFIXES, Tree, Words, read
-from modeldyno.sweeps.keys import AIMS, GOALS, KEYS
+from modeldyno.sweeps.schema import AIMS, GOALS, KEYS
+from modeldyno.sweeps.yaml_file import SUFFIXES, Tree, Words, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,10 +36,10 @@ _WITHIN = {
 """Options that stand in a file under another name: part of it, option, name there."""
 
 
-def goal_options(command: asking.Command) -> asking.Command:
+def goal_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options that say what to look for."""
     aim = "METRIC[:WEIGHT]"
-    return asking.together(
+    return cli_options.together(
         click.option(
             "--objective", "objectives", multiple=True, metavar=aim,
             help="throughput, unless told otherwise; the metric knows its direction."
@@ -49,7 +50,7 @@ def goal_options(command: asking.Command) -> asking.Command:
         click.option(
             "--minimize", multiple=True, metavar=aim, help="What is to be small, such as latency.p99."
         ),
-        asking.bounds("Such as 'latency.p99 <= 50ms'; exit 1 when nothing holds it, 5 when undecided."),
+        cli_options.bounds("Such as 'latency.p99 <= 50ms'; exit 1 when nothing holds it, 5 when undecided."),
         click.option(
             "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Maximise the throughput of a server."
         ),
@@ -69,16 +70,16 @@ def goal_options(command: asking.Command) -> asking.Command:
 
 
 def _certain(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    from modeldyno.sweeps.values import CERTAIN, certainty  # noqa: PLC0415 - --help needs none of it
+    from modeldyno.sweeps.value_parsers import CERTAIN, certainty  # noqa: PLC0415 - --help needs none of it
 
     if value is not None and not 0 < certainty(value) < 1:
         raise RequestError(f"--until '{value}': it must be {CERTAIN}.")
     return value
 
 
-def budget_options(command: asking.Command) -> asking.Command:
+def budget_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options that say how to search, and when to end."""
-    return asking.together(
+    return cli_options.together(
         click.option("--strategy", help="quick (the default), grid, ladder or optuna."),
         click.option(
             "--max-time", callback=quantity("s"), help="Longest time of the sweep in all, such as 10m."
@@ -96,9 +97,9 @@ def budget_options(command: asking.Command) -> asking.Command:
     )(command)
 
 
-def stored_options(command: asking.Command) -> asking.Command:
+def stored_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options that begin with a study that is there."""
-    return asking.together(
+    return cli_options.together(
         click.option(
             "--resume", is_flag=False, flag_value="", metavar="[ID]",
             help="Go on with a study, or with the newest.",
@@ -121,9 +122,9 @@ def stored_options(command: asking.Command) -> asking.Command:
     )(command)  # fmt: skip
 
 
-def load_options(command: asking.Command) -> asking.Command:
+def load_options(command: cli_options.Command) -> cli_options.Command:
     """Add the options of a load, but for what is varied."""
-    return asking.together(
+    return cli_options.together(
         click.option(
             "--concurrency",
             "-c",
@@ -145,12 +146,12 @@ def load_options(command: asking.Command) -> asking.Command:
 @click.command(name="sweep", cls=Command)
 @click.argument("model", required=False, metavar="[MODEL|SWEEP.yaml]")
 @click.option("--backend", help="What runs or serves the model; see `modeldyno plugins`.")
-@asking.knob_options
+@cli_options.knob_options
 @click.option(
     "--space", "spaces", multiple=True, metavar="KNOB=VALUES",
     help="Vary it; once for each: batch_size=1,2,4, threads=1..4, concurrency=1..64*2, 'a=1,2 if b=true'.",
 )  # fmt: skip
-@asking.INPUTS
+@cli_options.INPUTS
 @goal_options
 @budget_options
 @stored_options
@@ -159,12 +160,12 @@ def load_options(command: asking.Command) -> asking.Command:
 @click.option(
     "--trial-time", default="10s", show_default=True, callback=quantity("s"), help="Longest look at a trial."
 )
-@asking.care_options(min_time="1s", precision="2%")
-@asking.place_options
+@cli_options.care_options(min_time="1s", precision="2%")
+@cli_options.place_options
 @limit_options
-@asking.BESIDE
-@asking.NAME
-@asking.TRUST
+@cli_options.BESIDE
+@cli_options.NAME
+@cli_options.TRUST
 @keeping_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -173,7 +174,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     What to vary, and to what end, is told by options, by a file of YAML (`modeldyno schema sweep`), or
     by both: an option counts more than the file. Without --space, what usually matters is varied.
     """
-    from modeldyno.cli import studying  # noqa: PLC0415 - --help needs none of it
+    from modeldyno.cli import sweep_actions  # noqa: PLC0415 - --help needs none of it
 
     exclusive = [name for name in ("resume", "rerank") if options[name] is not None]
     if len(exclusive) > 1 or (exclusive and options["dry_run"]):
@@ -185,12 +186,12 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         )
     typed = {name: value for name, value in options.items() if _typed(ctx, name)}
     if options["rerank"] is not None:  # what modeldyno.toml says is of sweeps that begin
-        ctx.exit(studying.rerank(words(ctx, typed), options))
+        ctx.exit(sweep_actions.rerank(words(ctx, typed), options))
     if options["resume"] is not None:
-        ctx.exit(studying.resume(words(ctx, typed), options))
+        ctx.exit(sweep_actions.resume(words(ctx, typed), options))
     if options["model"] is None:
         raise RequestError("A sweep needs a MODEL, or a file SWEEP.yaml; see modeldyno sweep --help.")
-    ctx.exit(studying.begin(words(ctx, options), options))
+    ctx.exit(sweep_actions.begin(words(ctx, options), options))
 
 
 def words(ctx: click.Context, options: dict[str, Any]) -> Words:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from modeldyno import plugins
-from modeldyno.core.block import clean
+from modeldyno.core.report.blocks import clean
 
 
 @click.command(name="tag")

@@ -10,28 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno import request, wire
-from modeldyno.cli import asking, quantity
-from modeldyno.cli.helping import Command
-from modeldyno.cli.keeping import Places
-from modeldyno.cli.output import listened, print_blocks
-from modeldyno.core.trend import LONGEST
+from modeldyno import codec
+from modeldyno.cli import options as cli_options
+from modeldyno.cli import quantity
+from modeldyno.cli.help_pages import Command
+from modeldyno.cli.output_options import Places
+from modeldyno.cli.printing import listened, print_blocks
+from modeldyno.comparison.history import trend_of
+from modeldyno.core.comparison.trend import LONGEST
+from modeldyno.documents.write import check, write
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.history import trend_of
-from modeldyno.measure import BROKEN, OK
-from modeldyno.views.trend import sentence
-from modeldyno.views.trend import trend as laid_out
-from modeldyno.writing import check, write
+from modeldyno.profiling import request
+from modeldyno.profiling.run import BROKEN, OK
+from modeldyno.views.comparison.trend import sentence
+from modeldyno.views.comparison.trend import trend as laid_out
 
 if TYPE_CHECKING:
-    from modeldyno.core.trend import Trend
+    from modeldyno.core.comparison.trend import Trend
 
 
 @click.command(name="trend", cls=Command)
 @click.argument("model")
 @click.option("--metric", metavar="QUERY", help="Such as latency.p99; else the typical time of a call.")
 @click.option("--backend", help="Only results of this one.")
-@asking.knob_options
+@cli_options.knob_options
 @click.option(
     "--limit", type=click.IntRange(1, LONGEST), default=LONGEST, show_default=True, help="The newest results."
 )
@@ -66,7 +68,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         limit=options["limit"],
         smallest=options["smallest"],
     )
-    document = wire.encode_document(found)
+    document = codec.encode_document(found)
     places.write(document)
     if options["output"]:
         write(found, Path(options["output"]))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from modeldyno.core.records import Records
-from modeldyno.core.target import Reply
+from modeldyno.core.load.request_log import Records
+from modeldyno.core.load.request_target import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,13 +15,13 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load import Arrivals
+from modeldyno.core.spec.load_spec import Arrivals
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.load import Load
+    from modeldyno.core.spec.load_spec import Load
 
 _SECOND = 1_000_000_000
 _MILLISECOND = 1_000_000

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno.core.records import Outcome
-from modeldyno.loadgen.http1_read import Malformed, of_status
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.loadgen.http1_parser import Malformed, of_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.target import Target
-    from modeldyno.loadgen.call import Call, Raw
+    from modeldyno.core.load.request_target import Target
     from modeldyno.loadgen.hpack import Field
+    from modeldyno.loadgen.request import Call, Raw
 
 PREFIX = 5
 """Bytes before each message: whether it is compressed, and its length."""

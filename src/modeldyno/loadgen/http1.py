@@ -11,8 +11,8 @@ import asyncio
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from modeldyno.core.records import Outcome
-from modeldyno.loadgen.http1_read import (
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.loadgen.http1_parser import (
     CHUNKED,
     HEAD_LIMIT,
     TO_THE_END,
@@ -25,9 +25,9 @@ from modeldyno.loadgen.http1_read import (
 if TYPE_CHECKING:
     from typing import Any
 
-    from modeldyno.core.target import Target
-    from modeldyno.loadgen.call import Bearing, Call, Owner, Raw
-    from modeldyno.loadgen.http1_read import Head
+    from modeldyno.core.load.request_target import Target
+    from modeldyno.loadgen.http1_parser import Head
+    from modeldyno.loadgen.request import Bearing, Call, Owner, Raw
 
 KEPT_BODY = 1 << 26
 """Bytes; the body of a longer answer is counted and thrown away."""

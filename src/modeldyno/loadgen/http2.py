@@ -10,10 +10,10 @@ import asyncio
 from time import monotonic_ns
 from typing import TYPE_CHECKING, ClassVar
 
-from modeldyno.core.records import Outcome
+from modeldyno.core.load.request_log import Outcome
 from modeldyno.loadgen import hpack
 from modeldyno.loadgen.grpc import NO_TRAILERS, Answer, told
-from modeldyno.loadgen.http1_read import Malformed
+from modeldyno.loadgen.http1_parser import Malformed
 from modeldyno.loadgen.http2_frames import (
     ACK,
     AWAY,
@@ -44,14 +44,14 @@ from modeldyno.loadgen.http2_frames import (
     frame,
     read_head,
 )
-from modeldyno.loadgen.http2_sending import Sending
+from modeldyno.loadgen.http2_sender import Sending
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from modeldyno.loadgen.call import Call, Owner
     from modeldyno.loadgen.grpc import Told
-    from modeldyno.loadgen.http2_sending import Script
+    from modeldyno.loadgen.http2_sender import Script
+    from modeldyno.loadgen.request import Call, Owner
 
 
 class Channel(asyncio.Protocol):

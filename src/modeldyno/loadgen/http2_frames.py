@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from modeldyno.loadgen.http1_read import Malformed
+from modeldyno.loadgen.http1_parser import Malformed
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FRAME = Struct(">BHBBL")

@@ -9,7 +9,7 @@ from modeldyno.errors import RequestError
 if TYPE_CHECKING:
     import ssl
 
-    from modeldyno.core.target import Target
+    from modeldyno.core.load.request_target import Target
 
 
 def context(target: Target, *, protocols: tuple[str, ...] = ()) -> ssl.SSLContext | None:

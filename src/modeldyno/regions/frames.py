@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from contextvars import ContextVar
 
-    from modeldyno.core.region import Sizes
-    from modeldyno.regions.meters import Level
+    from modeldyno.core.trace.regions import Sizes
+    from modeldyno.regions.memory_meters import Level
 
 
 class Frame:

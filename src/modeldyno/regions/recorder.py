@@ -17,17 +17,17 @@ from threading import RLock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from modeldyno.core.region import Sizes, Tally
+from modeldyno.core.trace.regions import Sizes, Tally
 from modeldyno.errors import RequestError
 from modeldyno.regions.frames import Frame, running
-from modeldyno.regions.meters import MEMORY, Meters, synchronise
+from modeldyno.regions.memory_meters import MEMORY, Meters, synchronise
 from modeldyno.regions.wrappers import KINDS, function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.result import Result
-    from modeldyno.regions.meters import Memory
+    from modeldyno.core.result.result import Result
+    from modeldyno.regions.memory_meters import Memory
 
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any]")
 

@@ -9,18 +9,19 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from modeldyno import machine, plugins, views
-from modeldyno.core import region
-from modeldyno.core.job import Job
-from modeldyno.core.model import ModelRef
+from modeldyno import plugins, views
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.trace import regions as trace_regions
+from modeldyno.environment import machine
 from modeldyno.regions.recorder import Profiled
-from modeldyno.run import empty
+from modeldyno.runtime.engine import empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from modeldyno.core.region import Tally
-    from modeldyno.core.result import Result
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.trace.regions import Tally
 
 _TRIALS = 2001
 
@@ -29,16 +30,16 @@ def result_of(tallies: Mapping[str, Tally], *, name: str | None, slowed: float |
     """Give a Result whose scopes are the regions."""
     script = Path(sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c"} else "python")
     job = Job(
-        model=ModelRef(scheme=region.SCRIPT, locator=str(script)),
+        model=ModelRef(scheme=trace_regions.SCRIPT, locator=str(script)),
         backend="python",
-        probes=(region.PROBE,),
+        probes=(trace_regions.PROBE,),
         name=name or script.name,
     )
     return replace(
         empty(job),
         environment=machine.environment(()),
-        measurements=tuple(region.measurements(tallies, _clock())),
-        doubts=tuple(region.doubts(tallies, cost=0.0 if slowed else cost(), slowed=slowed)),
+        measurements=tuple(trace_regions.measurements(tallies, _clock())),
+        doubts=tuple(trace_regions.doubts(tallies, cost=0.0 if slowed else cost(), slowed=slowed)),
     )
 
 

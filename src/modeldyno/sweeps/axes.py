@@ -7,21 +7,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
-from modeldyno.core import together
-from modeldyno.core.inputs import parse_input
-from modeldyno.core.knob import BATCH_SIZE, Knob, KnobValue, meant
-from modeldyno.core.space import Axis, Point, Space, axis, parse_axis
-from modeldyno.core.study import LOADS
+from modeldyno.core.load import multi_model
+from modeldyno.core.spec.input_spec import parse_input
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue, meant
+from modeldyno.core.study.search_space import Axis, Point, Space, axis, parse_axis
+from modeldyno.core.study.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.ports import HasSpace
-from modeldyno.request import SERVER
-from modeldyno.sweeps.keys import AXIS
-from modeldyno.sweeps.placing import BACKEND, knob_of
+from modeldyno.interfaces import HasSpace
+from modeldyno.profiling.request import SERVER
+from modeldyno.sweeps.point_to_job import BACKEND, knob_of
+from modeldyno.sweeps.schema import AXIS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.sweeps.file import Words
+    from modeldyno.sweeps.yaml_file import Words
 
 
 def axes(words: Words, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:
@@ -35,7 +35,7 @@ def axes(words: Words, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, 
         with words.at("space", name):
             found.append(read(name, given))
     several = next((each.values for each in found if each.name == BACKEND), (backend,))
-    knobs = [knob for name in several for knob in together.knobs(plugins.backend(str(name)).knobs, beside)]
+    knobs = [knob for name in several for knob in multi_model.knobs(plugins.backend(str(name)).knobs, beside)]
     for place, each in enumerate(found):
         with words.at("space", each.name):
             found[place] = _fitted(each, knobs)
@@ -93,7 +93,7 @@ def canonical(name: str, knobs: Iterable[Knob]) -> str:
 
 
 def read(name: str, given: Any) -> Axis:
-    """Read one axis: a list, text as `core.space.parse_axis` has it, or a table with a range or a condition.
+    """Read one axis: a list, text for `search_space.parse_axis`, or a table with a range or a condition.
 
     Raises:
         RequestError: it is none of these.

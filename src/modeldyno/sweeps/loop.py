@@ -14,27 +14,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core import onward, reference, verification
-from modeldyno.core.glance import looking
-from modeldyno.core.goal import Answer
-from modeldyno.core.inspection import Inspection
-from modeldyno.core.observation import Observation
-from modeldyno.core.result import Loaded, Progressed
-from modeldyno.core.space import key
-from modeldyno.core.study import Stage, State, Trial
+from modeldyno.core.metrics.constraints import Answer
+from modeldyno.core.result.result import Loaded, Progressed
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.spec.static_options import Inspection
+from modeldyno.core.study import default_baseline, resume_guard, verification
+from modeldyno.core.study.search_space import key
+from modeldyno.core.study.study import Stage, State, Trial
+from modeldyno.core.study.trial_effort import looking
 from modeldyno.errors import RequestError, RunFailed, StaleStudy, TrustRequired, UnknownName, Unloadable
-from modeldyno.executors.rooms import children
-from modeldyno.sweeps.placing import check_axes, check_dimensions, placed
+from modeldyno.runtime.trial_executor import children
+from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, placed
 from modeldyno.views import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from modeldyno.core.job import Job
-    from modeldyno.core.result import Event, Result
-    from modeldyno.core.study import Ask, Study
-    from modeldyno.executors.rooms import Rooms
-    from modeldyno.ports import Store
+    from modeldyno.core.result.result import Event, Result
+    from modeldyno.core.spec.job import Job
+    from modeldyno.core.study.study import Ask, Study
+    from modeldyno.interfaces import Store
+    from modeldyno.runtime.trial_executor import Rooms
 
 __all__ = ["Step", "check", "next_ask", "placed", "saved", "sweep"]
 
@@ -80,13 +80,13 @@ def sweep(
     begun, before, made = time.monotonic(), study.spent, 0
     with children(interrupted) if rooms is None else nullcontext(rooms) as room:
         check(study, room=room, watch=watch)
-        guard = onward.Guard(force=force, watch=watch)
+        guard = resume_guard.Guard(force=force, watch=watch)
         while not interrupted():
             elapsed = before + time.monotonic() - begun
             ask = next_ask(study, elapsed)
             if ask is None:
                 return
-            guard.begin(study, ask, onward.left(study, elapsed))
+            guard.begin(study, ask, resume_guard.left(study, elapsed))
             step = _tried(study, ask, room, guard)
             if step is None:
                 return
@@ -101,7 +101,7 @@ def saved(steps: Iterable[Step], store: Store) -> Iterator[Step]:
     """Have each step in the store before the next one begins."""
     for study, trial, result in steps:
         told = "" if result is None else brief(result)
-        store.add_trial(study, result, headline=onward.headline(study), brief=told)
+        store.add_trial(study, result, headline=resume_guard.headline(study), brief=told)
         yield study, trial, result
 
 
@@ -160,16 +160,18 @@ def next_ask(study: Study, elapsed: float) -> Ask | None:
     verifies it, and then that.
     """
     searched = replace(study, trials=tuple(t for t in study.trials if t.stage is not Stage.VERIFY))
-    if _spent(study, elapsed + onward.usual(searched), len(study.measured)):
+    if _spent(study, elapsed + resume_guard.usual(searched), len(study.measured)):
         return None
-    ask = reference.next_ask(study)
+    ask = default_baseline.next_ask(study)
     if ask is not None and not _enough_of_default(study, ask):
         return ask
     share = 1.0 if _covered(study) else SEARCH_SHARE
-    rest = _spent(study, searched.spent + onward.usual(searched), len(searched.measured), share, SEARCH_SHARE)
+    rest = _spent(
+        study, searched.spent + resume_guard.usual(searched), len(searched.measured), share, SEARCH_SHARE
+    )
     if not rest and (ask := _proposed(searched)) is not None:
         return ask
-    if _spent(study, elapsed + onward.usual(study, verifying=True), len(study.measured)):
+    if _spent(study, elapsed + resume_guard.usual(study, verifying=True), len(study.measured)):
         return None
     ask = verification.next_ask(study)
     kept = rest and len(searched.trials) == len(study.trials)
@@ -216,7 +218,7 @@ def _enough_of_default(study: Study, ask: Ask) -> bool:
 # --- a trial ---------------------------------------------------------------------------------------
 
 
-def _tried(study: Study, ask: Ask, room: Rooms, guard: onward.Guard) -> Step | None:
+def _tried(study: Study, ask: Ask, room: Rooms, guard: resume_guard.Guard) -> Step | None:
     """Make a trial; None where it was interrupted."""
     number, begun = len(study.trials) + 1, time.monotonic()
     try:

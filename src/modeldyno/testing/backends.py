@@ -31,18 +31,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
-from modeldyno import plugins, ports
-from modeldyno.core.knob import configure
+from modeldyno import interfaces, plugins
+from modeldyno.core.spec.knob import configure
+from modeldyno.environment.process_tree import tree
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.loadgen.once import once
-from modeldyno.processes import tree
+from modeldyno.loadgen.single_request import once
 from modeldyno.testing.loaders import imported_frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.account import Account
-    from modeldyno.core.knob import Knob, KnobValue
+    from modeldyno.core.load.server_stats import Account
+    from modeldyno.core.spec.knob import Knob, KnobValue
 
 _REST = 0.2
 """Seconds after which a server has counted what it has answered."""
@@ -50,11 +50,11 @@ _REST = 0.2
 
 @contextmanager
 def opened(
-    backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
-) -> Iterator[ports.CanCall]:
+    backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
+) -> Iterator[interfaces.CanCall]:
     """Open a session of a local runtime."""
     with backend.open(model, config) as session:
-        assert isinstance(session, ports.CanCall)
+        assert isinstance(session, interfaces.CanCall)
         yield session
 
 
@@ -67,17 +67,17 @@ class DeclaredSuite:
     """Knobs to run the model with."""
 
     @pytest.fixture
-    def model(self) -> ports.Model:
+    def model(self) -> interfaces.Model:
         """Give a small model that the backend accepts."""
         raise NotImplementedError
 
     @pytest.fixture
-    def backend(self) -> ports.Backend:
+    def backend(self) -> interfaces.Backend:
         """Give the plugin, by its entry point."""
         return plugins.backend(self.name)
 
     @pytest.fixture
-    def config(self, backend: ports.Backend) -> dict[str, KnobValue]:
+    def config(self, backend: interfaces.Backend) -> dict[str, KnobValue]:
         """Give the complete configuration."""
         return configure(backend.knobs, self.settings)
 
@@ -85,14 +85,16 @@ class DeclaredSuite:
         """Importing the plugin imports no framework."""
         assert imported_frameworks("backend", self.name) == []
 
-    def test_says_what_it_needs_and_accepts(self, backend: ports.Backend, model: ports.Model) -> None:
+    def test_says_what_it_needs_and_accepts(
+        self, backend: interfaces.Backend, model: interfaces.Model
+    ) -> None:
         """A backend names its modules and the forms that it accepts, and the model is of one of them."""
         assert all(isinstance(name, str) for name in backend.requires)
         assert isinstance(backend.accepts, frozenset)
         assert model.form in backend.accepts
         assert "no such form" not in backend.accepts
 
-    def test_knobs_are_declared(self, backend: ports.Backend) -> None:
+    def test_knobs_are_declared(self, backend: interfaces.Backend) -> None:
         """Each knob has a name of its own, a sentence, and a default that it takes itself."""
         names = [name for knob in backend.knobs for name in (knob.name, *knob.aliases)]
         assert len(set(names)) == len(names)
@@ -100,19 +102,19 @@ class DeclaredSuite:
             assert knob.sentence.endswith(".")
             assert knob.default is None or knob.parse(knob.default) == knob.default
 
-    def test_misspelt_knob_gets_a_suggestion(self, backend: ports.Backend) -> None:
+    def test_misspelt_knob_gets_a_suggestion(self, backend: interfaces.Backend) -> None:
         """A knob that is misspelt is refused with the right name."""
         for knob in backend.knobs:
             with pytest.raises(UnknownName, match=f"did you mean '{knob.name}'"):
                 configure(backend.knobs, {knob.name + "x": 1})
 
-    def test_value_out_of_range_is_refused(self, backend: ports.Backend) -> None:
+    def test_value_out_of_range_is_refused(self, backend: interfaces.Backend) -> None:
         """A value that a knob does not take is refused before anything is opened."""
         for knob, value in _bad_values(backend.knobs):
             with pytest.raises(RequestError):
                 configure(backend.knobs, {knob.name: value})
 
-    def test_defaults_pass_the_check(self, backend: ports.Backend, config: dict[str, KnobValue]) -> None:
+    def test_defaults_pass_the_check(self, backend: interfaces.Backend, config: dict[str, KnobValue]) -> None:
         """The default configuration, and the one under test, exclude nothing."""
         backend.check(configure(backend.knobs, {}))
         backend.check(config)
@@ -126,7 +128,7 @@ class BackendSuite(DeclaredSuite):
     tolerance: ClassVar[float] = 1e-6
     """How far two calls on the same payload may lie apart, absolutely and relatively."""
 
-    def feed(self, batch_size: int) -> ports.Feed:
+    def feed(self, batch_size: int) -> interfaces.Feed:
         """Give inputs for the model; the same each time."""
         raise NotImplementedError
 
@@ -135,11 +137,11 @@ class BackendSuite(DeclaredSuite):
         return None
 
     def test_a_call_can_be_repeated(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """A prepared call gives the same named numpy arrays each time that it is made."""
         with opened(backend, model, config) as session:
-            assert isinstance(session, ports.CanCall)
+            assert isinstance(session, interfaces.CanCall)
             call = session.prepare(self.feed(2))
             first, second = (session.arrays(call()) for _ in range(2))
         assert first
@@ -147,7 +149,7 @@ class BackendSuite(DeclaredSuite):
         self.assert_same(first, second)
 
     def test_prepared_calls_keep_their_payloads(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """Two prepared calls can be cycled through: each goes on with its own payload."""
         feed = self.feed(2)
@@ -160,7 +162,7 @@ class BackendSuite(DeclaredSuite):
             self.assert_same(one, other)
 
     def test_the_payload_is_left_as_it_was(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """Preparing and calling do not change the feed."""
         feed = self.feed(2)
@@ -170,7 +172,7 @@ class BackendSuite(DeclaredSuite):
         assert all(np.array_equal(feed[name], copies[name]) for name in copies)
 
     def test_other_batch_sizes(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """A dynamic model takes another batch size in the same session."""
         if not self.dynamic:
@@ -184,7 +186,7 @@ class BackendSuite(DeclaredSuite):
         assert shapes[0] != shapes[1]
 
     def test_closing_restores_the_process(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """What a session changes for the whole process is as before when it closes, even by an error."""
         before = self.state()
@@ -196,7 +198,7 @@ class BackendSuite(DeclaredSuite):
         assert self.state() == before
 
     def test_opens_again(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """A model that was opened and closed can be opened again and gives the same outputs."""
         outputs = []
@@ -206,7 +208,7 @@ class BackendSuite(DeclaredSuite):
         self.assert_same(*outputs)
 
     def test_a_borrowed_model_is_left_as_found(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """A session leaves the weights of a borrowed model alone."""
         if model.weights is None:
@@ -217,7 +219,7 @@ class BackendSuite(DeclaredSuite):
             session.prepare(self.feed(2))()
         assert tuple(model.weights()) == before
 
-    def assert_same(self, first: ports.Feed, second: ports.Feed) -> None:
+    def assert_same(self, first: interfaces.Feed, second: interfaces.Feed) -> None:
         """Assert that two outputs have the same names, shapes and values, within `tolerance`."""
         assert list(first) == list(second)
         for name, array in first.items():
@@ -234,23 +236,23 @@ class ServingSuite(DeclaredSuite):
     local: ClassVar[str] = "onnxruntime"
     """A backend of a local runtime that gives the same outputs."""
 
-    def feed(self, batch_size: int) -> ports.Feed:
+    def feed(self, batch_size: int) -> interfaces.Feed:
         """Give inputs for the model; the same each time."""
         raise NotImplementedError
 
     def test_answers_are_those_of_the_model(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """Each payload is a request, and its answer what a local runtime gives for it."""
         feeds = [self.feed(2), {name: array[::-1].copy() for name, array in self.feed(2).items()}]
         local = plugins.backend(self.local)
         with backend.open(model, {**config, "batch_size": 2}) as session:
-            assert isinstance(session, ports.CanSend)
+            assert isinstance(session, interfaces.CanSend)
             target = session.target(feeds)
             assert len(target.messages) == len(feeds)
             answers = [session.arrays(once(target, number)) for number in range(len(feeds))]
         with local.open(model, configure(local.knobs, {})) as own:
-            assert isinstance(own, ports.CanCall)
+            assert isinstance(own, interfaces.CanCall)
             expected = [own.arrays(own.prepare(feed)()) for feed in feeds]
         for answer, right in zip(answers, expected, strict=True):
             assert answer.keys() == right.keys()
@@ -259,12 +261,12 @@ class ServingSuite(DeclaredSuite):
                 np.testing.assert_allclose(answer[name], array, rtol=self.tolerance, atol=self.tolerance)
 
     def test_requests_at_the_same_time_get_their_own_answers(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """However the server gathers requests, each gets the answer to its own payload."""
         feeds = [{name: array * (number + 1) for name, array in self.feed(1).items()} for number in range(8)]
         with backend.open(model, config) as session:
-            assert isinstance(session, ports.CanSend)
+            assert isinstance(session, interfaces.CanSend)
             target = session.target(feeds)
             alone = [session.arrays(once(target, number)) for number in range(len(feeds))]
             with ThreadPoolExecutor(len(feeds)) as pool:
@@ -276,12 +278,12 @@ class ServingSuite(DeclaredSuite):
                 np.testing.assert_allclose(array, other[name], rtol=self.tolerance, atol=self.tolerance)
 
     def test_the_account_counts_requests(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """Between two looks there are as many requests as were sent, and their stages took time."""
         with backend.open(model, config) as session:
-            assert isinstance(session, ports.CanSend)
-            if not isinstance(session, ports.HasServerStats):
+            assert isinstance(session, interfaces.CanSend)
+            if not isinstance(session, interfaces.HasServerStats):
                 pytest.skip("this server tells nothing of its work")
             target = session.target([self.feed(1)])
             once(target)
@@ -294,13 +296,13 @@ class ServingSuite(DeclaredSuite):
         assert not found.batches or sum(found.batches.values()) == found.executions
 
     def test_nothing_is_left(
-        self, backend: ports.Backend, model: ports.Model, config: dict[str, KnobValue]
+        self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
     ) -> None:
         """When a session is closed, even by an error, none of its processes is left."""
         family: list[int] = []
 
         def break_off(session: object) -> None:
-            assert isinstance(session, ports.CanSend)
+            assert isinstance(session, interfaces.CanSend)
             family.extend([] if session.pid is None else tree(session.pid))
             raise ZeroDivisionError
 
@@ -309,7 +311,7 @@ class ServingSuite(DeclaredSuite):
         assert not any(Path(f"/proc/{pid}").exists() for pid in family)
 
 
-def _settled(session: ports.HasServerStats) -> Account:
+def _settled(session: interfaces.HasServerStats) -> Account:
     """Look until nothing is added any more: a server may count a request after its answer has gone out."""
     found = session.account()
     while True:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.inputs import InputSpec
-from modeldyno.core.job import Job
-from modeldyno.core.measurement import Distribution, Measurement, observed
-from modeldyno.core.model import ModelIdentity
-from modeldyno.core.result import Environment, Failure, Progressed
-from modeldyno.run import empty
-from modeldyno.testing.results import a_job
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.result.result import Environment, Failure, Progressed
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.runtime.engine import empty
+from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
-    from modeldyno.core.result import Event, Result
+    from modeldyno.core.result.result import Event, Result
 
 SAMPLES = 61
 """Of each process: enough for a median that is a claim."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from math import inf
 
-from modeldyno.core.approach import End
-from modeldyno.core.capacity import Capacity
-from modeldyno.core.comparison import Change, Comparison, Contrast, Outcome
-from modeldyno.core.goal import Answer, Constraint
-from modeldyno.core.ladder import Ladder, Rung
-from modeldyno.core.measurement import Interval
-from modeldyno.core.metric import Query
-from modeldyno.core.search import Search
-from modeldyno.core.trend import Reading, Trend, trend
-from modeldyno.testing.results import a_result, a_small_result
+from modeldyno.core.comparison.comparison import Change, Comparison, Contrast, Outcome
+from modeldyno.core.comparison.trend import Reading, Trend, trend
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.capacity_spec import Search
+from modeldyno.core.load.capacity_steps import End
+from modeldyno.core.load.load_curve import Ladder, Rung
+from modeldyno.core.metrics.constraints import Answer, Constraint
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.testing.sample_results import a_result, a_small_result
 
 BOUND = Constraint.parse("latency.p99 <= 30ms")
 _CREATED = "2026-01-02T03:04:05.678+00:00"

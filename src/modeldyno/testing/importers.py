@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from modeldyno import imports, plugins, wire
+from modeldyno import codec, plugins
+from modeldyno.documents import import_
 from modeldyno.errors import ModelDynoError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ImporterSuite:
     def test_it_claims_its_own_files_and_no_others(self) -> None:
         """A file is recognised by its content, by one importer alone."""
         for example in self.examples:
-            file = imports.opened(example, example.read_bytes())
+            file = import_.opened(example, example.read_bytes())
             claiming = [name for name in plugins.names("importer") if plugins.importer(name).claims(file)]
             assert claiming == [self.name], example.name
 
@@ -48,13 +49,13 @@ class ImporterSuite:
         path.write_bytes(content)
         for tool in (self.name, None):
             with pytest.raises(ModelDynoError):
-                imports.read(path, tool)
+                import_.read(path, tool)
 
     def test_results_are_documents(self) -> None:
         """Each Result survives being written and read, and says who measured it."""
         for example in self.examples:
-            for found in imports.read(example):
-                assert wire.decode(wire.encode(found)) == found
+            for found in import_.read(example):
+                assert codec.decode(codec.encode(found)) == found
                 assert found.job.backend == "imported"
                 assert self.name in found.environment.software
                 assert found.doubts[0].code == "imported"
@@ -62,7 +63,7 @@ class ImporterSuite:
     def test_reading_twice_gives_the_same(self) -> None:
         """The same content has the same ids."""
         for example in self.examples:
-            assert imports.read(example) == imports.read(example)
+            assert import_.read(example) == import_.read(example)
 
     def test_damaged_files_are_read_or_refused_in_a_sentence(self, tmp_path: Path) -> None:
         """Whatever three bytes become, or wherever a file ends, there is no other error than ours."""
@@ -77,7 +78,7 @@ class ImporterSuite:
                 content[at : at + source.randrange(3)] = source.choice(_SCRAPS)
             path.write_bytes(content)
             try:
-                imports.read(path, self.name)
+                import_.read(path, self.name)
             except ModelDynoError as error:
                 assert "\n" not in str(error)  # noqa: PT017 - either outcome is right
 

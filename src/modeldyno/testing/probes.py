@@ -21,15 +21,15 @@ from typing import ClassVar
 
 import pytest
 
-from modeldyno import plugins, ports
-from modeldyno.core.doubt import Doubt
-from modeldyno.core.measurement import Distribution, Measurement
-from modeldyno.core.metric import METRICS
-from modeldyno.core.plan import Plan
-from modeldyno.core.result import Event, Found, Progressed
+from modeldyno import interfaces, plugins
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.result.result import Event, Found, Progressed
 from modeldyno.testing.fakes import a_model
+from modeldyno.testing.known_latency import Spinner
 from modeldyno.testing.loaders import imported_frameworks
-from modeldyno.testing.truth import Spinner
 
 
 class ProbeSuite:
@@ -41,25 +41,27 @@ class ProbeSuite:
     """How carefully to measure in these tests."""
 
     @pytest.fixture
-    def probe(self) -> ports.Probe:
+    def probe(self) -> interfaces.Probe:
         """Give the plugin, by its entry point."""
         return plugins.probe(self.name)
 
     @pytest.fixture
-    def subject(self) -> ports.Subject:
+    def subject(self) -> interfaces.Subject:
         """Give a model with one weight and calls of one and two milliseconds."""
-        return ports.Subject(model=a_model(), calls=(Spinner(0.001), Spinner(0.002)), samples=4)
+        return interfaces.Subject(model=a_model(), calls=(Spinner(0.001), Spinner(0.002)), samples=4)
 
-    def test_it_says_what_it_needs_and_when_it_runs(self, probe: ports.Probe) -> None:
+    def test_it_says_what_it_needs_and_when_it_runs(self, probe: interfaces.Probe) -> None:
         """A capability or nothing, and the timed or the second pass."""
         assert probe.needs is None or isinstance(probe.needs, type)
-        assert isinstance(probe.pass_, ports.Pass)
+        assert isinstance(probe.pass_, interfaces.Pass)
 
     def test_importing_it_imports_no_framework(self) -> None:
         """The parent process looks at it for nothing."""
         assert imported_frameworks("probe", self.name) == []
 
-    def test_it_measures_metrics_of_the_table(self, probe: ports.Probe, subject: ports.Subject) -> None:
+    def test_it_measures_metrics_of_the_table(
+        self, probe: interfaces.Probe, subject: interfaces.Subject
+    ) -> None:
         """Every measurement has a row in the table of metrics, once for each scope, and is a number."""
         found = self._measured(probe, subject)
 
@@ -71,14 +73,16 @@ class ProbeSuite:
             numbers = value.samples() if isinstance(value, Distribution) else [value]
             assert all(map(math.isfinite, numbers))
 
-    def test_a_number_lies_in_its_interval(self, probe: ports.Probe, subject: ports.Subject) -> None:
+    def test_a_number_lies_in_its_interval(
+        self, probe: interfaces.Probe, subject: interfaces.Subject
+    ) -> None:
         """An interval encloses what it is of."""
         for measurement in self._measured(probe, subject):
             if measurement.interval is not None and not isinstance(measurement.value, Distribution):
                 assert measurement.interval.low <= measurement.value <= measurement.interval.high
 
     def test_its_doubts_say_what_was_seen_and_what_to_do(
-        self, probe: ports.Probe, subject: ports.Subject
+        self, probe: interfaces.Probe, subject: interfaces.Subject
     ) -> None:
         """A doubt has a short code and two sentences."""
         for doubt in probe.measure(subject, self.plan):
@@ -88,14 +92,18 @@ class ProbeSuite:
                 assert doubt.seen
                 assert doubt.advice
 
-    def test_it_tells_progress_and_nothing_final(self, probe: ports.Probe, subject: ports.Subject) -> None:
+    def test_it_tells_progress_and_nothing_final(
+        self, probe: interfaces.Probe, subject: interfaces.Subject
+    ) -> None:
         """Whoever watches is told of progress and of provisional measurements only."""
         told: list[Event] = []
         list(probe.measure(replace(subject, watch=told.append), self.plan))
 
         assert all(isinstance(event, Progressed | Found) for event in told)
 
-    def test_it_ends_soon_when_interrupted(self, probe: ports.Probe, subject: ports.Subject) -> None:
+    def test_it_ends_soon_when_interrupted(
+        self, probe: interfaces.Probe, subject: interfaces.Subject
+    ) -> None:
         """An interruption does not wait for the end of a long plan."""
         plan = replace(self.plan, min_time=60.0, max_time=120.0)
         begin = perf_counter()
@@ -103,5 +111,5 @@ class ProbeSuite:
 
         assert perf_counter() - begin < 20
 
-    def _measured(self, probe: ports.Probe, subject: ports.Subject) -> list[Measurement]:
+    def _measured(self, probe: interfaces.Probe, subject: interfaces.Subject) -> list[Measurement]:
         return [m for m in probe.measure(subject, self.plan) if isinstance(m, Measurement)]

@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from modeldyno import plugins
-from modeldyno.core.doubt import Doubt
-from modeldyno.core.goal import Constraint
-from modeldyno.core.inputs import InputSpec
-from modeldyno.core.measurement import Distribution, Interval, Measurement, observed
-from modeldyno.core.model import ModelIdentity
-from modeldyno.core.plan import Plan
-from modeldyno.core.result import Environment, Fact, Failure, FailureKind, Result
-from modeldyno.testing.results import a_job, a_result, an_inspection
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import Environment, Fact, Failure, FailureKind, Result
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.testing.sample_results import a_job, a_result, an_inspection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno import ports
-    from modeldyno.core.goal import Judgement
+    from modeldyno import interfaces
+    from modeldyno.core.metrics.constraints import Judgement
 
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(1)>",
@@ -214,35 +214,35 @@ class ReporterSuite:
     """The name of the reporter's entry point."""
 
     @pytest.fixture
-    def reporter(self) -> ports.Reporter:
+    def reporter(self) -> interfaces.Reporter:
         """Give the reporter."""
         return plugins.reporter(self.name)
 
-    def test_its_suffix_names_a_kind_of_file(self, reporter: ports.Reporter) -> None:
+    def test_its_suffix_names_a_kind_of_file(self, reporter: interfaces.Reporter) -> None:
         """A suffix begins with a dot and goes on in letters and digits."""
         assert re.fullmatch(r"\.[a-z0-9]+", reporter.suffix)
 
     @pytest.mark.parametrize("kind", DOCUMENTS)
-    def test_it_renders_every_kind_of_result(self, reporter: ports.Reporter, kind: str) -> None:
+    def test_it_renders_every_kind_of_result(self, reporter: interfaces.Reporter, kind: str) -> None:
         """Whatever a run gave, something is written."""
         assert _text(reporter, DOCUMENTS[kind]()).strip()
 
     @pytest.mark.parametrize("kind", DOCUMENTS)
-    def test_it_is_deterministic(self, reporter: ports.Reporter, kind: str) -> None:
+    def test_it_is_deterministic(self, reporter: interfaces.Reporter, kind: str) -> None:
         """The same Result gives the same bytes."""
         assert reporter.render(DOCUMENTS[kind]()) == reporter.render(DOCUMENTS[kind]())
 
-    def test_it_takes_judgements(self, reporter: ports.Reporter) -> None:
+    def test_it_takes_judgements(self, reporter: interfaces.Reporter) -> None:
         """Bounds that were judged do not stop it from writing."""
         document = full()
         assert reporter.render(document, judgements=judged(document))
 
     @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-    def test_names_do_not_act(self, reporter: ports.Reporter, text: str) -> None:
+    def test_names_do_not_act(self, reporter: interfaces.Reporter, text: str) -> None:
         """Names come out as text that can be written and that moves no cursor."""
         assert not _ACTIVE.search(_text(reporter, hostile(text)))
 
-    def test_numbers_may_be_extreme(self, reporter: ports.Reporter) -> None:
+    def test_numbers_may_be_extreme(self, reporter: interfaces.Reporter) -> None:
         """Numbers that are zero, tiny, huge or not finite are written as well."""
         extremes = (0.0, 5e-324, 1e-12, 1e300, math.inf, math.nan)
         found = tuple(
@@ -254,7 +254,7 @@ class ReporterSuite:
         assert _text(reporter, replace(full(), measurements=(*found, alike)))
 
 
-def _text(reporter: ports.Reporter, document: Result) -> str:
+def _text(reporter: interfaces.Reporter, document: Result) -> str:
     written = reporter.render(document)
     text = written.decode("utf-8") if isinstance(written, bytes) else written
     text.encode("utf-8")

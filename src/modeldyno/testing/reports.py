@@ -11,26 +11,38 @@ from dataclasses import replace
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
-from modeldyno.core.block import Heading, Notice, Severity
-from modeldyno.core.comparison import Change, Comparison, Contrast, Outcome
-from modeldyno.core.comparison import Difference as Unlike
-from modeldyno.core.doubt import Doubt
-from modeldyno.core.goal import Answer, Constraint
-from modeldyno.core.measurement import Interval
-from modeldyno.core.metric import Query
-from modeldyno.core.model import ModelIdentity
-from modeldyno.core.objective import Goal, Objective
-from modeldyno.core.plot import Bins, Effect, Forest, Node, Parallel, Plot, Rule, Scale, Series, Stack, Tree
-from modeldyno.core.result import Environment
-from modeldyno.core.study import Stage, State, Study, Trial
+from modeldyno.core.comparison.comparison import Change, Comparison, Contrast, Outcome
+from modeldyno.core.comparison.comparison import Difference as Unlike
+from modeldyno.core.metrics.constraints import Answer, Constraint
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Heading, Notice, Severity
+from modeldyno.core.report.charts import (
+    Bins,
+    Effect,
+    Forest,
+    Node,
+    Parallel,
+    Plot,
+    Rule,
+    Scale,
+    Series,
+    Stack,
+    Tree,
+)
+from modeldyno.core.result.result import Environment
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.study.goal import Goal, Objective
+from modeldyno.core.study.study import Stage, State, Study, Trial
 from modeldyno.testing.reporters import full, hostile
 from modeldyno.testing.studies import a_served_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.block import Block
-    from modeldyno.core.knob import KnobValue
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.core.spec.knob import KnobValue
 
 PAYLOADS = 500
 

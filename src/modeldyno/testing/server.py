@@ -24,15 +24,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from modeldyno.core.records import Column
-from modeldyno.core.statistics import load_numpy
+from modeldyno.core.load.request_log import Column
+from modeldyno.core.stats.statistics import load_numpy
+from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import ModelDynoError, RunFailed, UnknownName
-from modeldyno.processes import end_with_parent
-from modeldyno.testing.server_answers import Generation, Site
 from modeldyno.testing.server_faults import FAULTS, NUMBERS
 from modeldyno.testing.server_http import NOTHING, Connection, Server
-from modeldyno.testing.server_work import COLUMNS, Alarm, Workers
-from modeldyno.testing.service import Service, Stall, parse_durations
+from modeldyno.testing.server_protocols import Generation, Site
+from modeldyno.testing.server_queue import COLUMNS, Alarm, Workers
+from modeldyno.testing.service_model import Service, Stall, parse_durations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

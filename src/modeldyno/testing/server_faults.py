@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from modeldyno.core.records import Outcome
-from modeldyno.testing.server_answers import Answer, problem
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.testing.server_protocols import Answer, problem
 
 
 class Wire(Protocol):

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import cast
 
-from modeldyno.testing.server_answers import END, Answer, Head, Site, chunk, problem
 from modeldyno.testing.server_faults import FAULTS, NUMBERS, set_to_reset
-from modeldyno.testing.server_work import COLUMNS, Ledger, Workers
+from modeldyno.testing.server_protocols import END, Answer, Head, Site, chunk, problem
+from modeldyno.testing.server_queue import COLUMNS, Ledger, Workers
 
 _REMEMBERED = 1024
 """Heads and answers that are not made anew, as a load repeats its requests."""

@@ -14,11 +14,11 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import Any
 
-from modeldyno.core.load import Arrivals, Load
-from modeldyno.core.records import COLUMNS, Column, Outcome, Records
-from modeldyno.core.statistics import load_numpy
+from modeldyno.core.load.request_log import COLUMNS, Column, Outcome, Records
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.errors import RequestError
-from modeldyno.testing.service import Service, moment_of, worked
+from modeldyno.testing.service_model import Service, moment_of, worked
 
 _EPOCH = 1_000_000_000_000
 """Nanoseconds of the clock at which the load begins, so that no time is 0."""

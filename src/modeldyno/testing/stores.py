@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.measurement import Distribution
-from modeldyno.core.study import Ask, Stage, State, Trial
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.study.study import Ask, Stage, State, Trial
 from modeldyno.errors import RequestError, StoreError
-from modeldyno.testing.concluded import ODD_NAMES, ConclusionSuite
-from modeldyno.testing.results import a_failed_result, a_result, a_small_result
+from modeldyno.testing.sample_results import a_failed_result, a_result, a_small_result
+from modeldyno.testing.stores_series import ODD_NAMES, ConclusionSuite
 from modeldyno.testing.studies import a_study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.result import Result
-    from modeldyno.core.study import Study
-    from modeldyno.ports import Entry, Store
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.study.study import Study
+    from modeldyno.interfaces import Entry, Store
 
 
 def ids(entries: Sequence[Entry]) -> list[str]:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from modeldyno import plugins
-from modeldyno.core.goal import Answer
-from modeldyno.core.metric import Query
-from modeldyno.core.space import Space, key
-from modeldyno.core.study import Ask, Stage, State, Study, Trial
+from modeldyno.core.metrics.constraints import Answer
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.study.search_space import Space, key
+from modeldyno.core.study.study import Ask, Stage, State, Study, Trial
 from modeldyno.errors import RequestError
 from modeldyno.testing.studies import a_study
 from modeldyno.testing.surfaces import goal_of
@@ -30,9 +30,9 @@ from modeldyno.testing.surfaces import goal_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno import ports
-    from modeldyno.core.objective import Goal
-    from modeldyno.core.space import Point
+    from modeldyno import interfaces
+    from modeldyno.core.study.goal import Goal
+    from modeldyno.core.study.search_space import Point
 
 _HEAVY = ("numpy", "scipy", "torch", "optuna")
 RATE, LATE = Query.parse("throughput"), Query.parse("latency.p99")
@@ -101,7 +101,7 @@ class StrategySuite:
     """A space that it can search."""
 
     @pytest.fixture
-    def strategy(self) -> ports.Strategy:
+    def strategy(self) -> interfaces.Strategy:
         """Give the plugin, by its entry point; what it needs must be installed."""
         found = plugins.strategy(self.name)
         for module in found.requires:
@@ -114,7 +114,7 @@ class StrategySuite:
 
     @pytest.mark.parametrize("goal", GOALS)
     def test_it_asks_for_points_of_the_space_each_once_and_comes_to_an_end(
-        self, strategy: ports.Strategy, goal: str
+        self, strategy: interfaces.Strategy, goal: str
     ) -> None:
         """Whatever is asked for, every point is one of the space that was not measured before."""
         studies = list(_searched(strategy, self.study(GOALS[goal]), plain))
@@ -124,19 +124,19 @@ class StrategySuite:
         assert len({key(trial.point) for trial in last.trials}) == len(last.trials) >= 1
         assert strategy.propose(last) is None
 
-    def test_it_is_a_function_of_the_study(self, strategy: ports.Strategy) -> None:
+    def test_it_is_a_function_of_the_study(self, strategy: interfaces.Strategy) -> None:
         """The same study gives the same proposal, on the way as at the beginning."""
         for study in _searched(strategy, self.study(), plain):
             assert strategy.propose(study) == strategy.propose(replace(study))
 
-    def test_it_searches(self, strategy: ports.Strategy) -> None:
+    def test_it_searches(self, strategy: interfaces.Strategy) -> None:
         """What it asks for is no default, and verifies nothing."""
         ask = strategy.propose(self.study())
 
         assert ask is not None
         assert ask.stage is Stage.SEARCH
 
-    def test_what_cannot_be_is_not_asked_for_again(self, strategy: ports.Strategy) -> None:
+    def test_what_cannot_be_is_not_asked_for_again(self, strategy: interfaces.Strategy) -> None:
         """Where no point can be, each is asked for once at most, and then there is nothing left."""
         study = self.study(None, *self.axes[:2])
         seen = set()
@@ -147,7 +147,7 @@ class StrategySuite:
 
         assert len(seen) == study.space.size
 
-    def test_failures_do_not_stop_it(self, strategy: ports.Strategy) -> None:
+    def test_failures_do_not_stop_it(self, strategy: interfaces.Strategy) -> None:
         """Where every point fails, it comes to an end without an error."""
         study = self.study()
         while (ask := strategy.propose(study)) is not None:
@@ -157,7 +157,7 @@ class StrategySuite:
         assert study.trials
 
     def test_what_takes_more_memory_than_what_ran_out_of_it_is_left_out(
-        self, strategy: ports.Strategy
+        self, strategy: interfaces.Strategy
     ) -> None:
         """After a batch that did not fit, no larger one is tried with all else the same."""
         study = self.study()
@@ -169,7 +169,7 @@ class StrategySuite:
 
         assert any(_batch(trial.point) <= 4 for trial in study.trials)
 
-    def test_it_takes_up_what_others_have_measured(self, strategy: ports.Strategy) -> None:
+    def test_it_takes_up_what_others_have_measured(self, strategy: interfaces.Strategy) -> None:
         """A default that is no point of the space, and trials that verified some, do not disturb it."""
         study = self.study()
         study = told(study, Ask(point={"batch_size": 3}, stage=Stage.DEFAULT), {RATE: 10.0, LATE: 0.001})
@@ -182,7 +182,7 @@ class StrategySuite:
         assert ask.point != first
 
     def test_it_does_not_walk_through_a_large_space(
-        self, strategy: ports.Strategy, monkeypatch: pytest.MonkeyPatch
+        self, strategy: interfaces.Strategy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Of a million points no more are looked at than the history and a few thousand others."""
         made = 0
@@ -229,7 +229,7 @@ class LadderSuite(StrategySuite):
         """Begin a study of as many points as an axis may have."""
         return self.study(None, "batch_size=1..10000")
 
-    def test_it_refuses_a_space_of_several_axes(self, strategy: ports.Strategy) -> None:
+    def test_it_refuses_a_space_of_several_axes(self, strategy: interfaces.Strategy) -> None:
         """The sentence names the axes."""
         with pytest.raises(RequestError, match="batch_size, threads"):
             strategy.propose(self.study(None, "batch_size=1,2", "threads=1,2"))
@@ -240,7 +240,7 @@ def _batch(point: Point) -> float:
 
 
 def _searched(
-    strategy: ports.Strategy, study: Study, gives: Callable[[Point], dict[Query, float]]
+    strategy: interfaces.Strategy, study: Study, gives: Callable[[Point], dict[Query, float]]
 ) -> Iterator[Study]:
     """Search; give the study after each trial."""
     while (ask := strategy.propose(study)) is not None:

@@ -7,15 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.goal import Constraint
-from modeldyno.core.inputs import InputSpec
-from modeldyno.core.job import Job
-from modeldyno.core.knob import KnobValue
-from modeldyno.core.load import Load
-from modeldyno.core.measurement import Distribution, Interval, Measurement, observed
-from modeldyno.core.model import ModelIdentity, ModelRef
-from modeldyno.core.objective import Goal, Objective
-from modeldyno.core.result import (
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.result.result import (
     Environment,
     Event,
     Failed,
@@ -28,13 +22,19 @@ from modeldyno.core.result import (
     Result,
     fold,
 )
-from modeldyno.core.space import Space, parse_axis
-from modeldyno.core.study import Study
-from modeldyno.run import empty
-from modeldyno.testing.results import a_job
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.knob import KnobValue
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
+from modeldyno.core.study.goal import Goal, Objective
+from modeldyno.core.study.search_space import Space, parse_axis
+from modeldyno.core.study.study import Study
+from modeldyno.runtime.engine import empty
+from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
-    from modeldyno.ports import Executor
+    from modeldyno.interfaces import Executor
 
 DIGEST = "sha256:" + "5a" * 32
 HARDWARE = {"processor": "a test processor", "cores": 2}

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modeldyno.core import reference, verification
-from modeldyno.core.goal import Answer, Constraint
-from modeldyno.core.measurement import Interval
-from modeldyno.core.metric import Query
-from modeldyno.core.objective import Goal, Objective
-from modeldyno.core.result import FailureKind
-from modeldyno.core.space import Axis, Key, Point, Space, key
-from modeldyno.core.study import LOADS, Ask, State, Study, Trial
-from modeldyno.testing.results import a_job
+from modeldyno.core.metrics.constraints import Answer, Constraint
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.result import FailureKind
+from modeldyno.core.study import default_baseline, verification
+from modeldyno.core.study.goal import Goal, Objective
+from modeldyno.core.study.search_space import Axis, Key, Point, Space, key
+from modeldyno.core.study.study import LOADS, Ask, State, Study, Trial
+from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -232,7 +232,7 @@ def searched(
     """Search as a sweep does: the default first, at a few loads, and then what is proposed until it ends."""
     source = np.random.default_rng([seed, 20])
     study = study_of(surface, goal, seed=seed, strategy=strategy)
-    while (ask := reference.next_ask(study) or propose(study)) is not None:
+    while (ask := default_baseline.next_ask(study) or propose(study)) is not None:
         study = study.add(measured(surface, study, ask, source))
     return study
 

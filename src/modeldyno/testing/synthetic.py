@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.core.metric import Query
-from modeldyno.core.space import Axis, Point, Space, key
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.study.search_space import Axis, Point, Space, key
 from modeldyno.testing.surfaces import Surface, clearest, goal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from modeldyno.core.objective import Goal
+    from modeldyno.core.study.goal import Goal
 
 NAMES = ("throughput", "latency.mean", "latency.p50", "latency.p99", "process_memory.max")
 CORES = 2

@@ -6,16 +6,16 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.goal import Answer
-from modeldyno.core.measurement import Interval
-from modeldyno.core.metric import Query
-from modeldyno.core.study import Stage, State, Trial
+from modeldyno.core.metrics.constraints import Answer
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.study.study import Stage, State, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from modeldyno.core.knob import KnobValue
-    from modeldyno.core.study import Study
+    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.core.study.study import Study
 
 Z95 = 1.959964
 

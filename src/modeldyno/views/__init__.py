@@ -7,13 +7,13 @@ a file; nothing here knows of any format.
 from __future__ import annotations
 
 from modeldyno.views.lists import brief, listing, numbers
-from modeldyno.views.look import PLAIN, SORTS, Look
-from modeldyno.views.memory_change import memory_changed
-from modeldyno.views.overview import overview
 from modeldyno.views.pages import page
-from modeldyno.views.report import blocks
-from modeldyno.views.sentence import headline
-from modeldyno.views.summary import summary
+from modeldyno.views.result.blocks import blocks
+from modeldyno.views.result.compression_table import summary
+from modeldyno.views.result.headline import headline
+from modeldyno.views.result.memory_diff import memory_changed
+from modeldyno.views.result.overview import overview
+from modeldyno.views.view_options import PLAIN, SORTS, Look
 
 __all__ = [
     "PLAIN",

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.block import Align, Block, Column, Notice, Severity, Table, clean, shorten
-from modeldyno.core.knob import BATCH_SIZE
-from modeldyno.core.measurement import Distribution
-from modeldyno.core.plot import Plot, Scale, Series
-from modeldyno.core.result import Result
-from modeldyno.core.units import format_quantity
-from modeldyno.views.words import TEXT_LIMIT, count
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.charts import Plot, Scale, Series
+from modeldyno.core.result.result import Result
+from modeldyno.core.spec.knob import BATCH_SIZE
+from modeldyno.core.stats.units import format_quantity
+from modeldyno.views.text import TEXT_LIMIT, count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,20 +6,21 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.block import Align, Column, Table, clean, shorten
-from modeldyno.core.figures import STATISTICS_SHOWN
-from modeldyno.core.knob import BATCH_SIZE
-from modeldyno.core.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metric import METRICS
-from modeldyno.core.units import BYTES, COUNT, format_quantity
-from modeldyno.views.totals import scopes
-from modeldyno.views.words import KINDS, amount, count, joined, moment, number, plain, short
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
+from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.metrics.queries import STATISTICS_SHOWN
+from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.result.failure_kinds import KINDS
+from modeldyno.core.result.scopes import scopes
+from modeldyno.core.spec.knob import BATCH_SIZE
+from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
+from modeldyno.views.text import amount, count, joined, moment, number, plain, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.result import Result
-    from modeldyno.ports import ConclusionEntry, Entry
+    from modeldyno.core.result.result import Result
+    from modeldyno.interfaces import ConclusionEntry, Entry
 
 _FIELDS = ("metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note")
 _MODEL, _SIZES = "model", "sizes"

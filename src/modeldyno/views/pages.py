@@ -10,34 +10,34 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.block import Block, Heading, Notice, Severity, Table
-from modeldyno.core.findings import findings
-from modeldyno.views import memory
-from modeldyno.views import result_pictures as drawn
-from modeldyno.views.command import command
-from modeldyno.views.devices import devices
-from modeldyno.views.findings import findings_of
-from modeldyno.views.footer import footer
-from modeldyno.views.generation import generation
-from modeldyno.views.inspect import inspection, reservations
-from modeldyno.views.layers import layers
-from modeldyno.views.look import Look
-from modeldyno.views.operations import operations
-from modeldyno.views.regions import is_of_regions, regions
-from modeldyno.views.report import doubts, failures, latencies, verdicts
-from modeldyno.views.sentence import verdict
-from modeldyno.views.served import breakdown
-from modeldyno.views.table import MEASURED, results
-from modeldyno.views.tiles import tiles
-from modeldyno.views.totals import looked_at
-from modeldyno.views.words import unit_of_work
+from modeldyno.core.advice.rules import findings
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table
+from modeldyno.views.advice.findings import findings_of
+from modeldyno.views.rerun_command import command
+from modeldyno.views.result import charts as drawn
+from modeldyno.views.result import memory
+from modeldyno.views.result.blocks import doubts, failures, latencies, verdicts
+from modeldyno.views.result.devices import devices
+from modeldyno.views.result.headline import verdict
+from modeldyno.views.result.layers import layers
+from modeldyno.views.result.operators import operations
+from modeldyno.views.result.provenance import footer
+from modeldyno.views.result.regions import is_of_regions, regions
+from modeldyno.views.result.served import breakdown
+from modeldyno.views.result.static import inspection, reservations
+from modeldyno.views.result.table import MEASURED, results
+from modeldyno.views.result.tiles import tiles
+from modeldyno.views.result.tokens import generation
+from modeldyno.views.result.totals import looked_at
+from modeldyno.views.text import unit_of_work
+from modeldyno.views.view_options import Look
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.goal import Judgement
-    from modeldyno.core.knob import Knob
-    from modeldyno.core.result import Result
+    from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.knob import Knob
 
 WHOLE = Look(depth=8)
 """A page shows the tree of layers as deep as anybody reads."""

@@ -1,0 +1,346 @@
+"""ONNX files, run in this process by ONNX Runtime.
+
+A call is `InferenceSession.run` with the names of the outputs given, or `run_with_iobinding`: what a
+user of ONNX Runtime calls, too, so that its cost is part of the latency. ONNX Runtime's own defaults
+hold for what is not set: as many threads as physical cores, which spin for work while they wait and so
+keep their cores busy between calls.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.adapters.backends.onnxruntime import layers as onnxruntime_layers
+from modeldyno.adapters.backends.onnxruntime import operators as onnxruntime_operators
+from modeldyno.adapters.backends.onnxruntime.layers import Start
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.interfaces import Form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from numpy import ndarray
+
+    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.core.trace.op_events import WatchedCalls
+    from modeldyno.interfaces import Feed, Layers, Model, Named
+
+requires = ("onnxruntime",)
+accepts = frozenset({Form.ONNX})
+knobs = (
+    Knob(
+        name="device",
+        kind=str,
+        default="cpu",
+        sentence="What runs the graph: cpu, cuda, cuda:1, tensorrt, openvino ..., or an execution provider.",
+        aliases=("provider",),
+    ),
+    Knob(
+        name="intra_threads",
+        kind=int,
+        default=None,
+        low=1,
+        high=1024,
+        sentence="Threads inside one operator; ONNX Runtime takes one for each physical core.",
+        aliases=("intra_op_num_threads", "threads"),
+    ),
+    Knob(
+        name="inter_threads",
+        kind=int,
+        default=None,
+        low=1,
+        high=1024,
+        sentence="Threads across operators; of use with parallel=true only.",
+        aliases=("inter_op_num_threads",),
+    ),
+    Knob(
+        name="graph_optimization",
+        kind=str,
+        default="all",
+        choices=("disable", "basic", "extended", "all"),
+        sentence="How far the graph is rewritten before it runs.",
+        aliases=("graph_optimization_level",),
+    ),
+    Knob(
+        name="parallel",
+        kind=bool,
+        default=False,
+        sentence="Run independent operators at the same time.",
+    ),
+    Knob(
+        name="spinning",
+        kind=bool,
+        default=None,
+        sentence="Let idle threads spin for work: lower latency, busier cores; ONNX Runtime's default is on.",
+    ),
+    Knob(
+        name="arena",
+        kind=bool,
+        default=True,
+        sentence="Keep freed memory for the next call; off, each call returns it to the system.",
+    ),
+    Knob(
+        name="io_binding",
+        kind=bool,
+        default=False,
+        sentence="Place inputs on the device once, before the calls, and leave outputs there.",
+    ),
+    BATCH_SIZE,
+)
+space = ("batch_size=1..32*2", "intra_threads=1..{cores}*2")
+
+_PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "gpu": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "rocm": "ROCMExecutionProvider",
+    "migraphx": "MIGraphXExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "dnnl": "DnnlExecutionProvider",
+    "xnnpack": "XnnpackExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+    "directml": "DmlExecutionProvider",
+    "qnn": "QNNExecutionProvider",
+}
+_MEMORY = {
+    "CUDAExecutionProvider": "cuda",
+    "TensorrtExecutionProvider": "cuda",
+    "ROCMExecutionProvider": "cuda",
+}
+"""Provider to the memory that its bound tensors live in; the others read the host's."""
+_LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_DEVICE = re.compile(r"(?P<name>\w+)(?::(?P<index>\d+))?")
+_WEIGHTS_APART = "session.optimized_model_external_initializers_file_name"
+"""Has a saved graph keep its weights in a file beside it: a single file holds 2 GiB at most."""
+_RESTING = "session.force_spinning_stop"
+"""Has threads stop to spin as a call returns, not within it."""
+_FATAL = 4
+"""ONNX Runtime's log level at which an error is raised to us, but not printed as well."""
+
+
+def check(config: Mapping[str, KnobValue]) -> None:
+    """Refuse knobs that name no device, or that would change nothing."""
+    _provider(str(config.get("device", "cpu")))
+    if int(config.get("inter_threads", 1)) > 1 and not config.get("parallel"):
+        raise RequestError(
+            "The knob inter_threads has no effect without parallel=true; set both, or neither."
+        )
+
+
+@contextmanager
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  # noqa: A001 - the port's word
+    """Make a session of ONNX Runtime.
+
+    Raises:
+        RequestError: the execution provider is not in this build of ONNX Runtime, or does not start.
+    """
+    import onnxruntime  # noqa: PLC0415 - optional, and heavy
+
+    provider, index = _provider(str(config.get("device", "cpu")))
+    available = onnxruntime.get_available_providers()
+    if provider not in available:
+        raise RequestError(
+            f"This build of onnxruntime has no {provider}; available: {', '.join(sorted(available))}."
+        )
+    onnxruntime.set_default_logger_severity(_FATAL)
+
+    def start(
+        profile: str = "", saved: str = "", graph: bytes | None = None, *, resting: bool = False
+    ) -> Any:
+        options = _options(onnxruntime, config)
+        if resting:
+            options.add_session_config_entry(_RESTING, "1")
+        if profile:
+            options.enable_profiling, options.profile_file_prefix = True, profile
+        if saved:
+            options.optimized_model_filepath = saved
+            options.add_session_config_entry(_WEIGHTS_APART, f"{Path(saved).name}.weights")
+        providers = [(provider, _provider_options(provider, index))]
+        return onnxruntime.InferenceSession(graph or str(model.value), options, providers=providers)
+
+    session = start()
+    if session.get_providers()[0] != provider:
+        raise RequestError(
+            f"{provider} is in this build of onnxruntime, but did not start; check its driver and libraries."
+        )
+    session.disable_fallback()
+    _refuse_bfloat16(session)
+    memory = (_MEMORY.get(provider, "cpu"), index)
+    yield _Session(
+        ort=onnxruntime,
+        session=session,
+        outputs=tuple(output.name for output in session.get_outputs()),
+        bound_to=memory if config.get("io_binding") else None,
+        spins=_spins(config) and provider == _PROVIDERS["cpu"],
+        start=start,
+        path=Path(model.value),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    ort: Any
+    session: Any
+    outputs: tuple[str, ...]
+    bound_to: tuple[str, int] | None
+    """Device and index of the memory that inputs and outputs are bound to, or None to bind nothing."""
+    spins: bool
+    """Whether it has threads on the host that spin for a while when a call has returned."""
+    start: Start
+    path: Path
+    """The model's file."""
+
+    def prepare(self, feed: Feed) -> Callable[[], Any]:
+        """Lay the payload out as ONNX Runtime wants it, so that a call copies nothing that it need not."""
+        import numpy as np  # noqa: PLC0415 - dear at start-up
+
+        dense = {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in feed.items()}
+        if self.bound_to is not None:
+            return self._bound(dense, *self.bound_to)
+        values = {name: self._value(array) for name, array in dense.items()}
+        return partial(self.session.run, list(self.outputs), values)
+
+    def arrays(self, output: Any) -> Feed:
+        """Name the outputs; sequences and maps are flattened into one array for each entry."""
+        if self.bound_to is not None:
+            output = output.copy_outputs_to_cpu()
+        return dict(
+            pair for name, value in zip(self.outputs, output, strict=True) for pair in _named(name, value)
+        )
+
+    def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
+        """Watch the nodes of a second session, by ONNX Runtime's own profiling."""
+
+        def prepare(session: Any) -> Callable[[], Any]:
+            return replace(self, session=session).prepare(feed)
+
+        provider = self.session.get_providers()[0]
+        return onnxruntime_layers.watching(
+            self.start, prepare, self.path, named, device=provider, usual=None if self.spins else self.session
+        )
+
+    def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
+        """Watch the nodes of some calls in a second session, by ONNX Runtime's own profiling."""
+
+        def start(profile: str) -> tuple[Callable[[], Any], Callable[[], str]]:
+            session = self.start(profile)
+            return replace(self, session=session).prepare(feed), session.end_profiling
+
+        return onnxruntime_operators.watched(start, calls, trace)
+
+    def _bound(self, feed: Feed, device: str, index: int) -> Callable[[], Any]:
+        text = [name for name, array in feed.items() if array.dtype.kind in "OUS"]
+        if text:
+            raise RequestError(
+                f"The knob io_binding takes no text, which input '{text[0]}' is; leave it off."
+            )
+        binding = self.session.io_binding()
+        for name, array in feed.items():
+            binding.bind_ortvalue_input(name, self._tensor(array, device, index))
+        for name in self.outputs:
+            binding.bind_output(name, device, index)
+        run = self.session.run_with_iobinding
+
+        def call() -> Any:
+            run(binding)
+            return binding
+
+        return call
+
+    def _value(self, array: ndarray) -> Any:
+        """Give what `run` takes: the array itself, except where numpy has no such dtype of its own."""
+        return self._tensor(array, "cpu", 0) if array.dtype.name == "bfloat16" else array
+
+    def _tensor(self, array: ndarray, device: str, index: int) -> Any:
+        if array.dtype.name == "bfloat16":
+            bits = array.view("uint16")
+            return self.ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _BFLOAT16)
+        return self.ort.OrtValue.ortvalue_from_numpy(array, device, index)
+
+
+_BFLOAT16 = 16
+"""TensorProto.BFLOAT16."""
+
+
+def _provider(device: str) -> tuple[str, int]:
+    """Read ``cuda:1`` or ``CUDAExecutionProvider`` as a provider and the index of its device."""
+    match = _DEVICE.fullmatch(device.strip())
+    name = match["name"] if match else device
+    exact = {provider.lower(): provider for provider in _PROVIDERS.values()}
+    provider = _PROVIDERS.get(name.lower()) or exact.get(name.lower())
+    if provider is None and name.endswith("ExecutionProvider"):
+        provider = name
+    if match is None or provider is None:
+        raise UnknownName.among("device", device, _PROVIDERS)
+    return provider, int(match["index"] or 0)
+
+
+def _provider_options(provider: str, index: int) -> dict[str, str]:
+    return {"device_id": str(index)} if provider in _MEMORY else {}
+
+
+def _refuse_bfloat16(session: Any) -> None:
+    for output in session.get_outputs():
+        if output.type == "tensor(bfloat16)":
+            raise RequestError(
+                f"The output '{output.name}' is bfloat16, which ONNX Runtime cannot hand to Python; "
+                "export the model with a cast to float32 at its end."
+            )
+
+
+def _allowed_threads() -> int:
+    """Give the threads that fit on the cores of this process, or 0 for the runtime's own choice.
+
+    Its own choice pins each thread to a core of its own, also to those that this process was kept off.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    return 0 if allowed == os.cpu_count() else allowed
+
+
+def _spins(config: Mapping[str, KnobValue]) -> bool:
+    """Whether there are threads beside the caller's, and they spin, as they do by default."""
+    alone = config.get("intra_threads") == 1 and not config.get("parallel")
+    return bool(config.get("spinning", True)) and not alone
+
+
+def _options(ort: Any, config: Mapping[str, KnobValue]) -> Any:
+    options = ort.SessionOptions()
+    options.log_severity_level = _FATAL
+    options.intra_op_num_threads = int(config.get("intra_threads", _allowed_threads()))
+    options.inter_op_num_threads = int(config.get("inter_threads", 0))
+    level = _LEVELS[str(config.get("graph_optimization", "all"))]
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    mode = "ORT_PARALLEL" if config.get("parallel") else "ORT_SEQUENTIAL"
+    options.execution_mode = getattr(ort.ExecutionMode, mode)
+    options.enable_cpu_mem_arena = bool(config.get("arena", True))
+    if "spinning" in config:
+        for pool in ("intra_op", "inter_op"):
+            options.add_session_config_entry(f"session.{pool}.allow_spinning", str(int(config["spinning"])))
+    return options
+
+
+def _named(name: str, value: Any) -> Iterator[tuple[str, ndarray]]:
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    if isinstance(value, dict):
+        yield f"{name}.keys", np.asarray(list(value))
+        yield f"{name}.values", np.asarray(list(value.values()))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _named(f"{name}.{index}", item)
+    else:
+        yield name, np.asarray(value)

@@ -1,0 +1,3 @@
+"""Models behind servers that we start: Triton, TorchServe, MLServer."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""PyTorch: sessions, hooks, memory, operators, training, generation."""
+
+from __future__ import annotations

@@ -1,0 +1,296 @@
+"""Which data goes where in one call of a torch module, for `core.trace.redundant_ops` to judge.
+
+Two witnesses work together. A function mode sees each call that the model's own code makes, by the
+name that it has there, and what goes in and comes out; it sees those too that do nothing on this
+device. A dispatch mode sees the operators within, and so what memory they change, whether the host
+waits, and how long they take.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.adapters.backends.output_leaves import leaves
+from modeldyno.adapters.backends.torch.module_ranges import eager, entered
+from modeldyno.core.trace.dataflow import HOST, Flow, Step, Value
+from modeldyno.core.trace.source_line import is_users
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import FrameType
+
+    from torch import device
+    from torch.nn import Module
+
+_LOOKS = frozenset({
+    "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "storage_offset",
+    "is_contiguous", "is_floating_point", "is_complex", "get_device", "untyped_storage", "data_ptr",
+    "__get__", "__set__", "__repr__", "__hash__", "__len__", "has_names",
+})  # fmt: skip
+"""Calls that ask a tensor for what it is like, and not for its numbers."""
+_WAITING = frozenset({
+    "_local_scalar_dense", "item", "is_nonzero", "nonzero", "nonzero_numpy", "masked_select", "equal",
+    "allclose", "argwhere", "_unique", "_unique2", "unique_dim", "unique_consecutive",
+})  # fmt: skip
+"""Operators that hand numbers to the host, or give a tensor whose size depends on numbers."""
+
+
+def flow(run: Callable[[], Any], callee: Callable[..., Any], place: device) -> Flow | None:
+    """Follow one call of `run`, which binds a payload to a module; None where that is compiled.
+
+    A call before it warms up. The function mode keeps torch from a few fused paths (those of
+    nn.TransformerEncoderLayer), so what is followed there is the plain path.
+    """
+    module = eager(callee)
+    if module is None:
+        return None
+    found = None
+    for _ in range(2):
+        recorder = _Recorder(place)
+        weights = recorder.storages(module.parameters())
+        payload = (getattr(run, "args", ()), getattr(run, "keywords", {}))
+        given = recorder.storages([*module.buffers(), *_tensors(payload)])
+        with recorder.watching(module):
+            output = run()
+        found = recorder.flow(weights, given, output)
+        del output
+    return found
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A Step in the making."""
+
+    name: str
+    scope: str
+    inputs: tuple[Value, ...]
+    line: str = ""
+    place: str = ""
+    literal: bool = False
+    outputs: tuple[Value, ...] = ()
+    writes: set[int] = field(default_factory=set)
+    awaited: tuple[Value, ...] = ()
+    time: float = 0.0
+    marks: list[tuple[Any, Any]] = field(default_factory=list)
+    """Events of a device before and after each operator."""
+
+    def step(self) -> Step:
+        """Give the Step; the device has finished."""
+        anew = {value.storage for value in self.outputs} - {value.storage for value in self.inputs}
+        return Step(
+            name=self.name,
+            scope=self.scope,
+            line=self.line,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            writes=frozenset(self.writes - anew),
+            awaited=self.awaited,
+            place=self.place,
+            literal=self.literal,
+            time=self.time + sum(begin.elapsed_time(end) * 1e-3 for begin, end in self.marks),
+        )
+
+
+class _Recorder:
+    """Takes down what both witnesses see."""
+
+    def __init__(self, place: device) -> None:
+        import torch  # noqa: PLC0415 - heavy
+
+        self._torch = torch
+        self._library = None if place.type == HOST else getattr(torch, place.type)
+        self._place = place
+        self._references: dict[int, Any] = {}
+        self._entries: list[_Entry] = []
+        self._open: _Entry | None = None
+        self._path: list[str] = []
+
+    @contextmanager
+    def watching(self, module: Module) -> Iterator[None]:
+        """Watch what runs; modules tell when they begin and end."""
+        from torch.overrides import TorchFunctionMode  # noqa: PLC0415 - heavy
+        from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - heavy
+
+        recorder = self
+
+        class Functions(TorchFunctionMode):
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                del types
+                return recorder.called(func, args, kwargs or {}, sys._getframe(1))  # noqa: SLF001 - the one that calls
+
+        class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]  # not annotated
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                del types
+                return recorder.ran(func, args, kwargs or {})
+
+        with ExitStack() as stack:
+            stack.enter_context(entered(module, self._path.append, lambda _path: self._path.pop()))
+            stack.enter_context(Operators())  # type: ignore[no-untyped-call]  # the same
+            stack.enter_context(Functions())
+            yield
+        if self._library is not None:
+            self._library.synchronize(self._place)
+
+    def flow(self, weights: frozenset[int], given: frozenset[int], output: Any) -> Flow:
+        """Give what was taken down; what lives on beside `output` was kept by the model."""
+        outputs = self.storages(_tensors(output))
+        alive = {name for name, reference in self._references.items() if not reference.expired()}
+        return Flow(
+            steps=tuple(entry.step() for entry in self._entries),
+            device=self._place.type,
+            weights=weights,
+            given=given - weights,
+            outputs=outputs,
+            kept=frozenset(alive - outputs - given - weights),
+        )
+
+    def called(self, func: Any, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> Any:
+        """Take down a call that the model's code makes."""
+        name = _name(func)
+        if self._open is not None or name.rpartition(".")[2] in _LOOKS:
+            return func(*args, **kwargs)
+        place, literal = _named_place(name, args, kwargs, caller.f_code.co_consts)
+        inputs = self._values((args, kwargs))
+        entry = _Entry(name, self._scope(), inputs, _line(caller), place, literal)
+        self._open = entry
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self._open = None
+        entry.outputs = self._values(result)
+        if entry.inputs or entry.outputs:
+            self._entries.append(entry)
+        return result
+
+    def ran(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Take down an operator: as part of the call that is open, or by itself in scripted code."""
+        entry = self._open
+        alone = entry is None
+        if entry is None:
+            entry = _Entry(str(func._schema.name), self._scope(), self._values((args, kwargs)))  # noqa: SLF001 - no other way
+            self._entries.append(entry)
+        entry.writes |= self._written(func, args, kwargs)
+        awaited = self._values(self._awaited(func, args))
+        entry.awaited += awaited
+        result = self._timed(entry, func, args, kwargs, by_host=bool(awaited))
+        if alone:
+            entry.outputs = self._values(result)
+        return result
+
+    def _timed(self, entry: _Entry, func: Any, args: Any, kwargs: Any, *, by_host: bool) -> Any:
+        if self._library is None or by_host:
+            begin = perf_counter()
+            result = func(*args, **kwargs)
+            entry.time += perf_counter() - begin
+            return result
+        before, after = (self._library.Event(enable_timing=True) for _ in range(2))
+        before.record()
+        result = func(*args, **kwargs)
+        after.record()
+        entry.marks.append((before, after))
+        return result
+
+    def _awaited(self, func: Any, args: Sequence[Any]) -> Any:
+        """Give the tensors whose numbers the host waits for."""
+        name = func._schema.name.rpartition("::")[2]  # noqa: SLF001 - no other way
+        if name in {"index", "index_put", "index_put_"}:
+            kinds = {self._torch.bool, self._torch.uint8}
+            return [tensor for tensor in _tensors(args[1]) if tensor.dtype in kinds]
+        return args if name in _WAITING else ()
+
+    def _written(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[int]:
+        found = []
+        for place, argument in enumerate(func._schema.arguments):  # noqa: SLF001 - no other way
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                found.append(args[place] if place < len(args) else kwargs.get(argument.name))
+        return self.storages(_tensors(found)) if found else frozenset()
+
+    def _scope(self) -> str:
+        return self._path[-1] if self._path else ""
+
+    # tensors as values
+
+    def storages(self, tensors: Iterable[Any]) -> frozenset[int]:
+        """Name the memory of tensors."""
+        named = (self._storage(tensor) for tensor in tensors)
+        return frozenset(name for name in named if name is not None)
+
+    def _storage(self, tensor: Any) -> int | None:
+        """Name its memory; the reference to it keeps the name from being given to other memory."""
+        from torch.multiprocessing.reductions import StorageWeakRef  # noqa: PLC0415 - heavy
+
+        try:
+            reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # the same
+        except (NotImplementedError, RuntimeError):  # it has none: sparse, or within a transform
+            return None
+        self._references.setdefault(reference.cdata, reference)
+        return int(reference.cdata)
+
+    def _values(self, found: Any) -> tuple[Value, ...]:
+        values = (self._value(tensor) for tensor in _tensors(found))
+        return tuple(value for value in values if value is not None)
+
+    def _value(self, tensor: Any) -> Value | None:
+        storage = self._storage(tensor) if tensor.layout is self._torch.strided else None
+        if storage is None:
+            return None
+        size = tensor.element_size()
+        return Value(
+            storage=storage,
+            shape=tuple(map(int, tensor.shape)),
+            strides=tuple(map(int, tensor.stride())),
+            offset=int(tensor.storage_offset()),
+            capacity=tensor.untyped_storage().nbytes() // size,
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            bytes=tensor.numel() * size,
+            device=tensor.device.type,
+        )
+
+
+def _line(frame: FrameType | None) -> str:
+    """Write the innermost line of the user's code between a frame and the call that is followed."""
+    while frame is not None and frame.f_code is not flow.__code__:
+        if is_users(frame.f_code.co_filename):
+            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def _tensors(found: Any) -> Iterator[Any]:
+    import torch  # noqa: PLC0415 - heavy
+
+    return (leaf for _, leaf in leaves(found) if isinstance(leaf, torch.Tensor))
+
+
+def _name(func: Any) -> str:
+    from torch.overrides import resolve_name  # noqa: PLC0415 - heavy
+
+    return str(resolve_name(func) or getattr(func, "__name__", "a function"))
+
+
+def _named_place(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], written: tuple[Any, ...]
+) -> tuple[str, bool]:
+    """Give the kind of the device that a call names, and whether the code spells it out."""
+    import torch  # noqa: PLC0415 - heavy
+
+    tail = name.rpartition(".")[2]
+    if tail in {"cpu", "cuda"}:
+        return tail, True
+    candidates = [kwargs.get("device"), *(args[1:] if tail in {"to", "type_as"} else ())]
+    for candidate in candidates:
+        if isinstance(candidate, torch.Tensor):
+            return candidate.device.type, False
+        kind = candidate.type if isinstance(candidate, torch.device) else candidate
+        if isinstance(kind, str) and kind.partition(":")[0] in _KINDS:
+            kind = kind.partition(":")[0]
+            return kind, any(isinstance(text, str) and text.partition(":")[0] == kind for text in written)
+    return "", False
+
+
+_KINDS = frozenset({"cpu", "cuda", "mps", "xpu", "meta"})

@@ -1,0 +1,192 @@
+"""``tensorflow-grpc``: TensorFlow Serving's Predict over gRPC, tensors as raw bytes.
+
+The option ``signature`` names another signature than the model's default.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.adapters.clients import messages as clients_messages
+from modeldyno.adapters.clients import protobuf, tensorflow, tensors
+from modeldyno.core.load.request_target import Server, Transport
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy import ndarray
+
+    from modeldyno.adapters.clients.protobuf import Schema
+    from modeldyno.core.load.request_target import Endpoint, Reply, Target
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.interfaces import Feed
+
+requires: tuple[str, ...] = ()
+transport = Transport.GRPC
+SERVICE = "/tensorflow.serving.PredictionService/"
+
+NAME = "tensorflow-grpc"
+DIMENSION: Schema = {1: ("size", "int64"), 2: ("name", "string")}
+SHAPE: Schema = {2: ("dim", [DIMENSION]), 3: ("unknown_rank", "bool")}
+TENSOR: Schema = {
+    1: ("dtype", "int32"),
+    2: ("tensor_shape", SHAPE),
+    4: ("tensor_content", "bytes"),
+    5: ("float_val", ["float"]),
+    6: ("double_val", ["double"]),
+    7: ("int_val", ["int32"]),
+    8: ("string_val", ["bytes"]),
+    10: ("int64_val", ["int64"]),
+    11: ("bool_val", ["bool"]),
+    13: ("half_val", ["int32"]),
+    16: ("uint32_val", ["uint32"]),
+    17: ("uint64_val", ["uint64"]),
+}
+NAMED: Schema = {1: ("key", "string"), 2: ("value", TENSOR)}
+MODEL: Schema = {
+    1: ("name", "string"),
+    2: ("version", {1: ("value", "int64")}),
+    3: ("signature_name", "string"),
+}
+REQUEST: Schema = {1: ("model_spec", MODEL), 2: ("inputs", [NAMED])}
+RESPONSE: Schema = {1: ("outputs", [NAMED])}
+METADATA_REQUEST: Schema = {1: ("model_spec", MODEL), 2: ("metadata_field", ["string"])}
+ANY: Schema = {1: ("type_url", "string"), 2: ("value", "bytes")}
+METADATA: Schema = {2: ("metadata", [{1: ("key", "string"), 2: ("value", ANY)}])}
+INFO: Schema = {2: ("dtype", "int32"), 3: ("tensor_shape", SHAPE)}
+SIGNATURE: Schema = {1: ("inputs", [{1: ("key", "string"), 2: ("value", INFO)}])}
+SIGNATURES: Schema = {1: ("signature_def", [{1: ("key", "string"), 2: ("value", SIGNATURE)}])}
+_HALVES = {"float16", "bfloat16"}
+_NOT_FOUND = 5
+_MOST = 1 << 26
+"""Elements that a single value is repeated for at most."""
+
+
+def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+    """Make each payload a request to predict.
+
+    Raises:
+        RequestError: the protocol cannot carry an input, or the version is no number.
+    """
+    model = _model(endpoint, str(endpoint.options.get("signature", "")))
+    messages = [
+        protobuf.encode(
+            REQUEST,
+            {
+                "model_spec": model,
+                "inputs": [
+                    {"key": name, "value": _tensor(name, array)}
+                    for name, array in tensors.named(feed, tensorflow.EXAMPLE).items()
+                ],
+            },
+        )
+        for feed in feeds
+    ]
+    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}Predict", messages)
+
+
+def _model(endpoint: Endpoint, signature: str = "") -> dict[str, Any]:
+    version = endpoint.version
+    if version and not version.isdecimal():
+        raise RequestError(f"The version '{version}' of a model of TensorFlow Serving has to be a number.")
+    return {
+        "name": clients_messages.model(endpoint),
+        "version": {"value": int(version)} if version else None,
+        "signature_name": signature,
+    }
+
+
+def _tensor(name: str, array: ndarray) -> dict[str, Any]:
+    text = tensors.kind(array) == tensors.TEXT
+    return {
+        "dtype": tensorflow.number(name, array),
+        "tensor_shape": {"dim": [{"size": size} for size in array.shape]},
+        **({"string_val": tensors.elements(name, array)} if text else {"tensor_content": tensors.raw(array)}),
+    }
+
+
+def arrays(reply: Reply) -> Feed:
+    """Read the outputs, from raw bytes or from typed values."""
+    clients_messages.check_grpc(reply)
+    outputs = protobuf.decode(RESPONSE, reply.body)["outputs"]
+    if not outputs:
+        raise ValueError("the answer has no outputs")
+    return {entry["key"]: _array(entry["key"], entry["value"] or {}) for entry in outputs}
+
+
+def _array(name: str, tensor: dict[str, Any]) -> ndarray:
+    dtype = tensorflow.BY_NUMBER.get(tensor.get("dtype", 0))
+    if dtype is None:
+        raise ValueError(f"output '{name}' has the dtype number {tensor.get('dtype', 0)}, which is not known")
+    shape = [each["size"] for each in (tensor["tensor_shape"] or {"dim": ()})["dim"]]
+    if tensor["tensor_content"] and dtype != tensors.TEXT:
+        return tensors.from_raw(name, tensor["tensor_content"], dtype, shape)
+    return _from_values(name, tensor, dtype, shape)
+
+
+def _from_values(name: str, tensor: dict[str, Any], dtype: str, shape: list[int]) -> ndarray:
+    """Read values from the list of their type; the last one stands for those that are missing."""
+    values: list[Any] = next(
+        (tensor[field] for field in tensor if field.endswith("_val") and tensor[field]), []
+    )
+    missing = math.prod(shape) - len(values)
+    if missing > 0 and values and missing < _MOST:
+        values = [*values, *values[-1:] * missing]
+    if dtype == tensors.TEXT:
+        return tensors.from_elements(name, values, shape)
+    if dtype in _HALVES:
+        data = b"".join((value & 0xFFFF).to_bytes(2, "little") for value in values)
+        return tensors.from_raw(name, data, dtype, shape)
+    return tensors.from_values(name, values, dtype, shape)
+
+
+def tokens(reply: Reply) -> int:
+    """Tell nothing: the protocol has no tokens."""
+    del reply
+    return -1
+
+
+def greeting(endpoint: Endpoint) -> Target | None:
+    """Ask for the model's signatures: the service has no other question."""
+    return described(endpoint) if endpoint.model else None
+
+
+def recognised(reply: Reply) -> Server | None:
+    """Take any answer that holds signatures, or that speaks of a servable."""
+    unknown = reply.status == _NOT_FOUND and "Servable" in clients_messages.header(reply, "grpc-message")
+    try:
+        return Server(name="tensorflow serving") if unknown or _signatures(reply) else None
+    except ValueError:
+        return None
+
+
+def described(endpoint: Endpoint) -> Target:
+    """Ask for the model's signatures."""
+    asked = {"model_spec": _model(endpoint), "metadata_field": ["signature_def"]}
+    body = protobuf.encode(METADATA_REQUEST, asked)
+    return clients_messages.grpc(NAME, endpoint, f"{SERVICE}GetModelMetadata", [body])
+
+
+def inputs(reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
+    """Read the inputs of the signature."""
+    if reply is None:
+        return ()
+    return tensorflow.declared(_signatures(reply), str(endpoint.options.get("signature", "")))
+
+
+def _signatures(reply: Reply) -> dict[str, Any]:
+    clients_messages.check_grpc(reply)
+    metadata = {
+        entry["key"]: entry["value"] or {} for entry in protobuf.decode(METADATA, reply.body)["metadata"]
+    }
+    data = metadata.get("signature_def", {}).get("value", b"")
+    return {
+        entry["key"]: {
+            "inputs": {
+                each["key"]: each["value"] or {} for each in (entry["value"] or {"inputs": ()})["inputs"]
+            }
+        }
+        for entry in protobuf.decode(SIGNATURES, data)["signature_def"]
+    }

@@ -1,0 +1,192 @@
+"""Arrays as a protocol carries them: as bytes in the order of C, little end first, or as lists for JSON."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.spec.input_spec import BATCH, DTYPES
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy import ndarray
+
+    from modeldyno.core.spec.input_spec import Dimension
+    from modeldyno.interfaces import Feed
+
+TEXT, BFLOAT16 = "string", "bfloat16"
+
+
+def kind(array: ndarray) -> str:
+    """Name the dtype of an array as `core.spec.input_spec` does."""
+    return TEXT if array.dtype.kind in "OUS" else array.dtype.name
+
+
+def named(feed: Feed, example: str) -> Feed:
+    """Refuse a payload without inputs, for a protocol that has to name them."""
+    if not feed:
+        raise RequestError(f"The server does not tell what the model takes; give it, such as {example}.")
+    return feed
+
+
+def only(feed: Feed, what: str) -> tuple[str, ndarray]:
+    """Give the one input of a payload."""
+    if len(feed) != 1:
+        raise RequestError(f"{what} takes one input, not {len(feed)}: {', '.join(feed) or 'none was given'}.")
+    return next(iter(feed.items()))
+
+
+def raw(array: ndarray) -> bytes:
+    """Give the bytes of numbers; bfloat16 as its upper 16 bits of float32."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    plain = array.view(np.uint16) if array.dtype.name == BFLOAT16 else array
+    return np.ascontiguousarray(plain, plain.dtype.newbyteorder("<")).tobytes()
+
+
+def elements(name: str, array: ndarray) -> list[bytes]:
+    """Give the elements of text, each as bytes: text as UTF-8."""
+    return [_element(name, item) for item in array.reshape(-1).tolist()]
+
+
+def _element(name: str, item: Any) -> bytes:
+    if isinstance(item, bytes):
+        return item
+    if not isinstance(item, str):
+        raise RequestError(f"The input '{name}' holds {type(item).__name__}, which no request can carry.")
+    try:
+        return item.encode()
+    except UnicodeEncodeError:
+        raise RequestError(f"The input '{name}' holds text that is no Unicode.") from None
+
+
+def lists(name: str, array: ndarray, *, encoded: bool = False) -> Any:
+    """Give nested lists for JSON; bytes as UTF-8, or with `encoded` as ``{"b64": ...}``."""
+    if kind(array) not in DTYPES:
+        raise RequestError(f"The input '{name}' is {array.dtype}, which JSON cannot carry.")
+    if kind(array) == BFLOAT16:
+        return array.astype("float32").tolist()
+    return _texts(name, array.tolist(), encoded=encoded) if kind(array) == TEXT else array.tolist()
+
+
+def _texts(name: str, value: Any, *, encoded: bool) -> Any:
+    if isinstance(value, list):
+        return [_texts(name, item, encoded=encoded) for item in value]
+    data = _element(name, value)
+    if isinstance(value, str):
+        return value
+    if encoded:
+        return {"b64": base64.b64encode(data).decode()}
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise RequestError(
+            f"The input '{name}' holds bytes that are no text, which JSON cannot carry; take gRPC, say."
+        ) from None
+
+
+def from_raw(name: str, data: bytes | memoryview, dtype: str, shape: Sequence[int]) -> ndarray:
+    """Read numbers; bfloat16 comes as float32, which holds it exactly.
+
+    Raises:
+        ValueError: there are more or fewer bytes than the shape takes.
+    """
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    code = np.dtype(np.uint16 if dtype == BFLOAT16 else dtype).newbyteorder("<")
+    expected = math.prod(shape) * code.itemsize
+    if len(data) != expected or any(size < 0 for size in shape):
+        raise ValueError(
+            f"output '{name}' has {len(data):,} bytes, but {_show(shape)} {dtype} is {expected:,}"
+        )
+    array = np.frombuffer(data, code).reshape(shape)
+    if dtype == BFLOAT16:
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(code.newbyteorder("="), copy=False)
+
+
+def from_values(name: str, values: Any, dtype: str | None, shape: Sequence[int] | None) -> ndarray:
+    """Read numbers or text out of lists, nested or flat; without a dtype, what they are.
+
+    Raises:
+        ValueError: they are no such numbers, or more or fewer than the shape takes.
+    """
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    try:
+        array = np.asarray(values, object if dtype == TEXT else None)
+        if array.dtype.kind not in "biuf":
+            array = _text(values, dtype)
+        elif dtype is not None:
+            array = _cast(values, array, np.dtype("float32" if dtype == BFLOAT16 else dtype))
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"output '{name}' holds something other than {dtype or 'numbers in rows'}") from None
+    if shape is None:
+        return array
+    if array.size != math.prod(shape) or any(size < 0 for size in shape):
+        raise ValueError(f"output '{name}' has {array.size:,} values, but its shape is {_show(shape)}")
+    return array.reshape(shape)
+
+
+def _text(values: Any, dtype: str | None) -> ndarray:
+    """Give text or bytes; raise ValueError for anything else, or where numbers should be."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    array = np.asarray(values, object)
+    if dtype not in {None, TEXT} or not all(isinstance(item, str | bytes) for item in array.flat):
+        raise ValueError
+    return array
+
+
+def _cast(values: Any, array: ndarray, dtype: Any) -> ndarray:
+    """Give numbers another dtype; whole ones must be whole, and not too large for it.
+
+    Raises:
+        ValueError: one is not, or does not fit.
+        OverflowError: one does not fit.
+    """
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    if dtype.kind not in "biu":
+        with np.errstate(over="ignore"):
+            return array.astype(dtype)
+    if array.dtype.kind == "f":  # of whole numbers beyond int64, numpy makes these
+        array = np.asarray(values, object)
+        if any(isinstance(item, float) and not item.is_integer() for item in array.flat):
+            raise ValueError
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype)
+    if not bool(np.all(cast == array)):
+        raise ValueError
+    return cast
+
+
+def from_elements(name: str, items: Sequence[bytes], shape: Sequence[int]) -> ndarray:
+    """Make elements text, or leave them bytes where one of them is no UTF-8."""
+    try:
+        return from_values(name, [item.decode() for item in items], TEXT, shape)
+    except UnicodeDecodeError:
+        return from_values(name, list(items), TEXT, shape)
+
+
+def shape_of(name: str, sizes: Sequence[Any]) -> tuple[Dimension, ...]:
+    """Read a declared shape: -1 is free, and in the first place the batch.
+
+    Raises:
+        ValueError: a size is no number.
+    """
+    try:
+        numbers = [int(size) for size in sizes]
+    except (TypeError, ValueError):
+        raise ValueError(f"the shape of '{name}' is {sizes!r}") from None
+    return tuple(
+        size if size > 0 else (BATCH if axis == 0 else f"{name}_dim{axis}")
+        for axis, size in enumerate(numbers)
+    )
+
+
+def _show(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "one number"

@@ -1,0 +1,57 @@
+"""Weights & Biases: an offline run, which ``wandb sync`` uploads; nothing goes to the network here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import codec
+from modeldyno.core.result.numbers import circumstances, figures, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.study.study import Study
+
+requires = ("wandb",)
+_PROJECT = "modeldyno"
+
+
+def export(document: Result, target: str) -> str:
+    """Write one offline run below the directory."""
+    return _run(document, target, group="")
+
+
+def export_study(study: Study, results: Mapping[str, Result], target: str) -> str:
+    """Write a run for each trial whose result is known, all of one group."""
+    found = [results[trial.result] for trial in study.trials if trial.result in results]
+    for each in found:
+        _run(each, target, group=study.name or study.id)
+    return f"{len(found)} offline runs in {target}"
+
+
+def _run(result: Result, target: str, *, group: str) -> str:
+    import wandb  # noqa: PLC0415 - dear
+
+    folder = Path(target).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    if known := sorted(folder.glob(f"wandb/offline-run-*-{result.id}")):
+        return str(known[0])
+    run = wandb.init(
+        project=_PROJECT,
+        dir=str(folder),
+        mode="offline",
+        id=result.id,
+        name=f"{result.name} {result.id}",
+        group=group or None,
+        config={**settings(result), "about": circumstances(result)},
+        settings=wandb.Settings(
+            silent=True, console="off", save_code=False, disable_git=True, x_disable_meta=True
+        ),
+    )
+    run.summary.update({str(each.query): each.value for each in figures(result)})
+    kept = Path(run.dir) / "result.json"
+    codec.write(kept, codec.encode(result))
+    run.finish(exit_code=1 if result.failures else 0)
+    return str(Path(run.dir).parent)

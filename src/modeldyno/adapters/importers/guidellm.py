@@ -1,0 +1,211 @@
+"""GuideLLM's report, ``benchmarks.json``: a benchmark for each strategy, with its requests.
+
+Times are seconds of the wall clock, in doubles of about a quarter of a microsecond. Of the pieces of an
+answer it keeps the first and the last. As of release 0.8.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from modeldyno.core.load.foreign_load import MILLI, Imported, Told, differs, figure
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.spec.load_spec import Arrivals, Load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from modeldyno.core.load.foreign_load import Foreign
+    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.metrics.measurement import Measurement
+
+TOOL = "guidellm"
+_SPREADS = {
+    "request_latency": ("service_time", 1.0),
+    "time_to_first_token_ms": ("time_to_first_token", MILLI),
+    "inter_token_latency_ms": ("time_per_output_token", MILLI),
+}
+_STATISTICS = {"mean": "mean", "median": "p50", "std_dev": "std", "min": "min", "max": "max"}
+_PERCENTILES = {"p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p99.9"}
+_RATES = {"requests_per_second": "request_rate", "output_tokens_per_second": "token_rate"}
+_SECOND = 1e9
+_ARRIVALS = {"constant": Arrivals.CONSTANT, "poisson": Arrivals.POISSON}
+
+
+class _Timings(msgspec.Struct):
+    request_start: float | None = None
+    request_end: float | None = None
+    targeted_start: float | None = None
+    resolve_start: float | None = None
+    resolve_end: float | None = None
+    first_token_iteration: float | None = None
+    last_token_iteration: float | None = None
+    first_iteration: float | None = None
+    last_iteration: float | None = None
+
+
+class _Info(msgspec.Struct):
+    timings: _Timings
+
+
+class _Tokens(msgspec.Struct):
+    total_tokens: int | None = None
+    text_tokens: int | None = None
+
+
+class _Request(msgspec.Struct):
+    info: _Info
+    output_metrics: _Tokens | None = None
+
+
+class _Requests(msgspec.Struct):
+    successful: list[_Request] | None = None
+    errored: list[_Request] | None = None
+    incomplete: list[_Request] | None = None
+
+
+class _Strategy(msgspec.Struct):
+    type_: str
+    rate: float | None = None
+    streams: int | None = None
+    max_concurrency: int | None = None
+
+
+class _Config(msgspec.Struct):
+    strategy: _Strategy
+    backend: dict[str, Any] = {}
+    profile: dict[str, Any] = {}
+    sample_size: int | None = None
+
+
+class _Benchmark(msgspec.Struct):
+    config: _Config
+    requests: _Requests
+    metrics: dict[str, Any] = {}
+    start_time: float | None = None
+    end_time: float | None = None
+    warmup_duration: float = 0.0
+    cooldown_duration: float = 0.0
+
+
+class _Report(msgspec.Struct):
+    benchmarks: list[_Benchmark]
+    metadata: dict[str, Any] = {}
+
+
+def claims(file: Foreign) -> bool:
+    """Say whether it is a report."""
+    document = file.documents[0] if len(file.documents) == 1 else None
+    return isinstance(document, dict) and "benchmarks" in document and "metadata" in document
+
+
+def read(file: Foreign) -> Iterator[Imported]:
+    """Give each benchmark."""
+    report = msgspec.convert(file.documents[0], _Report)
+    for benchmark in report.benchmarks:
+        yield _imported(benchmark, report.metadata)
+
+
+def _imported(found: _Benchmark, metadata: Mapping[str, Any]) -> Imported:
+    load = _load(found.config)
+    # A sample of the requests would give rates of the sample.
+    requests = () if found.config.sample_size is not None else tuple(_requests(found.requests, load))
+    backend, start, end = found.config.backend, found.start_time, found.end_time
+    # Without either the two are the first sending and the last end, which leave out what was due before.
+    cut = start is not None and end is not None and found.warmup_duration + found.cooldown_duration > 0
+    steady = (round(start * _SECOND), round(end * _SECOND) + 1) if cut and start and end else None
+    return Imported(
+        tool=TOOL,
+        version=str(metadata.get("guidellm_version", "")),
+        model=str(backend.get("model") or ""),
+        url=str(backend.get("target") or ""),
+        created="" if start is None else datetime.fromtimestamp(start, UTC).isoformat(),
+        load=load,
+        config={"protocol": str(backend.get("request_format") or backend.get("kind") or "openai")},
+        software={key: str(metadata[key]) for key in ("platform",) if key in metadata},
+        requests=requests,
+        window=steady,
+        untold=frozenset({"throughput", "inter_chunk_latency", "inter_token_latency"}),
+        figures=tuple(_figures(found.metrics, closed=load.closed)),
+        gaps=tuple(_gaps(load, errors=bool(found.requests.errored))),
+    )
+
+
+def _load(config: _Config) -> Load:
+    strategy = config.strategy
+    if strategy.type_ in _ARRIVALS:
+        # The strategy has a limit even where nobody asked for one.
+        limit = (config.profile or {"max_concurrency": strategy.max_concurrency}).get("max_concurrency")
+        return Load(arrivals=_ARRIVALS[strategy.type_], rate=strategy.rate, concurrency=limit)
+    return Load(concurrency=strategy.streams or strategy.max_concurrency or 1)
+
+
+def _requests(found: _Requests, load: Load) -> Iterator[Told]:
+    groups = (
+        (found.successful, Outcome.OK),
+        (found.errored, Outcome.SERVER_ERROR),
+        (found.incomplete, Outcome.CANCELLED),
+    )
+    for requests, outcome in groups:
+        for each in requests or ():
+            yield from _told(each, outcome, load)
+
+
+def _told(request: _Request, outcome: Outcome, load: Load) -> Iterator[Told]:
+    times = request.info.timings
+    sent = times.resolve_start if times.request_start is None else times.request_start
+    end = times.resolve_end if times.request_end is None else times.request_end
+    if sent is None:
+        return  # it was never sent
+    first = times.first_iteration if times.first_token_iteration is None else times.first_token_iteration
+    last = times.last_iteration if times.last_token_iteration is None else times.last_token_iteration
+    ends = () if first is None or last is None else tuple(dict.fromkeys((first, last)))
+    tokens = request.output_metrics or _Tokens()
+    due = None if load.closed or times.targeted_start is None else min(times.targeted_start, sent)
+    yield Told(
+        sent=round(sent * _SECOND),
+        due=None if due is None else round(due * _SECOND),
+        end=round((sent if end is None else end) * _SECOND),
+        outcome=outcome,
+        tokens=tokens.total_tokens or tokens.text_tokens or -1,
+        pieces=tuple(round(time * _SECOND) for time in ends) if outcome is Outcome.OK else (),
+    )
+
+
+def _figures(metrics: Mapping[str, Any], *, closed: bool) -> Iterator[Measurement]:
+    """Give the statistics of the requests that were answered well."""
+    for name, (metric, scale) in _SPREADS.items():
+        spread = _successful(metrics, name)
+        percentiles = spread.get("percentiles") or {}
+        told = {statistic: spread.get(key) for key, statistic in _STATISTICS.items()}
+        told |= {statistic: percentiles.get(key) for key, statistic in _PERCENTILES.items()}
+        for each in (metric, "latency") if closed and metric == "service_time" else (metric,):
+            for statistic, value in told.items():
+                yield from figure(each, value, statistic, scale)
+    for name, metric in _RATES.items():
+        yield from figure(metric, _successful(metrics, name).get("mean"))
+
+
+def _successful(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (metrics.get(name) or {}).get("successful") or {}
+    return found
+
+
+def _gaps(load: Load, *, errors: bool) -> Iterator[Doubt]:
+    yield differs(
+        "time_per_output_token",
+        "GuideLLM calls it inter-token latency, and counts the first token in what it calls time per output "
+        "token; gaps between tokens it does not keep",
+        "compare time_per_output_token, which is taken from the first piece to the last here as in ours",
+    )
+    if not load.closed:
+        yield differs(
+            "latency",
+            "GuideLLM's request latency counts from the sending; here latency counts from its targeted start",
+            "read service_time where you want GuideLLM's own figure",
+        )
+    if errors:
+        yield differs("requests", "GuideLLM does not tell how a request failed; all stand as server-error")

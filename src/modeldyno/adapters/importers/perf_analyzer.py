@@ -1,0 +1,190 @@
+"""Triton's perf_analyzer: the CSV of ``-f``, and the JSON of ``--profile-export-file``.
+
+In the CSV times are microseconds, and ``Inferences/Second`` counts samples: batch size x requests. The JSON
+has every request of the last measurement windows in nanoseconds of the wall clock, but not the batch size.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from modeldyno.core.load.foreign_load import MICRO, NANO, Imported, Told, differs, figure
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.spec.load_spec import Arrivals, Load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from modeldyno.core.load.foreign_load import Foreign
+    from modeldyno.core.metrics.measurement import Measurement
+
+TOOL = "perf_analyzer"
+_LOADS = ("Concurrency", "Request Rate")
+_STAGES = {
+    "Server Queue": "queue_time",
+    "Server Compute Input": "compute_input_time",
+    "Server Compute Infer": "compute_time",
+    "Server Compute Output": "compute_output_time",
+}
+_OUTSIDE = ("Client Send", "Network+Server Send/Recv", "Client Recv")
+"""What together our network_time is: the part of a request that the server does not account for."""
+_PERCENTILE = re.compile(r"(p\d+) latency")
+
+
+class _Request(msgspec.Struct):
+    timestamp: int
+    response_timestamps: list[int]
+    response_outputs: list[dict[str, Any]] = []
+
+
+class _Mode(msgspec.Struct):
+    mode: str
+    value: float
+
+
+class _Experiment(msgspec.Struct):
+    experiment: _Mode
+    requests: list[_Request]
+    window_boundaries: list[int] = []
+
+
+class _Export(msgspec.Struct):
+    experiments: list[_Experiment]
+    version: str = ""
+    service_kind: str = ""
+    endpoint: str = ""
+
+
+def claims(file: Foreign) -> bool:
+    """Say whether it is one of these two."""
+    document = file.documents[0] if len(file.documents) == 1 else None
+    if isinstance(document, dict):
+        return "experiments" in document
+    return file.text.startswith(tuple(f"{load},Inferences/Second," for load in _LOADS))
+
+
+def read(file: Foreign) -> Iterator[Imported]:
+    """Give each experiment of the JSON, or each line of the CSV."""
+    if not file.documents:
+        yield from map(_line, csv.DictReader(io.StringIO(file.text), strict=True))
+        return
+    export = msgspec.convert(file.documents[0], _Export)
+    for each in export.experiments:
+        yield _experiment(each, export)
+
+
+# --- CSV -------------------------------------------------------------------------------------------
+
+
+def _line(row: Mapping[str, str]) -> Imported:
+    numbers = {name: float(text) for name, text in row.items() if _is_number(text)}
+    mode = next(name for name in _LOADS if name in row)
+    return Imported(
+        tool=TOOL,
+        load=_load("concurrency" if mode == "Concurrency" else "request_rate", numbers[mode]),
+        figures=tuple(_figures(numbers, closed=mode == "Concurrency")),
+        gaps=(
+            Doubt(
+                code="other-definition",
+                seen="the CSV tells neither how many requests there were nor which model and batch it was",
+                advice="use --profile-export-file, and import its JSON",
+            ),
+        ),
+    )
+
+
+def _figures(row: Mapping[str, float], *, closed: bool) -> Iterator[Measurement]:
+    yield from figure("throughput", row["Inferences/Second"])
+    for metric in ("latency", "service_time") if closed else ("service_time",):
+        for name, value in row.items():
+            if found := _PERCENTILE.fullmatch(name):
+                yield from figure(metric, value, found[1], MICRO)
+        yield from figure(metric, row.get("Avg latency"), "mean", MICRO)
+    for name, metric in _STAGES.items():
+        yield from figure(metric, row.get(name), scale=MICRO)
+    if all(name in row for name in _OUTSIDE):
+        yield from figure("network_time", sum(row[name] for name in _OUTSIDE), scale=MICRO)
+
+
+def _is_number(text: object) -> bool:
+    return isinstance(text, str) and re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text) is not None
+
+
+# --- JSON ------------------------------------------------------------------------------------------
+
+
+def _experiment(found: _Experiment, export: _Export) -> Imported:
+    openai = export.service_kind == "openai"
+    requests = tuple(_told(each, streamed=openai) for each in found.requests)
+    streamed = any(each.pieces for each in requests)
+    edges = found.window_boundaries
+    begin = min((each.sent for each in requests), default=0)
+    return Imported(
+        tool=TOOL,
+        version=export.version,
+        created=datetime.fromtimestamp(begin * NANO, UTC).isoformat() if requests else "",
+        load=_load(found.experiment.mode, found.experiment.value),
+        config={"protocol": export.service_kind} if export.service_kind else {},
+        requests=requests,
+        window=(min(edges), max(edges)) if len(edges) > 1 else None,
+        untold=frozenset() if openai else frozenset({"throughput"}),
+        gaps=tuple(_gaps(openai=openai, streamed=streamed)),
+    )
+
+
+def _told(request: _Request, *, streamed: bool) -> Told:
+    times = request.response_timestamps
+    if not times:
+        # It tells nothing of how, or when, a request failed.
+        return Told(sent=request.timestamp, end=request.timestamp, outcome=Outcome.SERVER_ERROR)
+    outputs = request.response_outputs
+    said = [
+        time
+        for time, output in zip(times, outputs, strict=False)
+        if streamed and _bears(str(output.get("response", "")))
+    ]
+    return Told(sent=request.timestamp, end=times[-1], pieces=tuple(said) if len(times) > 1 else ())
+
+
+def _bears(text: str) -> bool:
+    """Say whether a response has an event with text in it."""
+    events = (line.removeprefix("data:").strip() for line in text.splitlines() if line.startswith("data:"))
+    return any(_has_text(event) for event in events if event.startswith("{"))
+
+
+def _has_text(event: str) -> bool:
+    try:
+        choice = msgspec.json.decode(event)["choices"][0]
+        return bool(choice.get("text") or (choice.get("delta") or {}).get("content"))
+    except (msgspec.DecodeError, AttributeError, LookupError, TypeError):
+        return False
+
+
+def _gaps(*, openai: bool, streamed: bool) -> Iterator[Doubt]:
+    if not openai:
+        yield differs(
+            "throughput",
+            "the JSON does not tell the batch size (-b); request_rate counts requests, samples are not known",
+            "multiply by the batch size that perf_analyzer was given",
+        )
+    if streamed:
+        yield differs(
+            "inter_chunk_latency",
+            "perf_analyzer stamps what it reads at once; several events of a stream may have one time, and "
+            "it does not count tokens",
+        )
+
+
+def _load(mode: str, value: float) -> Load:
+    if mode == "concurrency":
+        return Load(concurrency=int(value))
+    if value > 0:
+        return Load(arrivals=Arrivals.CONSTANT, rate=value)
+    return Load(arrivals=Arrivals.TRACE, trace="--request-intervals")

@@ -1,0 +1,175 @@
+"""``vllm bench serve --save-result``: one JSON document a run; with ``--append-result`` one a line.
+
+Times are seconds in lists and milliseconds in statistics. Of every request it has ``latencies`` and, from
+0.30 on, ``queue_times``; with ``--save-detailed`` also when each was sent and its pieces.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from modeldyno.core.load.foreign_load import MILLI, Imported, Told, differs, figure
+from modeldyno.core.load.request_log import Outcome
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.spec.load_spec import Arrivals, Load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from modeldyno.core.load.foreign_load import Foreign
+    from modeldyno.core.metrics.doubt import Doubt
+
+TOOL = "vllm"
+_OWN = frozenset({"duration", "completed", "request_throughput", "model_id", "num_prompts"})
+_METRICS = {
+    "ttft": "time_to_first_token",
+    "tpot": "time_per_output_token",
+    "itl": "inter_chunk_latency",
+    "e2el": "service_time",
+}
+_STATISTIC = re.compile(r"(mean|median|std|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
+_RATES = {
+    "request_throughput": "request_rate",
+    "output_throughput": "token_rate",
+    "request_goodput": "goodput",
+}
+_SECOND = 1e9
+
+
+class _Run(msgspec.Struct):
+    model_id: str
+    num_prompts: int
+    completed: int
+    duration: float
+    date: str = ""
+    backend: str = ""
+    request_rate: float | str | None = None
+    burstiness: float = 1.0
+    max_concurrency: int | None = None
+    failed: int = 0
+    output_lens: list[int] | int = []
+    ttfts: list[float] = []
+    itls: list[list[float]] = []
+    latencies: list[float] = []
+    start_times: list[float] = []
+    queue_times: list[float] = []
+    errors: list[str] = []
+
+
+def claims(file: Foreign) -> bool:
+    """Say whether every document of it is a run."""
+    return bool(file.documents) and all(isinstance(d, dict) and d.keys() >= _OWN for d in file.documents)
+
+
+def read(file: Foreign) -> Iterator[Imported]:
+    """Give each run."""
+    for document in file.documents:
+        yield _imported(msgspec.convert(document, _Run), document)
+
+
+def _imported(run: _Run, document: Mapping[str, Any]) -> Imported:
+    load = _load(run)
+    requests = tuple(_requests(run, load)) if run.start_times and run.ttfts else ()
+    return Imported(
+        tool=TOOL,
+        model=run.model_id,
+        created=_created(run.date),
+        load=load,
+        config={"protocol": run.backend} if run.backend else {},
+        requests=requests,
+        untold=frozenset({"throughput", "inter_token_latency"}),
+        figures=(*_figures(run, document, load), *_samples(run, load)),
+        gaps=tuple(_gaps(run, load)),
+    )
+
+
+def _created(date: str) -> str:
+    """Read ``20261122-130120``, which is in the local time of a machine that is not known: taken for ours."""
+    try:
+        return datetime.strptime(date, "%Y%m%d-%H%M%S").astimezone(UTC).isoformat()
+    except ValueError:
+        return ""
+
+
+def _load(run: _Run) -> Load:
+    rate = run.request_rate
+    if not isinstance(rate, float | int) or math.isinf(rate):
+        return Load(concurrency=run.max_concurrency or max(1, run.num_prompts))
+    arrivals = Arrivals.CONSTANT if math.isinf(run.burstiness) else Arrivals.POISSON
+    return Load(arrivals=arrivals, rate=rate, concurrency=run.max_concurrency)
+
+
+def _requests(run: _Run, load: Load) -> Iterator[Told]:
+    waits = run.queue_times if run.queue_times and not load.closed else [None] * len(run.start_times)
+    errors = run.errors or [""] * len(run.start_times)
+    lens = run.output_lens if isinstance(run.output_lens, list) else [-1] * len(run.start_times)
+    told = zip(run.start_times, run.ttfts, run.itls, errors, lens, waits, strict=True)
+    for start, first, gaps, error, tokens, wait in told:
+        pieces = tuple(round((start + after) * _SECOND) for after in accumulate(gaps, initial=first))
+        yield Told(
+            sent=round(start * _SECOND),
+            due=None if wait is None else round((start - wait) * _SECOND),
+            end=pieces[-1],
+            outcome=Outcome.SERVER_ERROR if error else Outcome.OK,
+            tokens=tokens or -1,
+            pieces=() if error else pieces,
+        )
+
+
+def _figures(run: _Run, document: Mapping[str, Any], load: Load) -> Iterator[Measurement]:
+    for name, metric in _RATES.items():
+        yield from figure(metric, _number(document.get(name)))
+    yield from figure("requests", run.completed, "ok")
+    if run.failed:
+        yield from figure("requests", run.failed, "server-error")
+    for name, value in document.items():
+        if found := _STATISTIC.fullmatch(name):
+            both = found[2] == "e2el" and load.closed
+            statistic = "p50" if found[1] == "median" else found[1]
+            for metric in ("latency", "service_time") if both else (_METRICS[found[2]],):
+                yield from figure(metric, _number(value), statistic, MILLI)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, float | int) else None
+
+
+def _samples(run: _Run, load: Load) -> Iterator[Measurement]:
+    """Give the times of whole requests, where it tells no more; which ones failed it does not say then."""
+    if run.latencies and not run.failed:
+        times = Distribution.of(run.latencies, stop="imported", clock=TOOL)
+        for metric in ("latency", "service_time") if load.closed else ("service_time",):
+            yield Measurement(metric=metric, value=times)
+
+
+def _gaps(run: _Run, load: Load) -> Iterator[Doubt]:
+    yield differs(
+        "service_time",
+        "vLLM ends a request with the last piece that bears a choice; ours with the last byte",
+        "expect ours to be longer by what the server sends behind it",
+    )
+    yield differs(
+        "inter_chunk_latency",
+        "vLLM calls the gaps between pieces inter-token latency; a piece may hold several tokens, and the "
+        "last one none",
+        "compare time_per_output_token, which both take from the first piece to the last",
+    )
+    if load.closed and run.max_concurrency is None:
+        yield differs(
+            "latency",
+            "vLLM sent all requests at once, which is told as a closed loop of as many slots",
+            "give vllm --max-concurrency or --request-rate",
+        )
+    if not load.closed and run.burstiness != 1 and not math.isinf(run.burstiness):
+        yield differs(
+            "offered_rate",
+            f"vLLM drew gaps from a gamma distribution (burstiness {run.burstiness:g}), told as poisson",
+        )
+    if run.failed:
+        yield differs("requests", "vLLM does not tell how a request failed; all stand as server-error")

@@ -1,0 +1,171 @@
+"""``hf:dir``: a local directory of transformers (config.json, and weights in safetensors).
+
+The class comes from the configuration's architectures, so any task is loaded as what it is. The
+network is never asked, and code from the directory (`auto_map`) never runs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.adapters.loaders import digest, safetensors, torch_module, transformers_model
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.errors import RequestError, TrustRequired
+from modeldyno.interfaces import Executes, Form, Model
+from modeldyno.interfaces.load_stages import describing
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from modeldyno.core.spec.model_ref import ModelRef
+
+requires: tuple[str, ...] = ("torch", "transformers", "safetensors")
+tools: tuple[str, ...] = ()
+executes = Executes.NOTHING
+backend = "torch"
+
+CONFIG = "config.json"
+_INDEX = "model.safetensors.index.json"
+
+
+def claims(path: Path) -> bool:
+    """Claim a directory with config.json and weights; pickled ones are refused when they are loaded."""
+    return (path / CONFIG).is_file() and bool(_safetensors(path) or _pickles(path))
+
+
+def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Load the weights into the class that the configuration names."""
+    path = Path(ref.locator)
+    files = _files(path, trust=trust)
+    config = transformers_model.configuration(path)
+    module, missing = _loaded(path, config, seed=seed)
+    with describing():
+        declared = transformers_model.inputs(module, config)
+        return Model(
+            identity=ModelIdentity(
+                name=transformers_model.name_of(path),
+                digest=digest.of_files([path / CONFIG, *files]),
+                framework="torch",
+            ),
+            form=Form.TORCH,
+            value=module,
+            inputs=declared,
+            weights=lambda: torch_module.weights(module),
+            graph=torch_module.grapher(module),
+            file_bytes=sum(file.stat().st_size for file in files),
+            encode=transformers_model.encoder(path, config, declared),
+            limits=transformers_model.limits(config),
+            doubts=(_partly_random(missing),) if missing else (),
+        )
+
+
+def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Make the architecture where weights take no memory; of their files only the headers are read."""
+    from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph  # noqa: PLC0415 - it imports torch
+
+    del trust  # of pickled weights only the sizes are looked at
+    path = Path(ref.locator)
+    files = _files(path, trust=True)
+    config = transformers_model.configuration(path)
+    if getattr(config, "dtype", None) is None and _safetensors(path):
+        config.dtype = safetensors.commonest_dtype(files)
+    module, stage = torch_tracing_graph.build(
+        lambda: transformers_model.random_model(config, seed=seed, where=path)
+    )
+    declared = transformers_model.inputs(module, config)
+    return Model(
+        identity=ModelIdentity(
+            name=transformers_model.name_of(path),
+            digest=torch_module.structure_digest(module, (path / CONFIG).read_bytes()),
+            framework="torch",
+        ),
+        form=Form.TORCH,
+        value=None,
+        inputs=declared,
+        weights=lambda: torch_module.weights(module),
+        graph=lambda tracing: torch_tracing_graph.graph(module, stage, tracing),
+        file_bytes=sum(file.stat().st_size for file in files),
+        encode=transformers_model.encoder(path, config, declared),
+        limits=transformers_model.limits(config),
+    )
+
+
+def _files(path: Path, *, trust: bool) -> tuple[Path, ...]:
+    """List the files of weights that will be read."""
+    if not (path / CONFIG).is_file():
+        raise RequestError(f"'{path}' is no directory with a {CONFIG}; give the directory of a saved model.")
+    if found := _safetensors(path):
+        return found
+    pickles = _pickles(path)
+    if not pickles:
+        raise RequestError(
+            f"'{path}' has no model.safetensors; profile it with random ones as hf-config:{path}."
+        )
+    if not trust:
+        raise TrustRequired(
+            f"'{path / pickles[0].name}' is a pickle, which can run code when it is loaded; convert it to "
+            "safetensors, or give --trust if you know where it comes from."
+        )
+    return pickles
+
+
+def _safetensors(path: Path) -> tuple[Path, ...]:
+    """Find the file of weights, or the shards that the index names."""
+    index = path / _INDEX
+    if index.is_file():
+        names = _shards(index)
+        absent = [name for name in names if not (path / name).is_file()]
+        if absent:
+            raise RequestError(f"'{index}' names {absent[0]}, which is not there; copy all the shards.")
+        return tuple(path / name for name in names)
+    single = path / "model.safetensors"
+    return (single,) if single.is_file() else ()
+
+
+def _pickles(path: Path) -> tuple[Path, ...]:
+    return tuple(sorted(path.glob("pytorch_model*.bin")))
+
+
+def _shards(index: Path) -> list[str]:
+    try:
+        mapping = json.loads(index.read_text())["weight_map"]
+        names = sorted({Path(str(name)).name for name in mapping.values()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RequestError(f"'{index}' is no index of shards ({error}); copy it again.") from error
+    return names
+
+
+def _loaded(path: Path, config: Any, *, seed: int) -> tuple[Module, tuple[str, ...]]:
+    import torch  # noqa: PLC0415 - heavy
+
+    kind = transformers_model.class_of(config, path)
+    with transformers_model.offline(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # for what the files lack
+        try:
+            module, report = kind.from_pretrained(
+                path,
+                config=config,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=bool(_safetensors(path)),
+                weights_only=True,
+                output_loading_info=True,
+                **transformers_model.stored_dtype(),
+            )
+        except Exception as error:
+            raise RequestError(
+                f"The weights in '{path}' cannot be loaded into {kind.__name__}: "
+                f"{transformers_model.first_line(error)}; save the model again."
+            ) from error
+    return module.eval(), tuple(sorted(report["missing_keys"]))
+
+
+def _partly_random(missing: tuple[str, ...]) -> Doubt:
+    return Doubt(
+        code="random-weights",
+        seen=f"the files lack {len(missing)} of the model's tensors, such as {missing[0]}; these are random",
+        advice="the cost is representative, the outputs are not; save the model with all its weights",
+    )

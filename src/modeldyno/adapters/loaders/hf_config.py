@@ -1,0 +1,103 @@
+"""``hf-config:dir`` or ``hf-config:config.json``: a transformers architecture with random weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.adapters.loaders import digest, hf, torch_module, transformers_model
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.errors import RequestError
+from modeldyno.interfaces import Executes, Form, Model
+from modeldyno.interfaces.load_stages import describing
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from modeldyno.core.spec.model_ref import ModelRef
+
+requires: tuple[str, ...] = ("torch", "transformers")
+tools: tuple[str, ...] = ()
+executes = Executes.NOTHING
+backend = "torch"
+
+
+def claims(path: Path) -> bool:
+    """Claim a config.json of transformers, or a directory with one and no weights."""
+    if path.is_dir():
+        weights = any(any(path.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
+        return not weights and _is_config(path / hf.CONFIG)
+    return path.name.endswith(hf.CONFIG) and _is_config(path)
+
+
+def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Make the architecture with random weights from the seed."""
+    del trust  # a configuration holds no code
+    file = _file(ref)
+    config = transformers_model.configuration(file)
+    module = transformers_model.random_model(config, seed=seed, where=file)
+    with describing():
+        made = _model(ref, file, config, module, seed)
+    return replace(made, value=module, graph=torch_module.grapher(module))
+
+
+def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Make the architecture where weights take no memory."""
+    from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph  # noqa: PLC0415 - it imports torch
+
+    del trust  # a configuration holds no code
+    file = _file(ref)
+    config = transformers_model.configuration(file)
+    module, stage = torch_tracing_graph.build(
+        lambda: transformers_model.random_model(config, seed=seed, where=file)
+    )
+    made = _model(ref, file, config, module, seed)
+    return replace(made, doubts=(), graph=lambda tracing: torch_tracing_graph.graph(module, stage, tracing))
+
+
+def _file(ref: ModelRef) -> Path:
+    path = Path(ref.locator)
+    file = path / hf.CONFIG if path.is_dir() else path
+    if not file.is_file():
+        raise RequestError(
+            f"There is no '{file}'; give a config.json of transformers, or a directory with one."
+        )
+    return file
+
+
+def _model(ref: ModelRef, file: Path, config: Any, module: Module, seed: int) -> Model:
+    declared = transformers_model.inputs(module, config)
+    return Model(
+        identity=ModelIdentity(
+            name=transformers_model.name_of(Path(ref.locator)), digest=_digest(file, seed), framework="torch"
+        ),
+        form=Form.TORCH,
+        value=None,
+        inputs=declared,
+        weights=lambda: torch_module.weights(module),
+        encode=transformers_model.encoder(file.parent, config, declared),
+        limits=transformers_model.limits(config),
+        doubts=(
+            Doubt(
+                code="random-weights",
+                seen=f"the weights are random, from the seed {seed}",
+                advice="the cost is representative, the outputs are not; profile saved weights as hf:dir",
+            ),
+        ),
+    )
+
+
+def _digest(file: Path, seed: int) -> str:
+    content = json.dumps(json.loads(file.read_text()), sort_keys=True)
+    return digest.of_parts(("hf-config", content, str(seed)))
+
+
+def _is_config(file: Path) -> bool:
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and "model_type" in content

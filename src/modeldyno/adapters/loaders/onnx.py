@@ -1,0 +1,303 @@
+"""`onnx:m.onnx`: an ONNX graph, read as data; nothing of it is executed.
+
+The graph is parsed without its external data, which is only hashed, a chunk at a time; to look at a model
+it is not even opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno.adapters.loaders import digest, tokenizer
+from modeldyno.adapters.loaders.onnx_tracing.free_sizes import compared_with, size_guesses
+from modeldyno.adapters.loaders.onnx_tracing.tensors import (
+    KNOWN_WHOLE,
+    check_text,
+    element,
+    external_files,
+    names_nothing,
+    quoted,
+    tensors,
+)
+from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.errors import RequestError
+from modeldyno.interfaces import Executes, Form, Model
+from modeldyno.interfaces.load_stages import describing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
+    from modeldyno.core.spec.input_spec import Dimension
+    from modeldyno.core.spec.model_ref import ModelRef
+    from modeldyno.core.static.graph import Graph
+    from modeldyno.interfaces import Tracing
+
+requires = ("onnx",)
+tools: tuple[str, ...] = ("onnx",)
+executes = Executes.NOTHING
+backend = "onnxruntime"
+
+_LARGEST = 2**31 - 1
+"""Bytes; protobuf allows no larger message."""
+
+_VALUES = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
+_DAMAGE = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
+    AssertionError,
+)  # fmt: skip
+"""What a graph that is none, or not at these sizes, comes to."""
+_SHOWN = 160
+"""Characters of a reason in an error."""
+
+_HEADER = re.compile(rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42]")
+"""How a serialised ModelProto begins: ir_version, then any later field."""
+
+_BATCH_FIRST = re.compile(
+    r".*batch.*|n|b|bs|s\d+|unk_.*|.*dynamic_axes_\d+|.*dynamicdimension\.\d+", re.IGNORECASE
+)
+"""What exporters call a free first dimension that is the batch."""
+_BATCH_ANYWHERE = re.compile(r"batch(_?size)?", re.IGNORECASE)
+
+_LOOKUPS: dict[str, tuple[tuple[int, int], ...]] = {
+    "Gather": ((1, 0),),
+    "GatherBlockQuantized": ((1, 0),),
+    "EmbedLayerNormalization": ((0, 2), (1, 4)),
+    "QEmbedLayerNormalization": ((0, 2), (1, 4)),
+}
+"""Operators that look rows up in a table: positions of (index, table) among their inputs."""
+_SAME_VALUES = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"})
+_SAME_ROWS = frozenset({"Cast", "Identity", "DequantizeLinear"})
+_RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
+_TYPE_KINDS = {"sequence_type": "a sequence", "map_type": "a map", "optional_type": "an optional value"}
+
+
+def claims(path: Path) -> bool:
+    """Say whether a path is an ONNX file, by its suffix or its first bytes."""
+    if not path.is_file():
+        return False
+    if path.suffix.lower() == ".onnx":
+        return True
+    try:
+        with path.open("rb") as file:
+            return _HEADER.match(file.read(3)) is not None
+    except OSError:
+        return False
+
+
+@describing()
+def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Read what the graph says of itself.
+
+    Raises:
+        RequestError: the file is missing, damaged or too large, or its external data is not there.
+    """
+    del seed, trust  # nothing in it is random, and nothing is executed
+    return _described(Path(ref.locator), whole=True)
+
+
+def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Read the same without its external data, which need not be there; the digest is of the graph alone.
+
+    Raises:
+        RequestError: the file is missing, damaged or too large.
+    """
+    del seed, trust
+    return _described(Path(ref.locator), whole=False)
+
+
+def _described(path: Path, *, whole: bool) -> Model:
+    from modeldyno.adapters.loaders.onnx_tracing.weights import weights as weights_of  # noqa: PLC0415 - it imports numpy
+
+    data = _read(path)
+    graph_digest = hashlib.sha256(data).digest()
+    model = _parse(data, path)
+    del data
+    try:
+        files = external_files(model, path) if whole else _found(model, path)
+        weights = tuple(weights_of(model, path))
+        inputs = tuple(_inputs(model.graph, path))
+        skeleton = _skeleton(model)
+        guesses = size_guesses(model, inputs)
+    except UnicodeError as error:
+        raise RequestError(f"{path} is damaged: a name in it is not text; export it again.") from error
+    known = _digest(graph_digest, files or {}) if whole else digest.of_structure([graph_digest])
+    return Model(
+        identity=ModelIdentity(name=path.stem, digest=known, framework="onnx"),
+        form=Form.ONNX,
+        value=path,
+        inputs=inputs,
+        weights=lambda: weights,
+        graph=lambda tracing: _graph(skeleton, tracing, path),
+        file_bytes=None
+        if files is None
+        else path.stat().st_size + sum(file.stat().st_size for file in files.values()),
+        encode=tokenizer.beside(path, inputs),
+        guesses=guesses,
+    )
+
+
+def _found(model: Proto, path: Path) -> dict[str, Path] | None:
+    """Give the files of external data where they are all there, and None elsewhere."""
+    try:
+        return external_files(model, path)
+    except RequestError:
+        return None
+
+
+def _read(path: Path) -> bytes:
+    if path.is_dir():
+        found = sorted((*path.glob("*.onnx"), *path.glob("*/*.onnx")))
+        hint = f"name the file, such as {found[0]}" if found else "there is no .onnx file in it"
+        raise RequestError(f"{path} is a directory; {hint}.")
+    if not path.is_file():
+        raise RequestError(f"There is no file {path}; check the path of the ONNX model.")
+    try:
+        size = path.stat().st_size
+        if size > _LARGEST:
+            raise RequestError(
+                f"{path} has {size:,} bytes, but an ONNX graph holds less than 2 GiB; "
+                "save it with its weights as external data."
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise RequestError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _parse(data: bytes, path: Path) -> Proto:
+    import onnx  # noqa: PLC0415 - optional, and heavy
+    from google.protobuf.message import DecodeError  # noqa: PLC0415
+
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except (DecodeError, RecursionError) as error:
+        raise RequestError(f"{path} is no ONNX model, or is truncated or damaged.") from error
+    if not (model.ir_version > 0 and model.graph.node and model.graph.output):
+        raise RequestError(f"{path} holds no ONNX graph; it is of another kind, truncated or damaged.")
+    return model
+
+
+# -- graph -----------------------------------------------------------------------------------------
+
+
+def _skeleton(model: Proto) -> bytes:
+    """Give the file without the values of its weights; small tensors, which may be shapes, stay."""
+    for tensor in tensors(model):
+        if math.prod(tensor.dims) > KNOWN_WHOLE:
+            for values in _VALUES:
+                tensor.ClearField(values)
+    return bytes(model.SerializeToString())
+
+
+def _graph(skeleton: bytes, tracing: Tracing, path: Path) -> Graph:
+    import onnx  # noqa: PLC0415 - optional, and heavy
+
+    from modeldyno.adapters.loaders.onnx_tracing import graph as onnx_tracing_graph  # noqa: PLC0415 - it imports numpy
+
+    try:
+        return onnx_tracing_graph.graph(onnx.ModelProto.FromString(skeleton), tracing)
+    except _DAMAGE as error:
+        why = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+        raise RequestError(
+            f"{path} cannot be analysed ({why}); check that it passes onnx.checker."
+        ) from error
+
+
+# -- inputs --------------------------------------------------------------------------------------
+
+
+def _inputs(graph: Proto, path: Path) -> Iterator[InputSpec]:
+    initialised = {tensor.name for tensor in graph.initializer}
+    initialised |= {tensor.values.name for tensor in graph.sparse_initializer}
+    given = [value for value in graph.input if value.name not in initialised]
+    for value in given:
+        check_text(path, value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim))
+    renamed = _batch_names(given)
+    rows = _table_rows(graph, {value.name for value in given})
+    compared = compared_with(graph)
+    for value in given:
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            what = _TYPE_KINDS.get(kind, "of no dense type")
+            raise RequestError(f"{path}: input {quoted(value.name)} is {what}; only tensors can be fed.")
+        dtype, _ = element(value.type.tensor_type.elem_type, f"input {quoted(value.name)}", path)
+        shape = _shape(value, renamed)
+        asked = compared.get(value.name) if shape in {(), (1,)} else None
+        low, high = _range(value.name, dtype, rows.get(value.name)) if asked is None else (asked, asked)
+        yield InputSpec(name=value.name, shape=shape, dtype=dtype, low=low, high=high)
+
+
+def _batch_names(values: Iterable[Proto]) -> set[str]:
+    """Find the symbols that stand for the batch: the same symbol means it wherever it occurs."""
+    names: set[str] = set()
+    for value in values:
+        symbols = [dim.dim_param for dim in value.type.tensor_type.shape.dim]
+        names |= {symbol for symbol in symbols[:1] if _BATCH_FIRST.fullmatch(symbol)}
+        names |= {symbol for symbol in symbols if _BATCH_ANYWHERE.fullmatch(symbol)}
+    return {name for name in names if not names_nothing(name)}
+
+
+def _shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] | None:
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+
+    def dimension(axis: int, dim: Proto) -> Dimension:
+        if dim.dim_value > 0:
+            return int(dim.dim_value)
+        nameless = names_nothing(dim.dim_param)
+        if dim.dim_param in batch_names or (axis == 0 and nameless):
+            return BATCH
+        return f"{value.name}_dim{axis}" if nameless else dim.dim_param
+
+    return tuple(dimension(axis, dim) for axis, dim in enumerate(value.type.tensor_type.shape.dim))
+
+
+def _table_rows(graph: Proto, inputs: set[str]) -> dict[str, int]:
+    """Follow inputs to the tables that they index: the smallest one bounds the vocabulary."""
+    origin = {name: name for name in inputs}
+    tables = {tensor.name: tensor.dims[0] for tensor in graph.initializer if tensor.dims}
+    found: dict[str, int] = {}
+    for node in graph.node:
+        source = node.input[0] if node.input else ""
+        for output in node.output[:1]:
+            if node.op_type in _SAME_VALUES and source in origin:
+                origin[output] = origin[source]
+            if node.op_type in _SAME_ROWS and source in tables:
+                tables[output] = tables[source]
+        if _axis(node) != 0:
+            continue
+        for index, table in _LOOKUPS.get(node.op_type, ()):
+            if max(index, table) < len(node.input) and node.input[index] in origin:
+                name, rows = origin[node.input[index]], tables.get(node.input[table], 0)
+                if rows > 0:
+                    found[name] = min(rows, found.get(name, rows))
+    return found
+
+
+def _axis(node: Proto) -> int:
+    names = {"axis", "gather_axis"}
+    return next((int(attribute.i) for attribute in node.attribute if attribute.name in names), 0)
+
+
+def _range(name: str, dtype: str, rows: int | None) -> tuple[float | None, float | None]:
+    whole = dtype.startswith(("int", "uint"))
+    if "mask" in name.lower() and (whole or dtype == "bool"):
+        return 1, 1
+    if not whole:
+        return None, None
+    if rows is not None:
+        return 0, rows - 1
+    return (0, 1) if "token_type" in name.lower() else _RANGES.get(dtype, (0, 9))
+
+
+def _digest(graph: bytes, files: dict[str, Path]) -> str:
+    parts: list[str | bytes] = [graph]
+    for location, file in sorted(files.items()):
+        with file.open("rb") as opened:
+            parts += [location, hashlib.file_digest(opened, "sha256").digest()]
+    return digest.of_parts(parts)

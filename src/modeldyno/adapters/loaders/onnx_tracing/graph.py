@@ -1,0 +1,96 @@
+"""An ONNX model to the neutral Graph at given sizes, node by node; its weights are never read.
+
+What follows from sizes and small constants alone (Shape, Gather, Concat ... up to a Reshape) is carried
+out, and is no operator of the Graph: a runtime folds it away or does it on the host in no time. Functions
+of the file are inlined. Of two branches that depend on data the one that may cost more is taken, operators
+without a formula at the most that they can take (see `core.static.flops.most`). A loop whose trip count is
+known is unrolled; after 64 iterations the rest are taken as the last one when that did what the one
+before it did. Where a loop collects outputs, an operator `onnx.Loop` or `onnx.Scan` writes them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.adapters.loaders.onnx_tracing.nodes import whole
+from modeldyno.adapters.loaders.onnx_tracing.ops import tensors
+from modeldyno.adapters.loaders.onnx_tracing.walk import Walk
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.static.flops.registry import formulas
+from modeldyno.core.static.graph import Graph, Role, Storage
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
+    from modeldyno.adapters.loaders.onnx_tracing.walk import Env, Memory
+    from modeldyno.interfaces import Tracing
+
+
+def graph(model: Proto, tracing: Tracing) -> Graph:
+    """Give the operators of a ModelProto, with all symbolic dimensions bound.
+
+    Raises:
+        RequestError: it cannot be analysed at these sizes.
+    """
+    if tracing.mode is not Mode.INFERENCE:
+        raise RequestError("An ONNX file holds no backward course; look at it with mode 'inference'.")
+    functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
+    walk = Walk(functions, formulas(plugins.formulas()))
+    body = whole(model, walk.classes)
+    env: Env = {}
+    walk.begin(body, env, {spec.name: spec for spec in tracing.inputs}, tracing.sizes)
+    walk.run(body, env)
+    returned = [value for value in (env.get(name) for name in body.outputs) if value is not None]
+    storages = {tensor.storage for value in returned for tensor in tensors(value)} - {-1}
+    return Graph(
+        ops=tuple(walk.ops),
+        storages=_storages(walk, storages),
+        sizes=dict(tracing.sizes),
+        modules=_modules(walk),
+        assumptions=tuple(map(_sentence, walk.notes.items())),
+    )
+
+
+def _storages(walk: Walk, returned: set[int]) -> tuple[Storage, ...]:
+    """Find when each storage begins and ends: after its last use, unless it is returned."""
+    born: dict[int, int] = {}
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    users: dict[int, str] = {}
+    for index, op in enumerate(walk.ops):
+        for tensor in op.outputs:
+            born.setdefault(tensor.storage, index)
+            last[tensor.storage] = index
+        for tensor in op.tensors():
+            last[tensor.storage] = index
+            users.setdefault(tensor.storage, op.scope)
+            first.setdefault(tensor.storage, index)
+
+    def storage(index: int, memory: Memory) -> Storage:
+        output = index in returned
+        if memory.role is not Role.ACTIVATION:
+            scope = users.get(index) or memory.scope if memory.role is Role.WEIGHT else ""
+            return Storage(memory.bytes, memory.role, -1, None, scope, output)
+        begin = born.get(index, first.get(index, 0))
+        end = None if output else last.get(index, begin) + 1
+        return Storage(memory.bytes, memory.role, begin, end, memory.scope, output)
+
+    return tuple(storage(index, memory) for index, memory in enumerate(walk.memory))
+
+
+def _modules(walk: Walk) -> dict[str, str]:
+    """Name the modules that operators came from, and their parents, with the class where it is known."""
+    found = {"": walk.classes.get("", "")}
+    for scope in dict.fromkeys(op.scope for op in walk.ops):
+        parts = scope.split(".") if scope else []
+        for depth in range(1, len(parts) + 1):
+            path = ".".join(parts[:depth])
+            found.setdefault(path, walk.classes.get(path, ""))
+    return found
+
+
+def _sentence(note: tuple[tuple[str, str], list[str]]) -> str:
+    (kind, text), nodes = note
+    more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+    return f"{kind} {text} ({nodes[0]}{more})" if nodes[0] else f"{kind} {text}"

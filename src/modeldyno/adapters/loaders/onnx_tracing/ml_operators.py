@@ -1,0 +1,118 @@
+"""Classical models in ONNX files: shapes and parameters of the operators of ``ai.onnx.ml``.
+
+Formal attributes and shapes are those of docs/Operators-ml.md in github.com/onnx/onnx.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, Found
+from modeldyno.core.static.weights import Weight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.adapters.loaders.onnx_tracing.nodes import Node, Value
+    from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
+
+DOMAIN = "ai.onnx.ml"
+Values = Sequence["Value | None"]
+
+_LEARNT = (
+    "base_values", "class_weights", "coefficients", "intercepts", "leaf_weights", "prob_a", "prob_b", "rho",
+    "support_vectors", "target_weights",
+)  # fmt: skip
+"""Attributes that training decides; those of scalers and imputers are statistics, as running means are."""
+_STATISTICS = ("imputed_value_floats", "offset", "scale")
+
+
+_DOUBLE = 11
+"""TensorProto.DataType."""
+
+
+def found(node: Node, values: Values) -> list[Found]:
+    """Give the outputs of a node by its rule; NOTHING for one that has none, or whose input is unknown."""
+    rule = _RULES.get(node.kind) if node.domain == DOMAIN else None
+    first = values[0] if values else None
+    if rule is None or first is None or first.shape is None or not first.shape:
+        return [NOTHING] * len(node.outputs)
+    return rule(node, first.shape, first.dtype)[: len(node.outputs)]
+
+
+def weights(node: Proto) -> Iterator[Weight]:
+    """Give what a node of a NodeProto has learnt, of trees the thresholds of inner nodes and the leaves."""
+    modes = next((a.strings for a in node.attribute if a.name == "nodes_modes"), ())
+    inner = sum(mode != b"LEAF" for mode in modes)
+    for attribute in node.attribute:
+        name = attribute.name.removesuffix("_as_tensor")
+        tensor = attribute.t if attribute.name != name or attribute.HasField("t") else None
+        size = len(attribute.floats) if tensor is None else math.prod(tensor.dims)
+        if name in {"nodes_values", "nodes_splits"}:
+            size = inner if modes and name == "nodes_values" else size
+        elif name not in _LEARNT and name not in _STATISTICS:
+            continue
+        if size:
+            double = tensor is not None and tensor.data_type == _DOUBLE
+            yield Weight(
+                name=f"{node.output[0]}.{name}",
+                shape=(size,),
+                dtype="float64" if double else "float32",
+                size=size,
+                bytes=size * (8 if double else 4),
+                parameter=name not in _STATISTICS,
+                scope="",
+            )
+
+
+def _same(_: Node, shape: tuple[int, ...], __: str) -> list[Found]:
+    return [Found(shape, "float32")]
+
+
+def _kept(_: Node, shape: tuple[int, ...], kind: str) -> list[Found]:
+    return [Found(shape, kind)]
+
+
+def _targets(name: str) -> Callable[[Node, tuple[int, ...], str], list[Found]]:
+    def rule(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
+        return [Found((_rows(shape), int(node.attributes.get(name, 1))), "float32")]
+
+    return rule
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    """A single row may come without its axis."""
+    return 1 if len(shape) == 1 else shape[0]
+
+
+def _joined(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
+    widths = node.attributes.get("inputdimensions", ())
+    return [Found((_rows(shape), sum(widths)), "float32")]
+
+
+def _classified(node: Node, shape: tuple[int, ...], _: str) -> list[Found]:
+    """A label and the scores of all classes, for each row."""
+    labels: Any = ()
+    kind = "int64"
+    for name in ("classlabels_strings", "classlabels_ints", "classlabels_int64s"):
+        if node.attributes.get(name):
+            labels, kind = node.attributes[name], "string" if name.endswith("strings") else "int64"
+    rows = _rows(shape)
+    return [Found((rows,), kind), Found((rows, len(labels)), "float32")]
+
+
+_RULES: dict[str, Callable[[Node, tuple[int, ...], str], list[Found]]] = {
+    "Scaler": _same,
+    "Normalizer": _same,
+    "Imputer": _kept,
+    "Binarizer": _kept,
+    "FeatureVectorizer": _joined,
+    "LinearRegressor": _targets("targets"),
+    "SVMRegressor": _targets(""),
+    "TreeEnsembleRegressor": _targets("n_targets"),
+    "LinearClassifier": _classified,
+    "SVMClassifier": _classified,
+    "TreeEnsembleClassifier": _classified,
+}

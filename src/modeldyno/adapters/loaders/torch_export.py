@@ -1,0 +1,128 @@
+"""``exported:m.pt2``: programs of torch.export.
+
+Every such archive needs trust: torch.export.load unpickles the sample inputs and any weights that are
+saved as pickles, and it evaluates the symbolic expressions of the program as Python (by sympy).
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.adapters.loaders import torch_archive, torch_module
+from modeldyno.core.spec.input_spec import BATCH, SEQUENCE, InputSpec
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.errors import RequestError, TrustRequired
+from modeldyno.interfaces import Executes, Form, Model
+from modeldyno.interfaces.load_stages import describing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.export import ExportedProgram
+
+    from modeldyno.core.spec.model_ref import ModelRef
+
+requires: tuple[str, ...] = ("torch",)
+tools: tuple[str, ...] = ()
+executes = Executes.PICKLE
+backend = "torch"
+
+
+def claims(path: Path) -> bool:
+    """Claim an archive of torch.export, by its suffix and list of members."""
+    return path.suffix == ".pt2" and path.is_file() and _is_exported(torch_archive.members(path))
+
+
+def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Load the program and its module."""
+    del seed  # its weights are its own
+    path = Path(ref.locator)
+    _check(path, trust=trust)
+    program = _loaded(path)
+    module = program.module()
+    for part in module.modules():
+        part.training = False  # the mode was fixed by the export, and eval() is refused
+    with describing():
+        return Model(
+            identity=ModelIdentity(
+                name=path.stem,
+                digest=torch_archive.content_digest(
+                    path, leave_out=("data/sample_inputs", "serialized_example")
+                ),
+                framework="torch",
+            ),
+            form=Form.TORCH,
+            value=module,
+            inputs=tuple(_inputs(program, torch_module.parameters(module))),
+            weights=lambda: torch_module.weights(module),
+            graph=torch_module.grapher(module),
+            file_bytes=path.stat().st_size,
+        )
+
+
+look = load
+"""What is known of such a model is only known once it is loaded."""
+
+
+def _check(path: Path, *, trust: bool) -> None:
+    if not path.is_file():
+        raise RequestError(f"There is no file '{path}'; give the path of a .pt2 archive.")
+    if not _is_exported(torch_archive.members(path)):
+        raise RequestError(
+            f"'{path}' is no archive of torch.export, or is damaged; save it again with torch.export.save."
+        )
+    if not trust:
+        raise TrustRequired(
+            f"'{path}' is a torch.export archive, whose pickles and expressions run as code when it is "
+            "loaded; give --trust if you know where it comes from."
+        )
+
+
+def _is_exported(found: tuple[str, ...]) -> bool:
+    current = any(name.startswith("models/") and name.endswith(".json") for name in found)
+    return current or "serialized_exported_program.json" in found
+
+
+def _loaded(path: Path) -> ExportedProgram:
+    import torch  # noqa: PLC0415 - heavy
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of archives written by other releases, which load all the same
+        try:
+            return torch.export.load(path)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise RequestError(
+                f"torch {torch.__version__} cannot load '{path}': {reason}; export it again with it."
+            ) from error
+
+
+def _inputs(program: ExportedProgram, names: tuple[str, ...]) -> Iterator[InputSpec]:
+    """Declare the tensors that the user gives; a dimension that is free has a name."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    free: dict[str, str] = {}
+    given = program.graph_signature.user_inputs
+    labels = names if len(names) == len(given) else tuple(map(str, given))
+    for label, placeholder in zip(labels, given, strict=True):
+        value = values.get(str(placeholder))
+        if value is not None and hasattr(value, "dtype"):
+            yield InputSpec(
+                name=label,
+                shape=tuple(_dimension(value, axis, free) for axis in range(value.ndim)),
+                dtype=torch_module.dtype_name(value.dtype),
+            )
+
+
+def _dimension(value: Any, axis: int, free: dict[str, str]) -> int | str:
+    """Name a free dimension: the archive keeps only symbols such as s31, and equal ones are one dimension."""
+    size = value.shape[axis]
+    if isinstance(size, int):
+        return size
+    label = str(size)
+    if axis == 0 and BATCH not in free.values():
+        label = BATCH
+    elif axis == 1 and not value.is_floating_point() and SEQUENCE not in free.values():
+        label = SEQUENCE
+    return free.setdefault(str(size), label)

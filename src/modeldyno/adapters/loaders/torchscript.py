@@ -1,0 +1,123 @@
+"""``torchscript:m.pt``: archives of torch.jit.save; they hold pickles, so they need trust."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno.adapters.loaders import torch_archive, torch_module
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.errors import RequestError, TrustRequired
+from modeldyno.interfaces import Executes, Form, Model
+from modeldyno.interfaces.load_stages import describing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+    from torch.jit import ScriptModule
+
+    from modeldyno.core.spec.model_ref import ModelRef
+    from modeldyno.core.static.weights import Weight
+
+requires: tuple[str, ...] = ("torch",)
+tools: tuple[str, ...] = ()
+executes = Executes.PICKLE
+backend = "torch"
+
+_SUFFIXES = {".pt", ".pth", ".ts", ".torchscript", ".jit"}
+
+
+def claims(path: Path) -> bool:
+    """Claim an archive that holds TorchScript code, by its list of members."""
+    return path.suffix in _SUFFIXES and path.is_file() and _is_torchscript(torch_archive.members(path))
+
+
+def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
+    """Load the archive on the CPU."""
+    del seed  # its weights are its own
+    path = Path(ref.locator)
+    _check(path, trust=trust)
+    module = _loaded(path)
+    with describing():
+        return Model(
+            identity=ModelIdentity(
+                name=path.stem,
+                digest=torch_archive.content_digest(path, leave_out=("traced_inputs",)),
+                framework="torch",
+            ),
+            form=Form.TORCH,
+            value=module,
+            inputs=torch_module.forward_inputs(module),
+            candidates=lambda: torch_module.candidates(module),
+            weights=lambda: [*torch_module.weights(module), *_constants(module)],
+            graph=torch_module.grapher(module),
+            file_bytes=path.stat().st_size,
+        )
+
+
+look = load
+"""What is known of such a model is only known once it is loaded."""
+
+
+def _check(path: Path, *, trust: bool) -> None:
+    if not path.is_file():
+        raise RequestError(f"There is no file '{path}'; give the path of a TorchScript archive.")
+    found = torch_archive.members(path)
+    if not _is_torchscript(found):
+        raise RequestError(_not_torchscript(path, found))
+    if not trust:
+        raise TrustRequired(
+            f"'{path}' is a TorchScript archive, which holds pickles and code that run when it is loaded; "
+            "give --trust if you know where it comes from."
+        )
+
+
+def _is_torchscript(found: tuple[str, ...]) -> bool:
+    return "constants.pkl" in found and any(name.startswith("code/") for name in found)
+
+
+def _not_torchscript(path: Path, found: tuple[str, ...]) -> str:
+    if "data.pkl" in found or _is_pickle(path):
+        return (
+            f"'{path}' holds weights (or a pickled object) without an architecture; write a factory that "
+            "builds the module and loads them, and profile it as torch:file.py:factory."
+        )
+    if "archive_format" in found or "models/model.json" in found:
+        return f"'{path}' is an exported program; name it as exported:{path}."
+    return f"'{path}' is no TorchScript archive, or is damaged; save it again with torch.jit.save."
+
+
+def _is_pickle(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) in {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}
+
+
+def _loaded(path: Path) -> ScriptModule:
+    import torch  # noqa: PLC0415 - heavy
+
+    with warnings.catch_warnings():
+        # torch deprecates TorchScript; that is no news for who has such a file.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            module: ScriptModule = torch.jit.load(str(path), "cpu")  # type: ignore[no-untyped-call]
+        except (RuntimeError, ValueError, OSError) as error:
+            reason = (str(error).strip().splitlines() or ["no reason given"])[-1]
+            raise RequestError(f"torch.jit.load cannot read '{path}': {reason}; save it again.") from error
+    return module.eval()
+
+
+def _constants(module: ScriptModule) -> Iterator[Weight]:
+    """Tensors of a frozen module, which keeps its weights as constants of its graph."""
+    for index, tensor in enumerate(_constant_tensors(module)):
+        weight = torch_module.weight(f"constant.{index}", tensor, parameter=False)
+        if weight.size > 1:
+            yield weight
+
+
+def _constant_tensors(module: ScriptModule) -> Iterator[Tensor]:
+    graph = module.inlined_graph  # its nodes live only as long as it does
+    for node in graph.findAllNodes("prim::Constant", recurse=True):  # type: ignore[attr-defined]  # not in the stubs
+        if "value" in node.attributeNames() and node.kindOf("value") == "t":
+            yield node.t("value")

@@ -1,0 +1,27 @@
+"""The probe ``latency``: seconds of one call of the whole batch in the steady state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.adapters.probes import timing_loop
+from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.interfaces import CanCall, Pass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.interfaces import Subject
+
+needs = CanCall
+pass_ = Pass.TIMED
+
+
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+    """Warm up, measure until the plan is met, and say what is doubtful about it."""
+    calls = subject.calls
+    paced = timing_loop.paced(subject, plan, timing_loop.each(calls), "latency", warming=calls[0])
+    yield Measurement(metric="latency", value=timing_loop.distribution(paced))
+    yield from timing_loop.doubts_of("latency", paced, plan)

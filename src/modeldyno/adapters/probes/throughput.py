@@ -1,0 +1,42 @@
+"""The probe ``throughput``: samples per second when calls are made back to back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.adapters.probes import timing_loop
+from modeldyno.core.metrics.measurement import Interval, Measurement, observed
+from modeldyno.core.stats import statistics
+from modeldyno.interfaces import CanCall, Pass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.interfaces import Subject
+
+needs = CanCall
+pass_ = Pass.TIMED
+BLOCK = 0.01
+"""Seconds that one timed block of short calls takes at least."""
+
+
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+    """Time blocks of calls until the mean is known to the plan's precision; invert it."""
+    mean_plan = replace(plan, target="mean", percentiles=())
+    calls = subject.calls
+    paced = timing_loop.paced(
+        subject, mean_plan, timing_loop.in_blocks(calls, BLOCK), "throughput", warming=calls[0]
+    )
+    mean = float(paced.samples.mean())
+    low, high = statistics.mean_interval(paced.samples)
+    yield _rate("throughput", subject.samples, mean, low, high)
+    yield _rate("batch_rate", 1, mean, low, high)
+    yield from timing_loop.doubts_of("throughput", paced, mean_plan)
+
+
+def _rate(metric: str, samples: int, mean: float, low: float, high: float) -> Measurement:
+    interval = Interval(low=samples / high, high=samples / low if low > 0 else float("inf"))
+    return observed(metric, samples / mean, interval=interval)

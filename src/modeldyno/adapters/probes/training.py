@@ -1,0 +1,63 @@
+"""The probe ``training``: seconds of one training step in the steady state, and of each of its stages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from modeldyno.adapters.probes import timing_loop
+from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.interfaces import CanTrain, Pass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.core.stats.statistics import Samples
+    from modeldyno.interfaces import Subject, Training
+
+needs = CanTrain
+pass_ = Pass.TIMED
+Stages = defaultdict[str, list[float]]
+"""Stage to its seconds in every step so far."""
+
+
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+    """Warm up, and make steps until the plan is met; the stages are of those very steps."""
+    session: object = subject.session  # which has capabilities that its type does not tell
+    assert isinstance(session, CanTrain)
+    stages: Stages = defaultdict(list)
+    with session.training(subject.feeds, subject.inspection.optimizer) as training:
+        paced = timing_loop.paced(subject, plan, _each(training, stages), "step_time")
+    yield Measurement(metric="step_time", value=timing_loop.distribution(paced))
+    for name, seconds in stages.items():
+        steady = replace(paced, samples=_array(seconds[-len(paced.samples) :]))
+        yield Measurement(metric="step_time", value=timing_loop.distribution(steady), scope=name)
+    yield from timing_loop.doubts_of("step_time", paced, plan)
+
+
+def _each(training: Training, stages: Stages) -> Callable[[int], Samples]:
+    """Give a function that times n steps one by one, and adds their stages to those so far; seconds."""
+
+    def draw(n: int) -> Samples:
+        return _array([_timed(training, stages) for _ in range(n)])
+
+    return draw
+
+
+def _timed(training: Training, stages: Stages) -> float:
+    begin = perf_counter_ns()
+    found = training.step()
+    whole = (perf_counter_ns() - begin) * 1e-9
+    for name, seconds in found.items():
+        stages[name].append(seconds)
+    return whole
+
+
+def _array(seconds: list[float]) -> Samples:
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    return np.array(seconds)

@@ -1,0 +1,154 @@
+"""Pictures as the data that the script of a page draws: short keys of JSON, each name once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.report.charts import Bins, Forest, Parallel, Plot, Scale, Stack, Tree
+from modeldyno.core.stats.units import KINDS, format_axis, sizes
+from modeldyno.views.chart_text import told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.core.report.charts import Effect, Node, Picture, Series
+
+_DIGITS = 4
+"""Significant digits of a number: no picture shows more."""
+_ACTIVE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+"""What could end the element that the data stands in, or begin another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Names and columns that several pictures share, each once, by their numbers."""
+
+    names: dict[str, int] = field(default_factory=dict)
+    columns: dict[tuple[float | None, ...], int] = field(default_factory=dict)
+
+    def name(self, text: str) -> int:
+        """Keep a name."""
+        return self.names.setdefault(text, len(self.names))
+
+    def column(self, values: Iterable[float | None]) -> int:
+        """Keep a column of numbers; what is no number is None."""
+        rounded = tuple(None if value is None else _number(value) for value in values)
+        return self.columns.setdefault(rounded, len(self.columns))
+
+    def labels(self, texts: Iterable[str]) -> int:
+        """Keep a column of names."""
+        numbers = tuple(self.name(text) for text in texts)
+        return self.columns.setdefault(numbers, len(self.columns))
+
+
+def data(pictures: Iterable[Picture]) -> str:
+    """Write pictures as JSON, in ASCII, with nothing in it that a page would obey."""
+    kept = Kept()
+    found = [
+        {"kind": type(picture).__name__.lower(), "told": told(picture), **_drawing(picture, kept)}
+        for picture in pictures
+    ]
+    document = {"names": list(kept.names), "columns": list(kept.columns), "pictures": found}
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return text.translate(_ACTIVE)
+
+
+def _drawing(picture: Picture, kept: Kept) -> dict[str, Any]:
+    match picture:
+        case Plot():
+            return {
+                "x": _scale(picture.x),
+                "y": _scale(picture.y),
+                "series": [_series(series, kept) for series in picture.series],
+                "rules": [
+                    {"name": r.name, "at": _number(r.at), "vertical": r.vertical} for r in picture.rules
+                ],
+                "bands": [
+                    {"name": b.name, "low": _number(b.low), "high": _number(b.high)} for b in picture.bands
+                ],
+                "stacked": picture.stacked,
+            }
+        case Bins():
+            return {
+                "scale": _scale(picture.scale),
+                "edges": list(picture.edges),
+                "labels": format_axis(picture.edges, picture.scale.unit),
+                "counts": list(picture.counts),
+                "counted": picture.counted,
+                "marks": [{"name": rule.name, "at": rule.at} for rule in picture.marks],
+            }
+        case Stack():
+            return {
+                "scale": _scale(picture.scale),
+                "bars": picture.bars,
+                "parts": [_series(part, kept) for part in picture.parts],
+            }
+        case Tree():
+            return {"scale": _scale(picture.scale), "root": _node(picture.root)}
+        case Forest():
+            return {"effects": [_effect(effect) for effect in picture.effects]}
+        case Parallel():
+            return _parallel(picture, kept)
+
+
+def _parallel(picture: Parallel, kept: Kept) -> dict[str, Any]:
+    """Give each scale a column, with a place for each line; the one that stands out comes last."""
+    lines = sorted(picture.lines, key=lambda line: line.marked)
+    places = [dict(zip(line.x, line.y, strict=True)) for line in lines]
+    return {
+        "scales": [_scale(scale) for scale in picture.scales],
+        "names": kept.labels(line.name for line in lines),
+        "values": [kept.column(line.get(float(at)) for line in places) for at in range(len(picture.scales))],
+        "marked": sum(line.marked for line in lines),
+    }
+
+
+def _scale(scale: Scale) -> dict[str, Any]:
+    known = sizes(scale.unit) if scale.unit in KINDS else ((0.0, 1.0, f" {scale.unit}"),)
+    return {
+        "label": scale.label,
+        "sizes": known,
+        "logarithmic": scale.logarithmic,
+        **({"categories": scale.categories} if scale.categories else {}),
+    }
+
+
+def _series(series: Series, kept: Kept) -> dict[str, Any]:
+    return {
+        "name": series.name,
+        "x": kept.column(series.x),
+        "y": kept.column(series.y),
+        "joined": series.joined,
+        "marked": series.marked,
+        **({"named": True} if series.named else {}),
+        **({"labels": kept.labels(series.labels)} if series.labels else {}),
+        **({"low": kept.column(series.low), "high": kept.column(series.high)} if series.low else {}),
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "value": _number(node.value),
+        "detail": node.detail,
+        "children": [_node(child) for child in node.children],
+    }
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    numbers = {name: _number(getattr(effect, name)) for name in ("value", "low", "high", "smallest")}
+    return {"name": effect.name, "outcome": effect.outcome, **numbers}
+
+
+def _number(value: float) -> float | None:
+    """Round a number to what a picture shows; None where it is none."""
+    if not isfinite(value):
+        return None
+    rounded = float(f"{value:.{_DIGITS}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < _LONG else rounded
+
+
+_LONG = 1e15

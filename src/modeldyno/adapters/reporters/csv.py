@@ -1,0 +1,48 @@
+"""CSV (RFC 4180): a row for each metric, scope and statistic, in base units and unrounded."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from typing import TYPE_CHECKING
+
+from modeldyno import views
+from modeldyno.core.report.blocks import Align
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.report.blocks import Column, Table
+    from modeldyno.core.result.result import Result
+
+suffix = ".csv"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)")
+
+
+def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
+    """Write the numbers of a Result."""
+    del judgements
+    return table(views.numbers(document))
+
+
+def table(block: Table) -> str:
+    """Write any table; its columns of numbers are those aligned to the right."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(_text(column.title) for column in block.columns)
+    for row in block.rows:
+        writer.writerow(_cell(text, column) for text, column in zip(row, block.columns, strict=True))
+    return file.getvalue()
+
+
+def _cell(text: str, column: Column) -> str:
+    """Keep text from being run as a formula; a number may begin with its sign."""
+    return text if column.align is Align.RIGHT and _NUMBER.fullmatch(text) else _text(text)
+
+
+def _text(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text

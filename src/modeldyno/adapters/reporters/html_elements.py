@@ -1,0 +1,257 @@
+"""Blocks as elements of HTML, without any script."""
+
+from __future__ import annotations
+
+import html
+import re
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Block, Heading, Notice, Severity, Table
+from modeldyno.core.report.charts import Bins, Plot
+from modeldyno.core.stats.units import format_axis, unbroken
+from modeldyno.views.chart_text import numbers, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from modeldyno.core.report.blocks import Picture
+
+_SIGNS = {
+    Severity.HELD: "✓",
+    Severity.BROKEN: "✗",
+    Severity.UNDECIDED: "?",
+    Severity.FAILURE: "✗",
+    Severity.DOUBT: "!",
+    Severity.NOTE: "i",
+}
+
+
+def grouped(blocks: Iterable[Block], drawn: Callable[[Picture], str]) -> Iterator[str]:
+    """Write the blocks, pictures by `drawn`.
+
+    Notices that follow each other are one list, and three plots or more stand side by side.
+    """
+    for around, run in groupby(blocks, _around):
+        found = list(run)
+        group = [_block(block, drawn) for block in found]
+        if around == _DOUBTS and len(group) > 1:
+            yield f"{_folded(found)}<ul>\n{''.join(group)}</ul></details>\n"
+            continue
+        several = around != "div" or len(group) >= _SEVERAL
+        opened, closed = _AROUND[around] if several else ("", "")
+        yield f"{opened}{''.join(group)}{closed}"
+
+
+_SEVERAL = 3
+_DOUBTS = "doubts"
+_AROUND = {
+    _DOUBTS: ("<ul>\n", "</ul>\n"),
+    "ul": ("<ul>\n", "</ul>\n"),
+    "div": ('<div class="several">\n', "</div>\n"),
+    "": ("", ""),
+}
+"""What stands around blocks of a kind that follow each other."""
+
+
+def _folded(doubts: Sequence[Block]) -> str:
+    """Begin a list of doubts that opens when it is asked for; their names are read at once."""
+    codes = dict.fromkeys(doubt.code for doubt in doubts if isinstance(doubt, Notice) and doubt.code)
+    named = html.escape(", ".join(codes))
+    return f'<details class="doubts"><summary>{len(doubts)} doubts: {named}</summary>\n'
+
+
+def _around(block: Block) -> str:
+    if isinstance(block, Notice) and block.severity is Severity.DOUBT:
+        return _DOUBTS
+    if isinstance(block, Notice) and block.severity is not Severity.VERDICT:
+        return "ul"
+    return "div" if isinstance(block, Plot) else ""
+
+
+def _block(block: Block, drawn: Callable[[Picture], str]) -> str:
+    match block:
+        case Notice():
+            return _notice(block)
+        case Table():
+            return table(block)
+        case Heading():
+            tag = f"h{min(block.level, _LOWEST) + 1}"
+            return f"<{tag}>{_name(block.title)}</{tag}>\n"
+        case _:
+            return drawn(block)
+
+
+_LOWEST = 3
+
+
+def _notice(block: Notice) -> str:
+    if block.severity is Severity.VERDICT:
+        return f'<p class="verdict">{_headed(block.text)}</p>\n'
+    text = _text(block.text)
+    sign = f'<span class="sign" role="img" aria-label="{block.severity}">{_SIGNS[block.severity]}</span>'
+    code = f"<strong>{html.escape(block.code)}</strong>: " if block.code else ""
+    tag = "code" if block.advice.startswith(_COMMAND) else "span"
+    advice = f'<br><{tag} class="faint">{_options(_text(block.advice))}</{tag}>' if block.advice else ""
+    log = f"<pre>{_options(html.escape(block.log))}</pre>" if block.log else ""
+    return f'<li class="{block.severity}">{sign}{code}{text}{advice}{log}</li>\n'
+
+
+def _headed(text: str) -> str:
+    """Set off what a long verdict goes on with: who reads the first clause alone has read the answer."""
+    if len(text) <= _LONG:
+        return _text(text)
+    first = re.search("[.] ", text[:_TOO_LONG]) or re.search("[;.] ", text)
+    if first is None:
+        return _text(text)
+    clause = f"{text[: first.start()]}."  # its semicolon joined it to what now stands below
+    return f'{_text(clause)} <span class="more">{_text(text[first.end() :])}</span>'
+
+
+_LONG = 140
+"""Characters of a verdict that are read at a glance."""
+_TOO_LONG = 200
+"""Characters of a first sentence beyond which it is parted at its first semicolon."""
+_COMMAND = "modeldyno "
+"""How what is to be typed begins."""
+
+
+_OPTION = re.compile(r"(?<!\S)--?[a-z][\w-]*")
+
+
+def _options(text: str) -> str:
+    """Keep each option of a command in one piece: a browser breaks lines behind any hyphen."""
+    return _OPTION.sub(r'<span class="option">\g<0></span>', text)
+
+
+def _tiles(block: Table) -> str:
+    """Write key figures, each a term with its value and a note."""
+    found = "".join(
+        f"<div><dt>{html.escape(name)}</dt><dd>{_text(value)}</dd>"
+        f'<dd class="faint">{_text(note)}</dd></div>\n'
+        for name, value, note in block.rows
+    )
+    return f'<dl class="tiles">\n{found}</dl>\n'
+
+
+def table(block: Table) -> str:
+    """Write a table; one that is too wide for a page is scrolled in place; a phone shows rows as cards."""
+    if block.tiles:
+        return _tiles(block)
+    named = any(column.title for column in block.columns)
+    caption = f"<caption><span>{html.escape(block.title)}</span></caption>\n" if block.title else ""
+    titles = "".join(
+        f'<th scope="col" class="{column.align}">{html.escape(column.title)}</th>' for column in block.columns
+    )
+    head = f"<thead><tr>{titles}</tr></thead>\n" if named else ""
+    cards = named and len(block.columns) > _NARROW and len(block.rows) <= _CARDS
+    rows = "".join(f"<tr>{''.join(_cells(block, row, cards))}</tr>\n" for row in block.rows)
+    kind = "facts" if not named else "figures" if len(block.columns) <= _WIDE else "figures wide"
+    kind += " cards" if cards else ""
+    told = html.escape(block.title or "table")
+    region = f' role="region" aria-label="{told}" tabindex="0"' if len(block.columns) > _NARROW else ""
+    return (
+        f'<div class="scroll"{region}><table class="{kind}">{caption}{head}<tbody>\n{rows}</tbody></table>'
+        "</div>\n"
+    )
+
+
+_NARROW, _WIDE, _CARDS = 3, 6, 80
+"""Columns that fit any page, those that fit a screen in the usual size, and rows that a phone stacks."""
+
+
+def _cells(block: Table, row: Sequence[str], cards: bool) -> Iterator[str]:
+    for place, (text, column) in enumerate(zip(row, block.columns, strict=True)):
+        tag, scope = ("td", "") if place else ("th", ' scope="row"')
+        align = ' class="right"' if column.align is Align.RIGHT else ""
+        title = html.escape(column.title)
+        label = f' data-label="{title}"' if cards and place and text and title else ""
+        yield f"<{tag}{scope}{align}{label}>{_name(text) if scope else _text(text)}</{tag}>"
+
+
+def _text(text: str) -> str:
+    return html.escape(unbroken(text))
+
+
+def _name(text: str) -> str:
+    """Let a long name break behind its joints, of which no escaped character has any."""
+    return re.sub(r"([._@])", r"\1<wbr>", html.escape(text))
+
+
+# --- charts ------------------------------------------------------------------------------------
+
+_WIDTH, _HEIGHT, _TOP, _FOOT = 640, 150, 18, 18
+"""Of the drawing, in its own units; above the bars stand the marks, below them the axis."""
+
+
+def still(picture: Picture) -> str:
+    """Draw a histogram; of any other picture, say what it would show."""
+    note = f'<p class="faint">{_text(picture.note)}</p>' if picture.note else ""
+    if isinstance(picture, Bins):
+        counted = f' <span class="faint">({html.escape(picture.counted)})</span>'
+        return _figure(picture.title + " ", counted, drawing(picture), note)
+    return _figure(picture.title, "", f'<p class="faint">{_text(told(picture))}</p>', note)
+
+
+def figure(picture: Picture, number: int) -> str:
+    """Leave room for a picture that a script draws; until then there are words, and the histogram."""
+    still_there = drawing(picture) if isinstance(picture, Bins) else ""
+    known = numbers(picture)
+    further = f"<details><summary>The numbers</summary>{table(known)}</details>" if known else ""
+    note = f'<p class="faint">{_text(picture.note)}</p>' if picture.note else ""
+    return (
+        f'<figure data-picture="{number}" aria-label="{html.escape(picture.title)}">'
+        f"<figcaption>{html.escape(picture.title)}</figcaption>\n"
+        f'<div class="chart">{still_there}</div><p class="told">{_text(told(picture))}</p>{note}{further}'
+        "</figure>\n"
+    )
+
+
+def _figure(title: str, beside: str, *parts: str) -> str:
+    caption = f"<figcaption>{html.escape(title)}{beside}</figcaption>"
+    return f"<figure>{caption}\n{''.join(parts)}</figure>\n"
+
+
+def drawing(picture: Bins) -> str:
+    """Draw a histogram; who cannot see it is told where its weight lies."""
+    labels = format_axis(picture.edges, picture.scale.unit)
+    drawn = "".join((*_bars(picture, labels), *_axis(labels), *_marks(picture)))
+    label = html.escape(told(picture))
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + _TOP + _FOOT}" role="img" aria-label="{label}">{drawn}</svg>'
+    )
+
+
+def _bars(picture: Bins, labels: Sequence[str]) -> Iterator[str]:
+    step, most = _WIDTH / len(picture.counts), max(picture.counts) or 1.0
+    for place, count in enumerate(picture.counts):
+        height = max(_HEIGHT * count / most, 1.5 if count else 0.0)
+        told = f"{labels[place]} to {labels[place + 1]}: {count:,.0f}"
+        yield (
+            f'<rect class="bar" x="{place * step + 1:.1f}" y="{_TOP + _HEIGHT - height:.1f}" '
+            f'width="{step - 2:.1f}" height="{height:.1f}"><title>{html.escape(told)}</title></rect>'
+        )
+
+
+def _axis(labels: Sequence[str]) -> Iterator[str]:
+    bottom = _TOP + _HEIGHT
+    yield f'<line class="axis" x1="0" x2="{_WIDTH}" y1="{bottom}" y2="{bottom}"/>'
+    every = -(-len(labels) // 8)
+    for place in range(0, len(labels), every):
+        x = _WIDTH * place / (len(labels) - 1)
+        anchor = "start" if not place else "end" if place == len(labels) - 1 else "middle"
+        text = html.escape(labels[place])
+        yield f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="{anchor}">{text}</text>'
+
+
+def _marks(picture: Bins) -> Iterator[str]:
+    for mark in picture.marks:
+        bins = enumerate(pairwise(picture.edges))
+        for place, (low, high) in ((at, ends) for at, ends in bins if ends[0] <= mark.at < ends[1]):
+            x = _WIDTH * (place + (mark.at - low) / (high - low)) / len(picture.counts)
+            anchor = "end" if x > _WIDTH - 60 else "start"
+            yield (
+                f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{_TOP + _HEIGHT}"/>'
+                f'<text x="{x + (4 if anchor == "start" else -4):.1f}" y="12" text-anchor="{anchor}">'
+                f"{html.escape(mark.name)}</text>"
+            )

@@ -1,0 +1,33 @@
+"""JSON: the Result itself, lossless; other formats are views of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from modeldyno import codec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.result.result import Result
+
+suffix = ".json"
+_ACTIVE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What JSON lets stand, and a terminal that shows it would obey."""
+
+
+def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
+    """Give the document; judgements, which follow from it and their constraints, stand beside it."""
+    return harmless(codec.encode(document, **({"judgements": judgements} if judgements else {})))
+
+
+def harmless(data: bytes) -> bytes:
+    """Escape in a document what a terminal would obey."""
+    text = data.decode("utf-8")
+    return (text if text.isascii() and "\x7f" not in text else _ACTIVE.sub(_escaped, text)).encode()
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

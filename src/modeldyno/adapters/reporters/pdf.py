@@ -1,0 +1,105 @@
+"""PDF: the page, printed by a Chromium that is on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno.adapters.reporters import html
+from modeldyno.errors import MissingExtra, RunFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.core.result.result import Result
+
+suffix = ".pdf"
+BROWSER = "CHROME_PATH"
+"""Environment variable that names the program, where it is not found by its name."""
+_NAMES = (
+    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome",
+    "chrome-headless-shell", "chromium-headless-shell", "microsoft-edge",
+)  # fmt: skip
+_INSTALLED = (
+    "chromium-*/chrome-linux*/chrome",
+    "chromium_headless_shell-*/chrome-*/*headless*shell",
+    "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
+)
+"""Where Playwright puts the browsers that it installs."""
+_PATIENCE = 120.0
+"""Seconds within which a page is printed."""
+
+
+def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
+    """Print the page of a Result."""
+    return printed(html.render(document, judgements=judgements))
+
+
+def lay_out(blocks: Iterable[Block], *, title: str) -> bytes:
+    """Print a page of any blocks."""
+    return printed(html.lay_out(blocks, title=title))
+
+
+def printed(page: str) -> bytes:
+    """Print a page.
+
+    Raises:
+        MissingExtra: there is no browser.
+        RunFailed: it did not print.
+    """
+    program = browser()
+    with tempfile.TemporaryDirectory(prefix="modeldyno-pdf-") as name:
+        folder = Path(name)
+        source, made = folder / "page.html", folder / "page.pdf"
+        source.write_text(page, encoding="ascii")
+        command = [
+            program, *_quiet(), f"--user-data-dir={folder / 'profile'}", f"--print-to-pdf={made}",
+            source.as_uri(),
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RunFailed(f"{program} did not print the page: {error}.") from error
+        if done.returncode or not made.is_file():
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            raise RunFailed(f"{program} did not print the page: {said[-1] if said else 'it said nothing'}.")
+        return made.read_bytes()
+
+
+def _quiet() -> Iterator[str]:
+    yield from (
+        "--headless", "--disable-gpu", "--disable-extensions", "--disable-background-networking",
+        "--no-first-run", "--no-pdf-header-footer", "--hide-scrollbars",
+    )  # fmt: skip
+    if hasattr(os, "geteuid") and not os.geteuid():
+        yield "--no-sandbox"  # Chromium refuses to start as root with it; the page loads nothing
+
+
+def browser() -> str:
+    """Find a browser that prints.
+
+    Raises:
+        MissingExtra: there is none.
+    """
+    found = next(_found(), None)
+    if found is None:
+        raise MissingExtra(
+            "A .pdf is printed by Chromium, and none was found; install it (on Debian: apt install "
+            f"chromium), name its program in {BROWSER}, or write .html and print that."
+        )
+    return found
+
+
+def _found() -> Iterator[str]:
+    if named := os.environ.get(BROWSER):
+        yield named
+    yield from filter(None, map(shutil.which, _NAMES))
+    folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
+    for pattern in _INSTALLED:
+        yield from (str(path) for path in sorted(folder.glob(pattern), reverse=True) if path.is_file())

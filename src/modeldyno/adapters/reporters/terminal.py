@@ -1,0 +1,307 @@
+"""The terminal: laid out to its width, coloured where it shows colours, ASCII where it knows no more.
+
+Lines are laid out here, as spans of text with a role; rich is imported by `draw` alone, to colour
+them. What is printed is never read as markup.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from modeldyno import views
+from modeldyno.core.report.blocks import Align, Block, Heading, Notice, Severity, Table
+from modeldyno.core.report.charts import Bins
+from modeldyno.core.stats.units import format_axis, unbroken
+from modeldyno.views.chart_text import told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import Console
+
+    from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.report.blocks import Picture
+    from modeldyno.core.result.result import Result
+
+suffix = ".txt"
+WIDTH = 80
+"""Columns of text that goes to a file."""
+
+Span = tuple[str, str]
+"""Text and its role: a key of _STYLES, or nothing."""
+Line = tuple[Span, ...]
+
+_STYLES = {
+    "verdict": "bold",
+    "held": "green",
+    "broken": "bold red",
+    "undecided": "yellow",
+    "failure": "bold red",
+    "doubt": "yellow",
+    "note": "cyan",
+    "title": "bold",
+    "faint": "dim",
+    "value": "bold",
+    "bar": "blue",
+}
+_SIGNS = {
+    Severity.HELD: "✓",
+    Severity.BROKEN: "✗",
+    Severity.UNDECIDED: "?",
+    Severity.FAILURE: "✗",
+    Severity.DOUBT: "!",
+    Severity.NOTE: "·",
+}
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_ASCII = str.maketrans({
+    "≥": ">=", "✓": "+", "✗": "x", "·": "-", "—": "-", "–": "-", "…": "...", "µ": "u", "┊": "|", "→": "->",
+    "±": "+/-",
+    **dict.fromkeys("▏▎▍", "."), **dict.fromkeys("▌▋▊▉█", "#"),
+})  # fmt: skip
+
+
+def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
+    """Write plain text of 80 columns."""
+    return text(views.blocks(document, judgements), width=WIDTH)
+
+
+def draw(document: Result, judgements: Sequence[Judgement] = (), *, console: Console) -> None:
+    """Print a Result on a console."""
+    print_blocks(views.blocks(document, judgements), console=console)
+
+
+def print_blocks(blocks: Iterable[Block], *, console: Console) -> None:
+    """Print blocks on a console, to its width, in its colours and its characters."""
+    from rich.text import Text  # noqa: PLC0415 - start-up is part of the product
+
+    plain = not console.encoding.lower().startswith("utf")
+    for line in lines(blocks, width=console.width):
+        spans = ((_ascii(text) if plain else text, _STYLES.get(role, "")) for text, role in line)
+        console.print(Text.assemble(*spans), soft_wrap=True)
+
+
+def text(blocks: Iterable[Block], *, width: int = WIDTH) -> str:
+    """Lay blocks out as plain text."""
+    rows = ("".join(text for text, _ in line) for line in lines(blocks, width=width))
+    return "".join(f"{row}\n" for row in rows)
+
+
+def lines(blocks: Iterable[Block], *, width: int) -> Iterator[Line]:
+    """Lay blocks out; an empty line parts two of them, unless both are notices of one kind."""
+    before: Block | None = None
+    for block in blocks:
+        if before is not None and not _alike(before, block):
+            yield ()
+        yield from _lines(block, max(width, 20))
+        before = block
+
+
+def _alike(one: Block, other: Block) -> bool:
+    return isinstance(one, Notice) and isinstance(other, Notice) and _family(one) == _family(other)
+
+
+def _family(notice: Notice) -> str:
+    bounds = {Severity.HELD, Severity.BROKEN, Severity.UNDECIDED}
+    return "bound" if notice.severity in bounds else notice.severity
+
+
+def _lines(block: Block, width: int) -> Iterator[Line]:
+    match block:
+        case Notice():
+            return _notice_lines(block, width)
+        case Table():
+            return _table_lines(block, width)
+        case Heading():
+            return (((line, "title"),) for line in wrap(block.title.upper(), width))
+        case _:
+            return _picture_lines(block, width)
+
+
+# --- notices -----------------------------------------------------------------------------------
+
+
+def _notice_lines(block: Notice, width: int) -> Iterator[Line]:
+    role = str(block.severity)
+    if block.severity is Severity.VERDICT:
+        yield from (((line, role),) for line in wrap(block.text, width))
+        return
+    sign, code = _SIGNS[block.severity], f"{block.code}: " if block.code else ""
+    body = wrap(code + block.text, width - 2)
+    yield (f"{sign} ", role), *_split(body[0], len(code), role)
+    yield from (((f"  {line}", ""),) for line in body[1:])
+    advice = wrap(f"→ {block.advice}", width - 2) if block.advice else []
+    yield from (((f"  {line}", "faint"),) for line in advice)
+    for line in block.log.splitlines():
+        yield from (((f"  ┊ {part}", "faint"),) for part in wrap(line, width - 4, keep=True))
+
+
+def _split(line: str, place: int, role: str) -> Line:
+    return ((line[:place], role), (line[place:], "")) if place else ((line, ""),)
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+_GAP, _FIRST, _LAST = 2, 16, 20
+"""Columns between two cells, and the fewest that the first and the last cell of a row are squeezed to."""
+
+
+def _table_lines(block: Table, width: int) -> Iterator[Line]:
+    if block.title:
+        yield from (((line, "title"),) for line in wrap(block.title, width))
+    titles = tuple(column.title for column in block.columns)
+    header = (titles,) if any(titles) else ()
+    natural = [max(map(cells, column)) for column in zip(*header, *block.rows, strict=True)]
+    if widths := _fitted(natural, width):
+        for index, row in enumerate((*header, *block.rows)):
+            yield from _row(block, row, widths, "faint" if header and not index else "")
+    elif widths := _fitted([*natural[:-1], 0], width):
+        for index, row in enumerate((*header, *block.rows)):
+            yield from _row(block, (*row[:-1], ""), widths, "faint" if header and not index else "")
+            if row[-1] and (index or not header):
+                yield from (((f"  {line}", "faint"),) for line in wrap(row[-1], width - 2))
+    else:
+        yield from _stacked(titles, block.rows, width)
+
+
+def _fitted(natural: Sequence[int], width: int) -> list[int]:
+    """Squeeze the last column, then the first, until all fit; give nothing where they cannot."""
+    widths = list(natural)
+    for place, least in ((-1, _LAST), (0, _FIRST)):
+        excess = sum(widths) + _GAP * (len(widths) - 1) - width
+        widths[place] = max(min(widths[place], least), widths[place] - max(0, excess))
+    return widths if sum(widths) + _GAP * (len(widths) - 1) <= width else []
+
+
+def _row(block: Table, row: Sequence[str], widths: Sequence[int], role: str) -> Iterator[Line]:
+    """Lay out a row; its cells of text wrap, and stand at its top."""
+    columns = [wrap(text, width) if width else [""] for text, width in zip(row, widths, strict=True)]
+    for index in range(max(map(len, columns))):
+        spans: list[Span] = []
+        for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
+            part = column[index] if index < len(column) else ""
+            spans.append((_aligned(part, width, block.columns[place].align), role or _role(block, place)))
+            spans.append((" " * _GAP, ""))
+        yield _stripped(spans)
+
+
+def _stripped(spans: list[Span]) -> Line:
+    """Drop the blanks at the end of a line."""
+    while spans and not spans[-1][0].rstrip():
+        spans.pop()
+    return (*spans[:-1], (spans[-1][0].rstrip(), spans[-1][1])) if spans else ()
+
+
+def _role(block: Table, place: int) -> str:
+    if block.columns[place].align is Align.RIGHT:
+        return "value"
+    named = any(column.title for column in block.columns)
+    return "faint" if place == (len(block.columns) - 1 if named else 0) else ""
+
+
+def _aligned(text: str, width: int, align: Align) -> str:
+    rest = " " * (width - cells(text))
+    return rest + text if align is Align.RIGHT else text + rest
+
+
+def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[Line]:
+    """Give each cell a line of its own where no row fits."""
+    for row in rows:
+        for place, (title, text) in enumerate(zip(titles, row, strict=True)):
+            if text:
+                head, indent = ("", 0) if not place else (f"{title}: " if title else "", 2)
+                parts = wrap(head + text, width - indent)
+                yield from (((" " * indent + part, "faint" if place else "value"),) for part in parts)
+
+
+# --- pictures ----------------------------------------------------------------------------------
+
+_LONGEST_BAR = 40
+
+
+def _picture_lines(block: Picture, width: int) -> Iterator[Line]:
+    """Draw a histogram; of any other picture, say what it shows."""
+    if isinstance(block, Bins):
+        yield from _bins_lines(block, width)
+        return
+    yield from (((line, "title"),) for line in wrap(block.title, width))
+    yield from (((line, ""),) for line in wrap(told(block), width))
+    if block.note:
+        yield from (((line, "faint"),) for line in wrap(block.note, width))
+
+
+def _bins_lines(block: Bins, width: int) -> Iterator[Line]:
+    yield ((f"{block.title} ", "title"), (f"({block.counted})", "faint"))
+    labels = format_axis(block.edges, block.scale.unit)[:-1]
+    counts = [f"{count:,.0f}" for count in block.counts]
+    named = [_marks(block, place) for place in range(len(counts))]
+    left, middle = max(map(cells, labels)), max(map(cells, counts))
+    room = width - left - middle - max(map(cells, named)) - 4
+    longest, most = min(max(room, 1), _LONGEST_BAR), max(block.counts)
+    for label, count, size, marks in zip(labels, counts, block.counts, named, strict=True):
+        bar = _bar(size / most * longest if most else 0.0)
+        spans = ((f"{label:>{left}} ", "faint"), (bar, "bar"), (f" {count}", ""), (f"  {marks}", "note"))
+        yield spans if marks else spans[:-1]
+    if block.note:
+        yield from (((part, "faint"),) for part in wrap(block.note, width))
+
+
+def _bar(size: float) -> str:
+    """Draw a bar in eighths of a character; what is there is never drawn as nothing."""
+    eighths = max(round(size * 8), 1 if size else 0)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def _marks(block: Bins, place: int) -> str:
+    """Name what stands in a bin; marks are shown by the precision of the axis."""
+    low, high = block.edges[place : place + 2]
+    return ", ".join(mark.name for mark in block.marks if low <= mark.at < high)
+
+
+# --- text --------------------------------------------------------------------------------------
+
+
+def wrap(text: str, width: int, *, keep: bool = False) -> list[str]:
+    """Break text at spaces into lines of at most `width` columns, never inside a quantity.
+
+    A word that is longer than a line is cut. With `keep`, spaces stay as they are.
+    """
+    words = [text] if keep else [word for word in unbroken(text).split(" ") if word]
+    parts: list[str] = []
+    for word in words:
+        if parts and cells(parts[-1]) + 1 + cells(word) <= width:
+            parts[-1] += f" {word}"
+        else:
+            parts += _pieces(word, width)
+    return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts] or [""]
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    """Cut a word that is longer than a line, behind a joint of a name where there is one."""
+    pieces = [""]
+    for character in word:
+        if cells(pieces[-1]) + cells(character) > width:
+            joint = max(map(pieces[-1].rfind, "._@/")) + 1
+            fits = cells(pieces[-1][joint:] + character) <= width
+            cut = joint if fits and joint > width // 3 else len(pieces[-1])
+            pieces[-1:] = [pieces[-1][:cut], pieces[-1][cut:]]
+        pieces[-1] += character
+    return pieces
+
+
+def cells(text: str) -> int:
+    """Count the columns that text takes: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_cells, text))
+
+
+def _cells(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _ascii(text: str) -> str:
+    return text.translate(_ASCII).encode("ascii", "replace").decode("ascii")

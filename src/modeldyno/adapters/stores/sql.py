@@ -1,0 +1,377 @@
+"""Results in a relational database: SQLite in a file, or PostgreSQL by URL.
+
+A Result is one row with its JSON document, compressed where that pays, and the checksum of it; what a
+list shows stands beside it, so that listing opens no document and survives a damaged one. So is a Study, and
+each of its trials, which comes into its table in the transaction that its Result does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from sqlalchemy import delete, exists, select
+
+from modeldyno import codec
+from modeldyno.adapters.stores import database, studies
+from modeldyno.adapters.stores import series as stores_series
+from modeldyno.adapters.stores.artifacts import erase, expired
+from modeldyno.adapters.stores.rows import by_beginning, clean, document, insert, intact, replace
+from modeldyno.adapters.stores.schema import ARTIFACTS, KEY_LENGTH, RESULTS, TAGS, TRIALS
+from modeldyno.errors import RequestError, StoreError
+from modeldyno.interfaces import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from typing import Self
+
+    from sqlalchemy import Connection, Row, Select
+
+    from modeldyno.adapters.stores.database import Database, Unmade
+    from modeldyno.core.comparison.saved_kinds import Conclusion
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.study.study import Study
+    from modeldyno.interfaces import ConclusionEntry, StudyEntry
+
+VARIABLE = "MODELDYNO_STORE"
+LONGEST_TAG = 100
+_LISTED = [c for c in RESULTS.c if c.name in Entry.__dataclass_fields__]
+_NEWEST_FIRST = (RESULTS.c.created.desc(), RESULTS.c.id.desc())
+_ADVICE = "The other results stay readable; remove this one with modeldyno rm."
+
+
+def open(url: str) -> SqlStore:  # noqa: A001 - a plugin's function, called as store.open(url)
+    """Open the store at ``sqlite:///path[?timeout=seconds]`` or ``postgresql://...``.
+
+    A file that is not there is made by what writes first.
+
+    Raises:
+        RequestError: the URL is not understood.
+        MissingExtra: psycopg is not installed.
+        StoreError: the database cannot be opened.
+    """
+    opened, path = database.connect(url)
+    folder = path.with_name(f"{path.name}.artifacts") if path else _data_directory() / "artifacts"
+    return SqlStore(opened, folder)
+
+
+def default_url() -> str:
+    """Give the URL of the user's store: MODELDYNO_STORE, or a file in the user's data directory."""
+    return os.environ.get(VARIABLE) or f"sqlite:///{quote(str(_data_directory() / 'store.db'))}"
+
+
+def _data_directory() -> Path:
+    try:
+        home = Path.home()
+    except RuntimeError as error:
+        raise StoreError(f"There is no home directory to keep the store in; set {VARIABLE}.") from error
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "modeldyno"
+    chosen = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (chosen if chosen.is_absolute() else home / ".local" / "share") / "modeldyno"
+
+
+class SqlStore:
+    """Keeps Results and Studies; a context manager, or to be closed."""
+
+    def __init__(self, opened: Database | Unmade, artifacts: Path) -> None:
+        self._database = opened
+        self.artifacts = artifacts
+        """The directory for files that belong to Results; the only one that is ever cleared."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def put(self, result: Result, *, headline: str) -> None:
+        """Keep it; when this returns, it is on disk. Putting the same id again replaces it; its tags stay.
+
+        Raises:
+            StoreError: the database cannot be written; it holds what it held before.
+        """
+        row = _row(result, headline)
+        with self._database.writing() as connection:
+            gone = _put(connection, result, row)
+        for path in gone:
+            erase(self.artifacts, path)
+
+    def get(self, prefix: str) -> Result:
+        """Give the Result whose id begins with `prefix`, or the newest that has it as a tag.
+
+        Raises:
+            RequestError: there is none, or there are several.
+            StoreError: the database cannot be read, or the document is damaged.
+        """
+        with self._database.reading() as connection:
+            found = _resolve(connection, prefix)
+            query = select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == found)
+            found_document, checksum = connection.execute(query).one()
+        origin = f"Result {found} in the store {self._database.place}"
+        return codec.decode(intact(found_document, checksum, origin, _ADVICE), origin=origin)
+
+    def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
+        """List, newest first: all, those of a model's name, or those with a tag.
+
+        The Results of trials are left out, unless they have the tag: their Study stands for them.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        query = select(*_LISTED).order_by(*_NEWEST_FIRST).limit(max(0, limit))
+        if name is not None:
+            text = clean(name)
+            query = query.where(RESULTS.c.name_key == text[:KEY_LENGTH], RESULTS.c.name == text)
+        if tag is not None:
+            tagged = select(TAGS.c.result_id).where(TAGS.c.tag == clean(tag))
+            query = query.where(RESULTS.c.id.in_(tagged))
+        else:
+            query = query.where(~exists().where(TRIALS.c.result_id == RESULTS.c.id))
+        with self._database.reading() as connection:
+            return _entries(connection, query)
+
+    def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
+        """Add and remove tags; adding one that is there and removing one that is not change nothing.
+
+        Raises:
+            RequestError: there is no such Result, or there are several; a tag is empty, or too long.
+            StoreError: the database cannot be written.
+        """
+        added = [_checked_tag(tag) for tag in add]
+        with self._database.writing() as connection:
+            found = _resolve(connection, prefix)
+            gone = TAGS.c.tag.in_([clean(tag) for tag in remove])
+            connection.execute(delete(TAGS).where(TAGS.c.result_id == found, gone))
+            if added:
+                rows = [{"result_id": found, "tag": tag} for tag in added]
+                connection.execute(insert(connection, TAGS).on_conflict_do_nothing(), rows)
+            return _entries(connection, select(*_LISTED).where(RESULTS.c.id == found))[0]
+
+    def remove(self, prefix: str) -> str:
+        """Delete a Result and its artifacts; give its id.
+
+        Raises:
+            RequestError: there is no such Result, or there are several.
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            found = _resolve(connection, prefix)
+            self._delete(connection, found)
+        return found
+
+    def _delete(self, connection: Connection, found: str) -> None:
+        files = _own_files(connection, found)
+        connection.execute(delete(RESULTS).where(RESULTS.c.id == found))
+        # Before the commit: should the program die in between, removing again finds what is left.
+        for path in files:
+            erase(self.artifacts, path)
+
+    def expire(self, now: datetime) -> list[str]:
+        """Delete the artifacts whose time is over, and give their paths; the Results stay.
+
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            query = select(ARTIFACTS).where(ARTIFACTS.c.keep_until.is_not(None)).order_by(ARTIFACTS.c.id)
+            over = [row for row in connection.execute(query) if expired(row.keep_until, now)]
+            connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.id.in_([row.id for row in over])))
+            kept = set(connection.scalars(select(ARTIFACTS.c.path)))
+            return [row.path for row in over if row.path not in kept and erase(self.artifacts, row.path)]
+
+    def put_study(self, study: Study, *, headline: str) -> None:
+        """Keep a Study; of its trials those that are not kept yet, and of the rest of it all.
+
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            studies.put(connection, study, headline)
+
+    def add_trial(self, study: Study, result: Result | None, *, headline: str, brief: str = "") -> None:
+        """Keep the last trial of a Study, with its Result if it has one, in one transaction.
+
+        Raises:
+            StoreError: the database cannot be written; or another process has gone on with the Study, whose
+                trial of this number is kept.
+        """
+        gone: set[str] = set()
+        with self._database.writing() as connection:
+            studies.check_last(connection, study, self._database.place)
+            if result is not None:
+                gone = _put(connection, result, _row(result, brief))
+            studies.put(connection, study, headline)
+        for path in gone:
+            erase(self.artifacts, path)
+
+    def study(self, prefix: str) -> Study:
+        """Give the Study whose id begins with `prefix`, or the newest of that name.
+
+        Raises:
+            RequestError: there is none, or there are several.
+            StoreError: the database cannot be read, or a document is damaged.
+        """
+        with self._database.reading() as connection:
+            found = studies.resolve(connection, prefix)
+            return studies.get(connection, found, self._database.place)
+
+    def studies(self, *, name: str | None = None, limit: int = 50) -> Sequence[StudyEntry]:
+        """List, newest first: all, or those of a name.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        with self._database.reading() as connection:
+            return studies.find(connection, name, limit)
+
+    def remove_study(self, prefix: str) -> str:
+        """Delete a Study, its trials, and those of their Results that have no tag; give its id.
+
+        Raises:
+            RequestError: there is no such Study, or there are several.
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            found = studies.resolve(connection, prefix)
+            for result in studies.untagged_results(connection, found):
+                self._delete(connection, result)
+            studies.remove(connection, found)
+        return found
+
+    def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
+        """Keep a Conclusion; putting the same id again replaces it.
+
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            stores_series.put(connection, found, headline)
+
+    def conclusion(self, prefix: str) -> Conclusion:
+        """Give the Conclusion whose id begins with `prefix`.
+
+        Raises:
+            RequestError: there is none, or there are several.
+            StoreError: the database cannot be read, or the document is damaged.
+        """
+        with self._database.reading() as connection:
+            found = stores_series.resolve(connection, prefix)
+            return stores_series.get(connection, found, self._database.place)
+
+    def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:
+        """List, newest first: all, or those of a model's name.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        with self._database.reading() as connection:
+            return stores_series.find(connection, name, limit)
+
+    def remove_conclusion(self, prefix: str) -> str:
+        """Delete a Conclusion; the Results stay; give its id.
+
+        Raises:
+            RequestError: there is none, or there are several.
+            StoreError: the database cannot be written.
+        """
+        with self._database.writing() as connection:
+            found = stores_series.resolve(connection, prefix)
+            stores_series.remove(connection, found)
+        return found
+
+
+def _put(connection: Connection, result: Result, row: dict[str, Any]) -> set[str]:
+    """Put the row of a Result, and those of its files; give the files that it no longer has."""
+    files = [_artifact_row(result, n) for n in range(len(result.artifacts))]
+    before = _own_files(connection, row["id"])
+    replace(connection, RESULTS, row)
+    connection.execute(delete(ARTIFACTS).where(ARTIFACTS.c.result_id == row["id"]))
+    if files:
+        connection.execute(ARTIFACTS.insert(), files)
+    return before - {str(file["path"]) for file in files}
+
+
+def _row(result: Result, headline: str) -> dict[str, Any]:
+    name = clean(result.name)
+    return {
+        "id": clean(result.id),
+        "created": clean(result.created),
+        "name": name,
+        "name_key": name[:KEY_LENGTH],
+        "digest": result.model.digest if result.model else "",
+        "backend": result.job.backend,
+        "config": json.dumps(result.job.config),
+        "headline": clean(headline),
+        "failed": bool(result.failures),
+        "schema": result.schema,
+        **document(codec.encode(result)),
+    }
+
+
+def _artifact_row(result: Result, position: int) -> dict[str, str | None]:
+    artifact = result.artifacts[position]
+    return {
+        "result_id": clean(result.id),
+        "name": clean(artifact.name),
+        "path": clean(artifact.path),
+        "digest": artifact.digest,
+        "keep_until": artifact.keep_until,
+    }
+
+
+def _own_files(connection: Connection, found: str) -> set[str]:
+    """List the artifacts of a Result that no other Result has too."""
+    shared = select(ARTIFACTS.c.path).where(ARTIFACTS.c.result_id != found)
+    own = ARTIFACTS.c.result_id == found
+    return set(connection.scalars(select(ARTIFACTS.c.path).where(own, ARTIFACTS.c.path.not_in(shared))))
+
+
+def _resolve(connection: Connection, prefix: str) -> str:
+    """Find the one id that is meant: an id, the beginning of one, or a tag."""
+    text = clean(prefix)
+    if not text:
+        raise RequestError("Name a result by the beginning of its id, one character or more, or by a tag.")
+    found = by_beginning(connection, RESULTS, text)
+    if found is not None:
+        return found
+    query = select(RESULTS.c.id).join(TAGS).where(TAGS.c.tag == text).order_by(*_NEWEST_FIRST).limit(1)
+    tagged = connection.scalar(query)
+    if tagged is None:
+        raise RequestError(
+            f"The store has no result whose id begins with {text[:LONGEST_TAG]!r}, and none with that tag; "
+            "modeldyno list shows what it has."
+        )
+    return str(tagged)
+
+
+def _entries(connection: Connection, query: Select[Any]) -> list[Entry]:
+    rows = connection.execute(query).all()
+    ids = select(query.subquery().c.id)
+    tags: dict[str, list[str]] = {}
+    for owner, tag in connection.execute(select(TAGS).where(TAGS.c.result_id.in_(ids)).order_by(TAGS.c.tag)):
+        tags.setdefault(owner, []).append(tag)
+    return [_entry(row, tuple(tags.get(row.id, ()))) for row in rows]
+
+
+def _entry(row: Row[Any], tags: tuple[str, ...]) -> Entry:
+    try:
+        config = json.loads(row.config)
+    except (TypeError, ValueError):  # damaged on disk; the list goes on
+        config = {}
+    return Entry(**{**row._mapping, "config": config}, tags=tags)  # noqa: SLF001 - its documented name
+
+
+def _checked_tag(tag: str) -> str:
+    if not tag.strip() or len(tag) > LONGEST_TAG or not tag.isprintable():
+        raise RequestError(f"A tag is one line of 1 to {LONGEST_TAG} characters, not {tag[:LONGEST_TAG]!r}.")
+    return tag

@@ -1,0 +1,131 @@
+"""Connections to one SQLite file that many processes write to.
+
+Write-ahead log, so that readers never wait; `BEGIN IMMEDIATE` for writes, so that a lock is waited for
+before anything is read; `synchronous=FULL`, so that what was committed is on disk.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from sqlalchemy import URL, create_engine, event
+from sqlalchemy.pool import StaticPool
+
+from modeldyno.adapters.stores.errors import primary_code
+from modeldyno.adapters.stores.schema import METADATA
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.pool import ConnectionPoolEntry
+
+_UNWRITABLE = {
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
+
+
+def engine(path: Path, timeout: float) -> Engine:
+    """Make an engine whose writes wait up to `timeout` seconds for those of other processes."""
+    made = create_engine(URL.create("sqlite", database=str(path)), creator=lambda: _connect(path, timeout))
+    event.listen(made, "begin", _begin)
+    event.listen(made, "checkin", _look_anew)
+    return made
+
+
+def empty() -> Engine:
+    """Make an engine of a database in memory with nothing in its tables."""
+    made = create_engine("sqlite://", poolclass=StaticPool)
+    METADATA.create_all(made)
+    return made
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
+
+class _ReadOnly(sqlite3.Connection):
+    """A connection that may not notice what others write after it was opened."""
+
+
+def _look_anew(connection: sqlite3.Connection | None, record: ConnectionPoolEntry) -> None:
+    if isinstance(connection, _ReadOnly):
+        record.invalidate()
+
+
+def _connect(path: Path, timeout: float) -> sqlite3.Connection:
+    """Open for writing; where that cannot be, for reading what is there."""
+    try:
+        return _prepared(_opened(str(path), timeout, sqlite3.Connection), timeout)
+    except sqlite3.Error as error:
+        readable = _read_only(path, timeout) if primary_code(error) in _UNWRITABLE else None
+        if readable is None:
+            raise
+        return readable
+
+
+def _opened(name: str, timeout: float, kind: type[sqlite3.Connection]) -> sqlite3.Connection:
+    return sqlite3.connect(
+        name,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=kind,
+        uri=kind is _ReadOnly,
+    )
+
+
+def _prepared(connection: sqlite3.Connection, timeout: float) -> sqlite3.Connection:
+    try:
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA fullfsync=ON")  # macOS: its fsync alone does not reach the disk
+        _use_log(connection, timeout)
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _use_log(connection: sqlite3.Connection, timeout: float) -> None:
+    """Switch to the write-ahead log; SQLite does not wait here, even where it is told to."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _read_only(path: Path, timeout: float) -> sqlite3.Connection | None:
+    """Open a database of a read-only directory or a full disk; None if there is nothing to read.
+
+    Where the log holds nothing, the file alone is the whole database, and needs no shared memory.
+    """
+    log = Path(f"{path}-wal")
+    modes = ["mode=ro"]
+    if not (log.exists() and log.stat().st_size):
+        modes.append("immutable=1")
+    for mode in modes:
+        try:
+            connection = _opened(f"file:{quote(str(path))}?{mode}", timeout, _ReadOnly)
+        except sqlite3.Error:
+            continue
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.Error:
+            connection.close()
+        else:
+            return connection
+    return None

@@ -1,0 +1,124 @@
+"""``modeldyno.advise`` and ``modeldyno.trend``: the commands as functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno.api.error_wording import in_python
+from modeldyno.api.profile import check_settings, several
+from modeldyno.comparison import advise as comparison_advise
+from modeldyno.comparison import history
+from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
+from modeldyno.core.comparison.trend import LONGEST
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.metrics.metric import Query
+from modeldyno.errors import RequestError
+from modeldyno.profiling.request import Request
+from modeldyno.progress import showing_progress
+from modeldyno.runtime.session import campaign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from modeldyno.core.advice.advice import Advice
+    from modeldyno.core.comparison.trend import Trend
+    from modeldyno.core.result.result import Event
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.spec.knob import KnobValue
+
+_PLAN = Plan(max_time=2.0, min_time=0.3)
+
+
+@in_python
+def advise(  # noqa: PLR0913 - one function per command, one parameter per option
+    model: str | Path,
+    *,
+    metric: str = "throughput",
+    max_time: float = comparison_advise.MAX_TIME,
+    tolerance: float = comparison_advise.TOLERANCE,
+    findings_only: bool = False,
+    backend: str | None = None,
+    inputs: Sequence[str | InputSpec] = (),
+    plan: Plan | None = None,
+    name: str | None = None,
+    trust: bool = False,
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
+    **settings: KnobValue,
+) -> Advice:
+    """Try what may make a model faster, as ``modeldyno advise`` does.
+
+    Args:
+        model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``): all runs are in fresh processes.
+        metric: what to improve: ``"throughput"`` or ``"latency.p50"``.
+        max_time: seconds for all that is tried.
+        tolerance: largest difference of outputs that is accepted, relative to the largest output.
+        findings_only: try what was found only, and not each usual setting of the backend.
+        backend: what runs it; by default what suits the model.
+        inputs: shapes or files, as ``--input`` takes them.
+        plan: how carefully each process measures.
+        name: what to call the model.
+        trust: allow files that run code when loaded (in the child process).
+        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        watch: called with every event.
+        settings: the knobs of the baseline, such as ``batch_size=8``.
+
+    Returns:
+        The Advice: ``advice.best`` is what helped, or None, ``advice.tried`` is all that was tried, and
+        ``advice.command`` what to type.
+
+    Raises:
+        RequestError: the request is wrong.
+        RunFailed: the model fails as it is.
+    """
+    if not isinstance(model, str | Path):
+        raise RequestError(
+            "advise runs a model in fresh processes; name it by a reference, such as torch:file.py:factory."
+        )
+    check_settings(settings)
+    asked = Request(
+        model=str(model),
+        backend=backend,
+        settings=settings,
+        inputs=several(inputs, "inputs"),
+        plan=plan or _PLAN,
+        name=name,
+        trust=trust,
+    )
+    wish = comparison_advise.Wish(
+        query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only
+    )
+    with showing_progress(watch, progress=progress) as watched, campaign(watched) as bench:
+        return list(comparison_advise.advise(asked.job(), wish, bench))[-1]
+
+
+@in_python
+def trend(
+    model: str,
+    *,
+    metric: str | None = None,
+    backend: str | None = None,
+    limit: int = LONGEST,
+    smallest: float = SMALLEST_EFFECT,
+    **settings: KnobValue,
+) -> Trend:
+    """Find levels and steps in the stored results of a model, as ``modeldyno trend`` does.
+
+    Args:
+        model: its name in the store.
+        metric: a query, such as ``"latency.p99"``; by default the typical time of a call.
+        backend: only results of this one.
+        limit: results that are looked at, the newest.
+        smallest: relative change that matters.
+        settings: only results with these knobs.
+
+    Returns:
+        The Trend; ``trend.regressions`` are the steps to the worse that still stand.
+
+    Raises:
+        RequestError: the store has no such results.
+    """
+    return history.trend_of(
+        model, metric=metric, backend=backend, settings=settings, limit=limit, smallest=smallest
+    )

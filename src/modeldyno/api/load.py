@@ -1,0 +1,160 @@
+"""``modeldyno.load``: a model behind a server, under load."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.api.error_wording import in_python
+from modeldyno.api.profile import held, several, split_plan, store_if
+from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
+from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.errors import RequestError
+from modeldyno.profiling.request import Request, server_for
+from modeldyno.profiling.run import measure
+from modeldyno.progress import showing_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.core.result.result import Event, Result
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.spec.knob import KnobValue
+
+
+@in_python
+def load(  # noqa: PLR0913 - one function per command, one parameter per option
+    model: str | Path,
+    *,
+    concurrency: int | None = None,
+    rate: float | str | None = None,
+    replay: str | Path | None = None,
+    duration: float | None = None,
+    requests: int | None = None,
+    ramp: float = 0.0,
+    request_timeout: float = 60.0,
+    retries: int = 0,
+    drivers: int = 1,
+    backend: str | None = None,
+    inputs: Sequence[str | InputSpec] = (),
+    headers: Mapping[str, str] | None = None,
+    records: str | Path | None = None,
+    probes: Sequence[str] = (),
+    require: str | Sequence[str] = (),
+    percentiles: str | Sequence[str] = (),
+    plan: Plan | None = None,
+    name: str | None = None,
+    trust: bool = False,
+    store: bool = True,
+    tags: str | Sequence[str] = (),
+    progress: bool = True,
+    watch: Callable[[Event], None] | None = None,
+    **settings: KnobValue,
+) -> Result:
+    """Put a model, behind a server, under load.
+
+    Args:
+        model: what `profile` takes by name, served for the while, or the URL of a server that runs already.
+        concurrency: so many requests at once, each sent when the one before it is answered; with a rate,
+            the most on their way at once.
+        rate: requests per second that are due whatever the server does: a number, or text such as
+            ``"100:poisson"`` or ``"100:burst=8"``.
+        replay: a file of due times.
+        duration: seconds of the steady window; None until the plan is met.
+        requests: to measure, after the warm-up.
+        ramp: seconds over which the load grows to its full size.
+        request_timeout: seconds after which a request is given up.
+        retries: times that a request is sent again where the server did not answer it.
+        drivers: processes that send.
+        backend: what serves the model; ``"triton"`` by default.
+        inputs: shapes, ranges or files, as ``--input`` takes them.
+        headers: sent with every request; in no Result.
+        records: a file for every request: ``.csv``, ``.jsonl`` or ``.npz``.
+        probes: what to measure; by default static analysis and the load.
+        require: bounds, such as ``"latency.p99 <= 50ms"``.
+        percentiles: measured until certified, such as ``"p99"``.
+        plan: how carefully to measure.
+        name: what to call the model.
+        trust: allow files that run code when loaded (in the child process).
+        store: keep the Result in the store; where that cannot be written a warning says so.
+        tags: names by which `read` and the command line find it again.
+        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        watch: called with every event while it runs.
+        settings: the server's knobs, such as ``instances=2``, and fields of `plan`, such as ``max_time=5``
+            (seconds).
+
+    Returns:
+        The Result; ``result["latency.p99"]`` is in seconds, ``result["request_rate"]`` per second.
+
+    Raises:
+        RequestError: the request is wrong; nothing was measured.
+        MissingExtra: the server is not installed.
+        BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
+    """
+    named = _named(model)
+    plan, settings = split_plan(plan, settings)
+    asked = Request(
+        model=named,
+        backend=backend or server_for(named),
+        settings=settings,
+        inputs=several(inputs, "inputs"),
+        probes=tuple(probes),
+        load=Load(
+            **_arrivals(rate, replay),
+            concurrency=concurrency,
+            requests=requests,
+            duration=duration,
+            ramp=ramp,
+            timeout=request_timeout,
+            retries=retries,
+            drivers=drivers,
+        ),
+        require=several(require, "require"),
+        percentiles=several(percentiles, "percentiles"),
+        plan=plan,
+        observation=Observation(records=None if records is None else str(Path(records).absolute())),
+        name=name,
+        trust=trust,
+    )
+    with _secrets(headers or {}), showing_progress(watch, progress=progress) as watched:
+        outcome = measure(asked, watch=watched)
+    store_if(outcome.result, wanted=store, tags=tags)
+    return held(outcome)
+
+
+def _named(model: Any) -> str:
+    if not isinstance(model, str | Path):
+        raise RequestError(
+            "A server takes a model by its name, a path, scheme:locator or URL; "
+            f"a live {type(model).__name__} cannot be handed to one."
+        )
+    return str(model)
+
+
+@contextmanager
+def _secrets(headers: Mapping[str, str]) -> Iterator[None]:
+    """Put headers where the process that sends finds them, and no other load of this session does."""
+    before = os.environ.get(HEADERS_VARIABLE)
+    if headers:
+        os.environ[HEADERS_VARIABLE] = "\n".join(f"{key}: {value}" for key, value in headers.items())
+    try:
+        yield
+    finally:
+        os.environ.pop(HEADERS_VARIABLE, None)
+        if before is not None:
+            os.environ[HEADERS_VARIABLE] = before
+
+
+def _arrivals(rate: float | str | None, replay: str | Path | None) -> dict[str, Any]:
+    if rate is not None and replay is not None:
+        raise RequestError("rate and replay both say when requests are due; give one of them.")
+    if replay is not None:
+        return {"arrivals": Arrivals.TRACE, "trace": str(Path(replay).absolute())}
+    if rate is None:
+        return {}
+    number, kind, burst = parse_rate(str(rate))
+    return {"arrivals": kind, "rate": number, "burst": burst}

@@ -1,0 +1,93 @@
+"""All that a `ModelProfiler` has measured, as one page, one table, one document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from modeldyno import codec, plugins
+from modeldyno.core.report.blocks import Align, Column, Picture, Table
+from modeldyno.core.result.result import Result
+from modeldyno.views import headline, numbers, page
+from modeldyno.views.combined_page import Page, together
+from modeldyno.views.configurations import Tried, describe, lay_out, summarize
+from modeldyno.views.pages import summary
+from modeldyno.views.python_wording import translate_doubts
+from modeldyno.views.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.report.blocks import Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One measurement of a session, or several of a benchmark."""
+
+    name: str
+    """The method that was called: profile, benchmark, profile_layers ..."""
+    results: tuple[Result, ...]
+    tried: tuple[Tried, ...] = field(default=())
+    """Of a benchmark: each configuration, the failed ones among them."""
+
+
+def results_of(steps: Sequence[Step]) -> tuple[Result, ...]:
+    """Give all Results in the order in which they were measured."""
+    return tuple(result for step in steps for result in step.results)
+
+
+def encode(steps: Sequence[Step]) -> bytes:
+    """Give the document of the only Result, or an array of all of them."""
+    results = results_of(steps)
+    return codec.encode(results[0]) if len(results) == 1 else codec.encode_several(results)
+
+
+def tabulate(steps: Sequence[Step]) -> Table:
+    """Give every number in base units; several Results are told apart by step and configuration."""
+    results = results_of(steps)
+    if len(results) == 1:
+        return numbers(results[0])
+    tables = [
+        (step.name, _configuration(step, result), numbers(result))
+        for step in steps
+        for result in step.results
+    ]
+    columns = tables[0][2].columns
+    return Table(
+        title="Numbers",
+        columns=(*(Column(title=title, align=Align.LEFT) for title in ("step", "configuration")), *columns),
+        rows=tuple((name, shown, *row) for name, shown, table in tables for row in table.rows),
+    )
+
+
+def lay_out_session(steps: Sequence[Step], *, graphs: bool, details: bool) -> Page:
+    """Lay out the steps below each other; a single one has the page to itself."""
+    pages = [page for step in steps for page in _pages(step, details=details)]
+    whole = pages[0] if len(pages) == 1 else together(pages)
+    if len(pages) > 1:
+        name = results_of(steps)[0].name
+        whole = replace(whole, title=f"{name}: {count(len(pages), 'measurement')}")
+    kept = whole.blocks if graphs else tuple(b for b in whole.blocks if not isinstance(b, Picture))
+    return replace(whole, blocks=kept)
+
+
+def _pages(step: Step, *, details: bool) -> Iterator[Page]:
+    if step.tried:
+        yield Page(title=f"{step.name}: {summarize(step.tried)}", blocks=tuple(lay_out(step.tried)))
+        return
+    for result in step.results:
+        shown = replace(result, doubts=translate_doubts(result.doubts))
+        yield Page(title=f"{step.name}: {headline(shown)}", blocks=tuple(_blocks(shown, details=details)))
+
+
+def _blocks(result: Result, *, details: bool) -> Iterator[Block]:
+    if details:
+        yield from page(result, knobs=plugins.knobs(result.job.backend))
+    else:
+        yield from summary(result)
+
+
+def _configuration(step: Step, result: Result) -> str:
+    """Say what was asked for beside the profiler's own settings."""
+    return next((describe(each.configuration) for each in step.tried if each.result is result), "")

@@ -1,0 +1,3 @@
+"""What limits a model, and what may be done about it."""
+
+from __future__ import annotations

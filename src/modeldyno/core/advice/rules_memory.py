@@ -1,0 +1,109 @@
+"""Rules about memory: what waits for it, what fills it, what holds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from modeldyno.core.advice.finding import Case, Finding, Saving, part_of, seconds, size
+from modeldyno.core.spec.static_options import HERE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MUCH, _MOST = 0.3, 0.5
+"""Parts that are much, and most of a whole."""
+_CALL = "time of a call"
+
+
+def memory_bound(case: Case) -> Iterator[Finding]:
+    """Name the layers that wait for memory, where they take much of a call."""
+    waiting = _waiting(case)
+    whole = sum(case.number("latency", path) or 0.0 for path in _finest(case))
+    share = part_of(sum(waiting.values()), whole)
+    if case.served or share < _MUCH:
+        return
+    named = ", ".join(f"{path} {seconds(time)}" for path, time in Counter(waiting).most_common(3))
+    yield Finding(
+        seen=f"{share:.0%} of the time of the layers is spent where memory is the limit: {named}",
+        why="these read their weights and write their outputs at the bandwidth of this machine; fewer bytes, "
+        "or more samples for each reading of the weights, are what helps",
+        saving=Saving(of=_CALL, low=None, high=share / 2, basis="half of the bytes of these layers"),
+        job=case.trial(precision="bf16") if not case.setting("precision") else None,
+        do="store the weights in fewer bits, or call the model with a larger batch",
+        changes_outputs=True,
+    )
+
+
+def _finest(case: Case) -> list[str]:
+    """Give the paths of watched layers that hold no others."""
+    paths = [layer.path for layer in case.result.activity.layers] if case.result.activity else []
+    return [p for p in paths if p and not any(other.startswith(f"{p}.") for other in paths)]
+
+
+def _waiting(case: Case) -> dict[str, float]:
+    """Give the layers whose bytes alone, at the bandwidth, take most of their time."""
+    bandwidth, peak = case.number("peak_bandwidth", HERE), case.number("peak_flops", HERE)
+    if not bandwidth or not peak or not case.on_cpu:
+        return {}
+    found: dict[str, float] = {}
+    for path in _finest(case):
+        time = case.number("latency", path, "p50") or 0.0
+        moved = (case.number("weight_bytes", path) or 0.0) + (case.number("output_bytes", path) or 0.0)
+        memory, compute = moved / bandwidth, 2 * (case.number("macs", path) or 0.0) / peak
+        if memory > compute and time and memory >= _MOST * time:
+            found[path] = time
+    return found
+
+
+_SPARE, _LEAST = 1.5, 100 * 2**20
+
+
+def reserved(case: Case) -> Iterator[Finding]:
+    """Tell of an allocator that holds far more than the peak needs."""
+    held = case.number("allocator_reserved")
+    used = (case.number("allocated_peak") or 0.0) + (case.number("weight_bytes") or 0.0)
+    if not held or not used or held < _SPARE * used or held - used < _LEAST:
+        return
+    yield Finding(
+        seen=f"the allocator holds {size(held)}, and weights and the peak of a call need {size(used)}",
+        why="blocks that were freed are kept for sizes that do not come again",
+        saving=Saving(of="memory of the device", low=0.0, high=1 - used / held, basis="both were measured"),
+        do="start it with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        metric="allocator_reserved",
+    )
+
+
+def checkpointing(case: Case) -> Iterator[Finding]:
+    """Propose to compute activations again where they fill the memory of a training step."""
+    whole, kept = case.number("memory_peak"), case.number("activation_peak")
+    blocks = _blocks(case)
+    if not case.trained or part_of(kept, whole) < _MOST or blocks <= _FEW_BLOCKS:
+        return
+    assert kept is not None
+    left = 2 / sqrt(blocks)
+    yield Finding(
+        seen=f"{part_of(kept, whole):.0%} of the memory of a step, {size(kept)}, is activations, of "
+        f"{blocks} alike blocks",
+        why="checkpoints keep the inputs of some blocks and compute the rest again in the backward pass: one "
+        "forward pass more, about a third more time",
+        saving=Saving(
+            of="memory of a step",
+            low=0.0,
+            high=part_of(kept, whole) * (1 - left),
+            basis=f"2 of every sqrt({blocks}) blocks' activations stay (Chen et al. 2016)",
+        ),
+        do="wrap the blocks in torch.utils.checkpoint.checkpoint, and inspect it with --mode train",
+        metric="memory_peak",
+    )
+
+
+_FEW_BLOCKS = 4
+
+
+def _blocks(case: Case) -> int:
+    """Count the largest group of modules of one class in one place."""
+    modules = case.result.outline.modules if case.result.outline else ()
+    alike = Counter((m.path.rpartition(".")[0], m.kind) for m in modules if m.path)
+    return max(alike.values(), default=0)

@@ -1,0 +1,113 @@
+"""What a gate looked at, as one list: bounds and changes, each with its verdict and a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from modeldyno.core.comparison.comparison import Change, Outcome
+from modeldyno.core.comparison.gate_rule import Ruling, held
+from modeldyno.core.metrics.constraints import Judgement, Verdict
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.result.result import Result
+from modeldyno.core.stats.units import format_change, format_changes, format_quantity
+
+BOUND, CHANGE, FAILURE = "bound", "change", "failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    kind: str
+    """A bound, a change since the baseline, or a failure of the run."""
+    name: str
+    """What: a constraint, or a query."""
+    verdict: Verdict
+    text: str
+    """A sentence with figures."""
+    change: Change | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A Result, what was asked of it, and what came of that."""
+
+    result: Result
+    judgements: tuple[Judgement, ...] = ()
+    baseline: Result | None = None
+    ruling: Ruling | None = None
+    notes: tuple[str, ...] = ()
+    """How it was judged: in turns, what the gate can see here."""
+    doubts: tuple[Doubt, ...] = ()
+    """Of the comparison."""
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Everything that was looked at: failures first, then bounds, then changes."""
+        failures = (
+            Check(
+                kind=FAILURE,
+                name=failure.where,
+                verdict=Verdict.BROKEN,
+                text=f"failed: {failure.message.rstrip('.')}",
+            )
+            for failure in self.result.failures
+        )
+        bounds = (
+            Check(
+                kind=BOUND,
+                name=str(judgement.constraint),
+                verdict=judgement.verdict,
+                text=judgement.sentence().partition(": ")[2],
+            )
+            for judgement in self.judgements
+        )
+        return (*failures, *bounds, *map(self._changed, self.ruling.changes if self.ruling else ()))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Broken where anything is, held only where everything is."""
+        found = {check.verdict for check in self.checks if check.kind != CHANGE}
+        found |= {self.ruling.verdict} if self.ruling else set()
+        if Verdict.BROKEN in found:
+            return Verdict.BROKEN
+        return Verdict.HELD if found == {Verdict.HELD} else Verdict.UNDECIDED
+
+    def of(self, verdict: Verdict) -> tuple[Check, ...]:
+        """Give the checks with this verdict."""
+        return tuple(check for check in self.checks if check.verdict is verdict)
+
+    def with_notes(self, *notes: str) -> Checked:
+        """Add notes."""
+        return replace(self, notes=(*self.notes, *filter(None, notes)))
+
+    def judged_by(self, judgements: tuple[Judgement, ...]) -> Checked:
+        """Add bounds."""
+        return replace(self, judgements=judgements)
+
+    def _changed(self, change: Change) -> Check:
+        """Give a change the verdict that it has by itself, within that of the gate as a whole."""
+        assert self.ruling is not None
+        broken = self.ruling.verdict is Verdict.BROKEN and change in self.ruling.worse
+        fine = self.ruling.verdict is Verdict.HELD or held(change)
+        verdict = Verdict.BROKEN if broken else Verdict.HELD if fine else Verdict.UNDECIDED
+        text = moved(change, confirmed=verdict is not Verdict.UNDECIDED)
+        return Check(kind=CHANGE, name=str(change.query), verdict=verdict, text=text, change=change)
+
+
+def moved(change: Change, *, confirmed: bool = True) -> str:
+    """Say how far a metric has moved: ``12.3 ms -> 13.5 ms, +9.6% (+8.1 to +11.2%): worse``."""
+    worse = change.outcome is Outcome.WORSE and not confirmed
+    outcome = "looks worse, not confirmed" if worse else str(change.outcome)
+    unit = change.query.unit
+    values = " -> ".join(
+        "not known" if value is None else format_quantity(value, unit)
+        for value in (change.baseline, change.candidate)
+    )
+    if change.difference is None:
+        return f"{values}: {outcome} ({change.why})"
+    span = ""
+    if change.interval is not None and change.interval.low != change.interval.high:
+        span = f" ({format_changes(change.interval.low, change.interval.high)})"
+    why = f" ({change.why})" if change.interval is None else ""
+    return f"{values}, {format_change(change.difference)}{span}: {outcome}{why}"

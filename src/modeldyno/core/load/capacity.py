@@ -1,0 +1,157 @@
+"""The largest load that holds a service-level agreement: bracket it, close in on it, answer with an interval.
+
+The search is a function of what was measured so far. Several measurements are made, and each could err,
+so that a load counts as held or broken only at the confidence which keeps the whole search right in 95
+of 100 cases; what is not sure lies within the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.capacity_spec import Search
+from modeldyno.core.load.capacity_steps import Bracket, End, Step, next_step
+from modeldyno.core.load.load_curve import SCHEMA, Rung
+from modeldyno.core.load.sla_fit import known, limits
+from modeldyno.core.metrics.constraints import Judgement, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.load.sla_fit import Known
+    from modeldyno.core.metrics.constraints import Constraint
+    from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.core.spec.load_spec import Load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """A document: the answer of a search."""
+
+    search: Search
+    rungs: tuple[Rung, ...]
+    """In the order in which they were measured."""
+    end: End
+    passed: float | None
+    """The largest load that surely holds every bound that limits it; None where none was found."""
+    failed: float | None
+    """The smallest load that surely breaks one, beyond what passed; None where none was found."""
+    broke: tuple[Judgement, ...] = ()
+    """What was broken there, by how much, the farthest first."""
+    verified: Rung | None = None
+    """What passed, measured again on a freshly started server."""
+    ours: bool = True
+    """Whether the server is started by us, so that what verifies is a fresh one."""
+    id: str = ""
+    """Twelve hexadecimal digits; empty where it is not kept."""
+    created: str = ""
+    """Time of UTC, ISO 8601."""
+    name: str = ""
+    """Of the model."""
+    schema: int = SCHEMA
+
+    @property
+    def best(self) -> Rung | None:
+        """The measurement to quote of what passed: that of the fresh server, or else the longest."""
+        if self.verified is not None:
+            return self.verified
+        return max((r for r in self.rungs if r.load == self.passed), key=lambda r: r.care, default=None)
+
+    @property
+    def confirmed(self) -> Verdict | None:
+        """The verdict of the fresh server on the bounds that limit the load; None before it was asked."""
+        if self.verified is None:
+            return None
+        verdicts = [j.verdict for j in self.verified.judgements if limits(j.constraint)]
+        if self.verified.failure or Verdict.BROKEN in verdicts:
+            return Verdict.BROKEN
+        return Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.HELD
+
+    @property
+    def unmet(self) -> tuple[Judgement, ...]:
+        """The bounds that less load breaks, such as ``throughput >= 100/s``, where they are broken there."""
+        judged = self.best.judgements if self.best is not None else ()
+        return tuple(j for j in judged if not limits(j.constraint) and j.verdict is Verdict.BROKEN)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether a load holds all that was asked for, and a freshly started server bears it out."""
+        if self.passed is None:
+            tried = self.failed is not None and self.end in {End.SMALLEST, End.MEASUREMENTS}
+            return Verdict.BROKEN if tried else Verdict.UNDECIDED
+        if self.unmet:
+            return Verdict.BROKEN
+        return self.confirmed or Verdict.UNDECIDED
+
+    def with_verification(self, rung: Rung) -> Capacity:
+        """Add what a freshly started server gave at the load that passed."""
+        return replace(self, verified=rung)
+
+
+def under(load: Load, value: float, care: float = 1.0) -> Load:
+    """Give the load with another concurrency, or in an open loop another rate, for so many times as long."""
+    longer = replace(
+        load,
+        duration=None if load.duration is None else load.duration * care,
+        requests=None if load.requests is None else round(load.requests * care),
+    )
+    return replace(longer, concurrency=round(value)) if load.closed else replace(longer, rate=value)
+
+
+def careful(plan: Plan, care: float, bounds: Sequence[Constraint] = ()) -> Plan:
+    """Give the Plan for so many times the time, to be as much more precise; judged percentiles certified."""
+    asked = (name for bound in bounds if (name := bound.percentile) is not None)
+    return replace(
+        plan,
+        min_time=plan.min_time * care,
+        max_time=plan.max_time * care,
+        min_runs=round(plan.min_runs * care),
+        max_runs=round(plan.max_runs * care),
+        precision=plan.precision / math.sqrt(care),
+        percentiles=tuple(dict.fromkeys((*plan.percentiles, *asked))),
+    )
+
+
+def propose(search: Search, history: Sequence[Rung]) -> Step | Capacity:
+    """Say what to measure next, or give the answer.
+
+    Args:
+        search: what is looked for.
+        history: what was measured so far, in that order, each with a judgement on every bound of the
+            search, in the same order.
+    """
+    points = known(history, z=search.sureness, rate=not search.whole)
+    bracket = Bracket.of(points)
+    step = next_step(search, points, bracket, len(history))
+    return step if isinstance(step, Step) else _answer(search, history, points, bracket, step)
+
+
+def so_far(search: Search, history: Sequence[Rung], end: End = End.INTERRUPTED) -> Capacity:
+    """Answer by what was measured before the search was ended from outside."""
+    points = known(history, z=search.sureness, rate=not search.whole)
+    return _answer(search, history, points, Bracket.of(points), end)
+
+
+def _answer(
+    search: Search, history: Sequence[Rung], points: Sequence[Known], bracket: Bracket, end: End
+) -> Capacity:
+    broken = next((k.broken for k in points if k.load == bracket.failed), ())
+    return Capacity(
+        search=search,
+        rungs=tuple(history),
+        end=end,
+        passed=bracket.passed,
+        failed=bracket.failed,
+        broke=tuple(sorted(broken, key=beyond, reverse=True)),
+    )
+
+
+def beyond(judgement: Judgement) -> float:
+    """Give by which share of the bound a broken one is exceeded, or fallen short of."""
+    bound, value = judgement.constraint.bound, judgement.answer.value
+    if value is None:  # only an end of its interval is known
+        ends = judgement.answer.bounds()
+        value = ends.low if judgement.constraint.at_most else ends.high
+    return abs(value - bound) / abs(bound) if bound else math.inf

@@ -1,0 +1,389 @@
+"""When a model has warmed up and when it has been measured well enough.
+
+The rule takes its calls and its clock from outside, so the probe runs it in real time and the
+tests run it in virtual time: rule 20 of MEASURING.md is checked on this very code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from statistics import median_low
+from typing import Literal, TypeAlias
+
+from modeldyno.core.metrics.assessment import DEPENDENT_SIZE, Assessment, assess
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.stats import statistics
+from modeldyno.core.stats.drift import Drift, find_drift
+from modeldyno.core.stats.statistics import Samples
+
+Phase: TypeAlias = Literal["warm-up", "steady"]
+
+
+class Stop(StrEnum):
+    """Why measuring ended."""
+
+    CONVERGED = "converged"
+    NOISE_FLOOR = "noise floor"
+    TIME_LIMIT = "time limit"
+    SAMPLE_LIMIT = "sample limit"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paced:
+    """What measuring in one process gave."""
+
+    samples: Samples
+    """Seconds of each steady call, in order; never empty."""
+    warmup_runs: int
+    """Calls made before the steady ones, and left out."""
+    warmup_time: float
+    """Seconds that those calls took."""
+    stop: Stop
+    """Why measuring ended."""
+    unmet: tuple[str, ...]
+    """The conditions that did not hold at the end, a short phrase each; empty when converged."""
+    settled: bool
+    """Whether the warm-up settled within its share of the time."""
+    drift: Drift | None
+    """The last drift that was seen after the warm-up, also where its samples were left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far measuring has come, for whoever watches."""
+
+    phase: Phase
+    """What the calls are for at present."""
+    samples: Samples
+    """Seconds of each call of this phase so far: a view, to be copied if kept."""
+    elapsed: float
+    """Seconds since measuring began."""
+    remaining: float | None
+    """Estimated seconds left, at most up to the time limit; None before there is a ground for it."""
+    value: float | None
+    """The target statistic at the last check, in seconds."""
+    half_width: float | None
+    """Half-width of its interval at the last check, as a fraction of the value."""
+
+
+def never() -> bool:
+    """Report no interruption."""
+    return False
+
+
+def ignore(progress: Progress) -> None:
+    """Watch nothing."""
+    del progress
+
+
+_CHUNK = 0.1
+"""Seconds between two looks at the clock and the interruption."""
+_CHUNK_RUNS = 1 << 15
+"""Calls between them at most: times on their way to the others take memory, which is not the model's."""
+_CHUNK_GROWTH = 8
+"""Growth of the calls from one chunk to the next, while their cost is still being learnt."""
+_WARMUP_SHARE = 1 / 3
+"""Part of the time limit that the warm-up may take."""
+_WARMUP_SPAN = 0.15
+"""Seconds that the window of the warm-up spans at least; it is also half of the calls so far."""
+_WARMUP_RUNS = 50
+"""Calls in the window of the warm-up, unless they take more than _WARMUP_PATIENCE seconds."""
+_WARMUP_PATIENCE = 1.0
+_WARMUP_FEWEST = 3
+"""Calls in the window of the warm-up, however slow."""
+_WARMUP_CHANCE = 0.2
+"""Evidence that keeps the warm-up going: weak, as a false alarm costs only a few calls more."""
+_WARMUP_RELEVANT = 0.02
+"""Change over the window, as a fraction of its median, that keeps the warm-up going."""
+_WARMUP_GROWTH = 1.25
+"""Growth of the calls drawn from one look at the window of the warm-up to the next."""
+_RESTARTS = 3
+"""How often the steady phase may begin anew after a drift."""
+_GROWTH = (1.2, 2.0)
+"""Least and greatest growth of the number of samples from one check to the next."""
+_FLOOR_SPAN = 8
+"""Growth of the samples over which the half-width must shrink, or the noise floor is reached."""
+_FLOOR_SHRINK = 0.75
+"""Shrinking that counts as none: independent samples promise 0.35."""
+_NOTICEABLE = 1024
+"""Samples whose assessment takes memory that shows beside a small model."""
+_ROOM = 1 << 16
+"""Samples for which there is room from the beginning."""
+
+
+def pace(  # noqa: PLR0913 - each hook is another's business
+    draw: Callable[[int], Samples],
+    *,
+    plan: Plan,
+    clock: Callable[[], float],
+    interrupted: Callable[[], bool] = never,
+    watch: Callable[[Progress], None] = ignore,
+    agreed: Callable[[Phase], bool] | None = None,
+    aside: Callable[[], AbstractContextManager[None]] | None = None,
+) -> Paced:
+    """Warm up, then measure until the plan is met or cannot be.
+
+    Args:
+        draw: makes so many timed calls and returns the seconds that each took, in order; none of them, where
+            nothing more is to come, which ends it. The first draw gives at least one.
+        plan: what to reach, and the limits.
+        clock: monotonic seconds.
+        interrupted: whether to stop now; asked after every chunk of calls.
+        watch: told of the progress after every chunk of calls.
+        agreed: asked whenever there is enough of a phase, where several processes measure in turns: whether
+            the others have enough of it, too. The phases of all then cover the same time, and so that they
+            do, no drift makes one of them begin anew.
+        aside: entered for whatever takes memory that is not the model's: room for samples, their assessment.
+    """
+    bench = _Bench(
+        draw=draw,
+        plan=plan,
+        clock=clock,
+        interrupted=interrupted,
+        watch=watch,
+        agreed=agreed,
+        aside=aside or nullcontext,
+        began=clock(),
+    )
+    if aside is not None:
+        with aside():
+            _rehearse(plan)
+            bench.make_room(_ROOM)
+        bench.began = clock()
+    bench.warm_up()
+    stop = bench.measure()
+    with bench.assessing():
+        return bench.paced(stop)
+
+
+def _rehearse(plan: Plan) -> None:
+    """Assess made-up samples once: what code and libraries take for it is taken before anything is timed."""
+    times = statistics.blank(_NOTICEABLE)
+    times[::2], times[1::2] = 1.0, 2.0
+    find_drift(times, _WARMUP_CHANCE, _WARMUP_RELEVANT)
+    assess(times, plan)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bench:
+    """The calls made so far, and what they cost.
+
+    Costs are by the clock, never by the samples: a sample may be the mean of a block of calls.
+    """
+
+    draw: Callable[[int], Samples]
+    plan: Plan
+    clock: Callable[[], float]
+    interrupted: Callable[[], bool]
+    watch: Callable[[Progress], None]
+    agreed: Callable[[Phase], bool] | None
+    aside: Callable[[], AbstractContextManager[None]]
+    began: float
+    room: Samples = field(default_factory=lambda: statistics.blank(256))
+    """Every sample so far, then free places."""
+    count: int = 0
+    """Samples so far."""
+    begin: int = 0
+    """Index of the first sample of the steady phase."""
+    begin_time: float = 0.0
+    """When it was taken, in seconds since measuring began."""
+    marks: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
+    """Samples so far, and seconds, after each chunk."""
+    settled: bool = False
+    halted: bool = False
+    last: Assessment | None = None
+    drift: Drift | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since measuring began."""
+        return self.clock() - self.began
+
+    @property
+    def steady(self) -> Samples:
+        """The samples of the steady phase: a view."""
+        return self.room[self.begin : self.count]
+
+    @property
+    def shortest(self) -> float:
+        """Least seconds of steady measuring: after an unsettled warm-up, as long as it took."""
+        return max(self.plan.min_time, 0.0 if self.settled else self.begin_time)
+
+    def may_end(self, phase: Phase) -> bool:
+        """Say whether a phase of which there is enough is over."""
+        return self.agreed is None or self.agreed(phase)
+
+    def cost(self, chunks: int) -> float:
+        """Seconds of a call in the median one of the last chunks; infinite before the first."""
+        marks = self.marks[-chunks - 1 :]
+        costs = [(then - before) / (n - m) for (m, before), (n, then) in pairwise(marks)]
+        return max(median_low(costs), 1e-9) if costs else math.inf
+
+    def take(self, most: int, until: float) -> None:
+        """Draw a chunk of at most so many calls, to end before so many seconds have passed."""
+        previous = self.count - self.marks[-2][0] if self.count else 0
+        fit = int(min(_CHUNK, until - self.elapsed) / self.cost(1))
+        chunk = self.draw(max(1, min(most, fit, _CHUNK_RUNS, _CHUNK_GROWTH * previous)))
+        end = self.count + len(chunk)
+        if end > self.room.size:
+            with self.aside():
+                self.make_room(2 * end)
+        self.room[self.count : end] = chunk
+        if len(chunk):
+            self.count = end
+            self.marks.append((end, self.elapsed))
+        self.halted = self.interrupted() or not len(chunk)
+
+    def make_room(self, size: int) -> None:
+        """Take memory for so many samples in all, and touch it, so that drawing them takes none."""
+        if size > self.room.size:
+            wider = statistics.blank(size)
+            wider[: self.count] = self.room[: self.count]
+            wider[self.count :] = 0.0
+            self.room = wider
+
+    def assessing(self) -> AbstractContextManager[None]:
+        """Set the coming assessment aside from the calls, where it takes memory that shows."""
+        return self.aside() if self.count >= _NOTICEABLE else nullcontext()
+
+    def tell(self, phase: Phase) -> None:
+        """Report progress."""
+        elapsed, last = self.elapsed, self.last
+        remaining = None
+        if last or phase == "steady":
+            span = max(self.shortest, last.growth * last.count * self.cost(1) if last else 0.0)
+            remaining = max(0.0, min(self.begin_time + span, self.plan.max_time) - elapsed)
+        self.watch(
+            Progress(
+                phase=phase,
+                samples=self.steady,
+                elapsed=elapsed,
+                remaining=remaining,
+                value=last.value if last else None,
+                half_width=last.half_width if last else None,
+            )
+        )
+
+    def warm_up(self) -> None:
+        """Draw as the plan asks, and until a trailing window shows no drift, within a share of the time."""
+        due = max(1, self.plan.min_warmup)
+        while not (
+            (self.settled and self.may_end("warm-up"))
+            or self.halted
+            or self.elapsed >= self._limit_of_warmup()
+        ):
+            self.take(max(due, self._window()) - self.count, self._limit_of_warmup())
+            self.tell("warm-up")
+            window = self._window()
+            if self.count >= max(due, window):
+                with self.assessing():
+                    trailing = self.room[self.count - max(window, self.count // 2) : self.count]
+                    self.settled = not find_drift(trailing, _WARMUP_CHANCE, _WARMUP_RELEVANT)
+                    due = math.ceil(_WARMUP_GROWTH * self.count)
+                    self.make_room(due)
+        # Where no time is left for steady samples, the later half of these must serve.
+        over = self.halted or self.elapsed >= self.plan.max_time
+        self._begin_at(self.count // 2 if over else self.count)
+
+    def _limit_of_warmup(self) -> float:
+        """Give the seconds after which the warm-up ends; its share holds once it has what was asked for."""
+        return self.plan.max_time * (1.0 if self.count < self.plan.min_warmup else _WARMUP_SHARE)
+
+    def _window(self) -> int:
+        """Give the calls that the window of the warm-up needs: few of a slow model."""
+        cost = self.cost(len(self.marks))
+        patient = min(_WARMUP_RUNS, _WARMUP_PATIENCE / cost)
+        return math.ceil(max(_WARMUP_FEWEST, patient, _WARMUP_SPAN / cost))
+
+    def _begin_at(self, index: int) -> None:
+        """Let the steady phase begin at this sample; what came before is warm-up."""
+        after = next(i for i, (count, _) in enumerate(self.marks) if count >= index)
+        count, seconds = self.marks[after]
+        before, earlier = self.marks[max(0, after - 1)]
+        share = (count - index) / max(1, count - before)
+        self.begin, self.begin_time = index, seconds - share * (seconds - earlier)
+
+    def measure(self) -> Stop:
+        """Draw steady samples, checking at growing counts, until there is a reason to stop."""
+        plan = self.plan
+        due, restarts = plan.min_runs, 0
+        past: list[Assessment] = []
+        enough: Stop | None = None  # and what is drawn then is for others, which measure in turns with it
+        if not self.halted:
+            self.tell("steady")
+        while True:
+            if enough and self.may_end("steady"):
+                return enough
+            if stop := self._limit():
+                return stop
+            size = self.count - self.begin
+            self.take((due if size < due else plan.max_runs) - size, plan.max_time)
+            if self.count == self.begin:  # nothing more came: the later half of the warm-up must serve
+                self._begin_at(self.count // 2)
+            self.tell("steady")
+            size = self.count - self.begin
+            if enough or size < due or self.elapsed - self.begin_time < self.shortest:
+                continue
+            with self.assessing():
+                self.last = found = assess(self.steady, plan)
+                self.make_room(self.count + self._next(found, size) - size)
+            if not found.unmet:
+                enough = Stop.CONVERGED
+            elif _floored(found, past):
+                enough = Stop.NOISE_FLOOR
+            if found.drift and restarts < _RESTARTS and self.agreed is None:
+                self.drift = found.drift
+                self._begin_at(self.begin + found.drift.start)
+                due, restarts, past = plan.min_runs, restarts + 1, []
+                continue
+            past.append(found)
+            due = self._next(found, size)
+
+    def _next(self, found: Assessment, size: int) -> int:
+        """Give how many steady samples the next check is due at."""
+        growth = min(max(1.1 * found.growth, _GROWTH[0]), _GROWTH[1])
+        return min(self.plan.max_runs, math.ceil(size * growth))
+
+    def _limit(self) -> Stop | None:
+        """Give the limit that is reached, if any; one steady sample comes before any."""
+        if self.count == self.begin:
+            return None
+        if self.halted:
+            return Stop.INTERRUPTED
+        if self.elapsed >= self.plan.max_time:
+            return Stop.TIME_LIMIT
+        return Stop.SAMPLE_LIMIT if self.count - self.begin >= self.plan.max_runs else None
+
+    def paced(self, stop: Stop) -> Paced:
+        """Give what was measured, held against the plan once more."""
+        samples = self.steady.copy()
+        span = self.elapsed - self.begin_time
+        current = self.last is not None and self.last.count == samples.size
+        found = self.last if self.last and current else assess(samples, self.plan)
+        short, cold = span < self.shortest, self.begin < self.plan.min_warmup
+        unmet = (
+            *found.unmet,
+            *([f"{span:.2g} s of at least {self.shortest:.2g} s"] if short else []),
+            *([f"{self.begin} of at least {self.plan.min_warmup} samples of warm-up"] if cold else []),
+        )
+        return Paced(
+            samples=samples,
+            warmup_runs=self.begin,
+            warmup_time=self.begin_time,
+            stop=stop if unmet or stop is Stop.INTERRUPTED else Stop.CONVERGED,
+            unmet=unmet,
+            settled=self.settled,
+            drift=found.drift or self.drift,
+        )
+
+
+def _floored(now: Assessment, past: list[Assessment]) -> bool:
+    """Tell whether only precision is missing and more samples have ceased to bring it."""
+    then = [a for a in past if a.count * _FLOOR_SPAN <= now.count and a.size >= min(a.count, DEPENDENT_SIZE)]
+    return now.only_wide and bool(then) and now.half_width > _FLOOR_SHRINK * then[-1].half_width

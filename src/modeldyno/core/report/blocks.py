@@ -1,0 +1,107 @@
+"""The neutral blocks that a report is made of: N documents and M formats cost N + M, not N x M.
+
+`views` turns documents into blocks, `reporters` turn blocks into formats. Texts are made printable as a
+block is made; what has a meaning in one format only (a tag, a pipe, a formula) is that format's to escape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from modeldyno.core.report.charts import Picture
+from modeldyno.core.stats.sanitize import Printable, clean, clean_lines, shorten
+
+__all__ = [
+    "Align",
+    "Block",
+    "Column",
+    "Heading",
+    "Notice",
+    "Picture",
+    "Printable",
+    "Severity",
+    "Table",
+    "clean",
+    "clean_lines",
+    "shorten",
+]
+
+
+class Align(StrEnum):
+    """Where the cells of a column stand."""
+
+    LEFT = "left"
+    RIGHT = "right"
+    """Numbers."""
+
+
+class Severity(StrEnum):
+    """What a notice is about, from the verdict to a side note."""
+
+    VERDICT = "verdict"
+    HELD = "held"
+    BROKEN = "broken"
+    UNDECIDED = "undecided"
+    FAILURE = "failure"
+    DOUBT = "doubt"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(Printable):
+    """One thing to say: the verdict, a bound and how it fared, a failure, a doubt."""
+
+    severity: Severity
+    text: str
+    code: str = ""
+    """A short stable name to look up: a doubt's code, a failure's stage and kind."""
+    advice: str = ""
+    """What to do about it."""
+    log: str = ""
+    """Lines of output, as they were printed."""
+
+    def __post_init__(self) -> None:
+        """Clean each text; the log keeps its lines."""
+        log = clean_lines(self.log)
+        Printable.__post_init__(self)
+        object.__setattr__(self, "log", log)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column(Printable):
+    """A column of a Table."""
+
+    title: str
+    align: Align = Align.LEFT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table(Printable):
+    """Rows of cells as text; a table whose columns have no titles is a list of names and values."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    tiles: bool = False
+    """Whether each row, of a name, a figure and a note, is a key figure that a page sets large."""
+
+    def __post_init__(self) -> None:
+        """Clean each cell, and refuse a ragged table."""
+        Printable.__post_init__(self)
+        cells = tuple(tuple(map(clean, row)) for row in self.rows)
+        if any(len(row) != len(self.columns) for row in cells):
+            raise ValueError(f"Each row of the table '{self.title}' must have {len(self.columns)} cells.")
+        object.__setattr__(self, "rows", cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading(Printable):
+    """What the blocks after it are about, until the next of its level or above."""
+
+    title: str
+    level: int = 1
+    """1 for a part of a report, 2 for a part of that."""
+
+
+Block = Notice | Table | Heading | Picture

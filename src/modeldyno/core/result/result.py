@@ -1,0 +1,371 @@
+"""A Result: the one document that everything else reads, and the events that it is folded from.
+
+A run is a stream of events. The Result is a fold over them, so that a run that crashed, was killed
+or interrupted still gives a Result with all that arrived before.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.core.metrics import doubt
+from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Measurement, pool_measurements
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.metrics.queries import format_main_figures, list_numbers
+from modeldyno.core.result import trace_data as activity
+from modeldyno.core.result.presentation import presentation
+from modeldyno.core.result.static_data import Outline
+from modeldyno.core.result.trace_data import Activity
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.errors import RequestError, RunFailed, UncertifiedWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from os import PathLike
+
+SCHEMA = 1
+Fact = str | int | float | bool
+
+
+class FailureKind(StrEnum):
+    """What went wrong, in one word."""
+
+    OOM = "oom"
+    CRASH = "crash"
+    KILLED = "killed"
+    EXIT = "exit"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+    INVALID_OUTPUT = "invalid-output"
+    SERVER = "server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A wrong outcome, as data."""
+
+    where: str
+    """The stage: import, load, open, first call, a probe's name, or child."""
+    kind: FailureKind
+    message: str
+    log: str = ""
+    """The end of what the model printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where it ran. Unlike `hardware` is not comparable; unlike `software` is part of a change."""
+
+    hardware: dict[str, Fact] = field(default_factory=dict)
+    software: dict[str, Fact] = field(default_factory=dict)
+    conditions: dict[str, Fact] = field(default_factory=dict)
+    """What held during the run: load average, governor, threads, steal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A file that belongs to a Result, kept beside the store."""
+
+    name: str
+    path: str
+    """Empty where the document itself has the text."""
+    digest: str
+    keep_until: str | None = None
+    """Time of UTC after which it may be removed; None keeps it as long as the Result."""
+    text: str = ""
+    """Of a short file, such as the configuration that a server was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Result:
+    """What a Job gave: ``result["latency.p50"]`` is a number in base units, `keys` lists what there is."""
+
+    id: str
+    """Twelve hexadecimal digits; any unambiguous prefix names it."""
+    created: str
+    """Time of UTC when the run began, ISO 8601."""
+    job: Job
+    schema: int = SCHEMA
+    model: ModelIdentity | None = None
+    """None when loading failed."""
+    inputs: tuple[InputSpec, ...] = ()
+    """As used: concrete shapes, the source and digest of the values."""
+    environment: Environment = field(default_factory=Environment)
+    measurements: tuple[Measurement, ...] = ()
+    outline: Outline | None = None
+    """What was analysed, where the model was looked at statically."""
+    activity: Activity | None = None
+    """What went on inside the calls, where a second pass watched them."""
+    doubts: tuple[Doubt, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+
+    def __repr__(self) -> str:
+        figures = ", ".join(format_main_figures(self.measurements)) or "nothing measured"
+        codes = ", ".join(dict.fromkeys(found.code for found in doubt.noteworthy(self.doubts)))
+        doubted = f"; doubts: {codes}" if codes else ""
+        failed = f"; failed in {self.failures[0].where}" if self.failures else ""
+        return f"<Result {self.id} of {self.name}: {figures}{doubted}{failed}>"
+
+    def __str__(self) -> str:
+        return presentation().text(self)
+
+    @property
+    def name(self) -> str:
+        """What to call the model, even if it never loaded."""
+        return self.model.name if self.model else (self.job.name or str(self.job.model))
+
+    @property
+    def processes(self) -> int:
+        """Fresh processes that the measurements come from."""
+        runs = (m.value.runs if isinstance(m.value, Distribution) else m.runs for m in self.measurements)
+        return max(map(len, runs), default=0) or 1
+
+    def find(self, metric: str, scope: str = "") -> Measurement | None:
+        """Give the measurement of a metric at a scope, or None."""
+        return next((m for m in self.measurements if (m.metric, m.scope) == (metric, scope)), None)
+
+    def ask(self, query: Query | str) -> Answer:
+        """Answer a query (``latency.p99``, ``latency.p99.ci``, ``throughput``) with its interval."""
+        parsed = Query.parse(query) if isinstance(query, str) else query
+        try:
+            return Answer.to(parsed, self.measurements)
+        except RunFailed as error:
+            if not self.failures:
+                raise
+            failure = self.failures[0]
+            raise RunFailed(f"The run failed in {failure.where}: {failure.message}.") from error
+
+    def judge(self, bound: Constraint | str) -> Judgement:
+        """Judge a bound (``latency.p99 <= 50ms``): held, broken or undecided, by the interval."""
+        parsed = Constraint.parse(bound) if isinstance(bound, str) else bound
+        return parsed.judge(self.measurements)
+
+    def __getitem__(self, query: str) -> float | None:
+        """Give one number in base units, or None, with a warning that says why, where it is no claim.
+
+        Raises:
+            UnknownName: the metric or the statistic does not exist.
+            RequestError: a distribution was asked for without a statistic, or a number with one.
+            RunFailed: the metric was not measured there.
+        """
+        answer = self.ask(query)
+        if answer.value is None:
+            warnings.warn(f"{query} is None: {answer.why}", UncertifiedWarning, stacklevel=2)
+        return answer.value
+
+    def __contains__(self, query: object) -> bool:
+        """Whether the metric, at this scope, was measured; ``latency`` and ``latency.p99`` are both in."""
+        try:
+            parsed = Query.parse(str(query))
+        except RequestError:
+            return False
+        return self.find(parsed.metric, parsed.scope) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def keys(self) -> tuple[str, ...]:
+        """List what brackets answer with a number: ``latency.p50``, ``latency.p99.raw``, ``macs@encoder``."""
+        return tuple(str(query) for query, _ in list_numbers(self.measurements))
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.keys())
+
+    def to_dict(self) -> dict[str, float]:
+        """Give every number in base units by its key; a percentile that is no claim ends in ``.raw``."""
+        return {str(query): value for query, value in list_numbers(self.measurements)}
+
+    def to_pandas(self) -> Any:
+        """Give a pandas.DataFrame, a row for each number in base units with its 95 % interval.
+
+        Its columns are metric, scope, statistic, value, low, high, unit.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return presentation().data_frame(self)
+
+    def to_html(self) -> str:
+        """Give the report as one self-contained page."""
+        return presentation().page(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it in the format that the suffix names: .json is the whole document, .html .md .csv .pdf.
+
+        Raises:
+            RequestError: no report has this suffix, or the file cannot be written.
+            MissingExtra: the format needs a program that is not there.
+        """
+        presentation().save(self, path)
+
+    def show(self) -> None:
+        """Print the report, in colour where the terminal has it."""
+        presentation().show(self)
+
+    def _repr_html_(self) -> str:
+        return presentation().fragment(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The model is there; its inputs are known."""
+
+    model: ModelIdentity
+    inputs: tuple[InputSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """Where the run takes place."""
+
+    environment: Environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A measurement; a later one of the same metric and scope replaces it."""
+
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlined:
+    """What a static analysis is about."""
+
+    outline: Outline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What a probe of the second pass saw."""
+
+    activity: Activity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A file was written that belongs to the Result."""
+
+    artifact: Artifact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubted:
+    """A reason not to trust what was measured."""
+
+    doubt: Doubt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A wrong outcome."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed:
+    """Where the run stands; shown, and in no Result."""
+
+    stage: str
+    """Such as ``load`` or ``latency: steady``."""
+    runs: int = 0
+    left: float | None = None
+    """Estimated seconds left in this stage."""
+    value: float | None = None
+    """The target statistic so far, seconds."""
+    precision: float | None = None
+    """Relative half-width of its interval so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The request turned out to be wrong once the model was looked at; nothing was measured."""
+
+    error: str
+    """The name of the exception class in modeldyno.errors."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The run came to its own end; without it, what ran it was ended from outside."""
+
+
+Event = Loaded | Located | Found | Outlined | Watched | Kept | Doubted | Failed | Progressed | Refused | Ended
+
+
+def fold(empty: Result, events: Iterable[Event]) -> Result:
+    """Gather events into a Result; `empty` has the identity, the time and the Job."""
+    found: dict[tuple[str, str], Measurement] = {}
+    doubts: dict[Doubt, None] = {}
+    failures: list[Failure] = []
+    watched: list[Activity] = []
+    artifacts: list[Artifact] = []
+    result = empty
+    for event in events:
+        match event:
+            case Loaded(model=model, inputs=inputs):
+                result = replace(result, model=model, inputs=inputs)
+            case Located(environment=environment):
+                result = replace(result, environment=environment)
+            case Found(measurement=measurement):
+                found[measurement.metric, measurement.scope] = measurement
+            case Outlined(outline=outline):
+                result = replace(result, outline=outline)
+            case Watched(activity=seen):
+                watched.append(seen)
+            case Kept(artifact=artifact):
+                artifacts.append(artifact)
+            case Doubted(doubt=found_doubt):
+                doubts[found_doubt] = None
+            case Failed(failure=failure):
+                failures.append(failure)
+            case _:  # Progressed, Refused and Ended leave no trace
+                continue
+    return replace(
+        result,
+        measurements=tuple(found.values()),
+        activity=activity.joined(watched),
+        doubts=tuple(doubt.together(doubts, several=_several(result.job))),
+        failures=tuple(failures),
+        artifacts=tuple(artifacts),
+    )
+
+
+def _several(job: Job) -> bool:
+    """Say whether several threads may have been at work: one alone must be asked for."""
+    asked = [n for name, n in job.config.items() if name.endswith("threads") and isinstance(n, int)]
+    return max(asked, default=2) > 1
+
+
+def merge(results: Sequence[Result]) -> Result:
+    """Pool the Results of the same Job from fresh processes into one, under the first one's id.
+
+    A process that failed gives its failures and doubts; its numbers only where no process succeeded.
+    """
+    if len(results) == 1:
+        return results[0]
+    whole = [r for r in results if not r.failures] or results
+    pooled = replace(
+        whole[0],
+        id=results[0].id,
+        created=results[0].created,
+        measurements=pool_measurements([r.measurements for r in whole]),
+        doubts=doubt.of_pool([d for r in results for d in r.doubts]),
+        failures=tuple(f for r in results for f in r.failures),
+        artifacts=tuple(a for r in results for a in r.artifacts),
+    )
+    latency = pooled.find("latency")
+    if latency is None or not isinstance(latency.value, Distribution):
+        return pooled
+    missing = doubt.of_missing("latency", latency.value, pooled.job.plan.percentiles)
+    return replace(pooled, doubts=(*pooled.doubts, *missing))

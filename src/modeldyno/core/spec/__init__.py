@@ -1,0 +1,3 @@
+"""What is asked for: a model, its inputs, knobs, a load, a Job."""
+
+from __future__ import annotations

@@ -1,0 +1,58 @@
+"""A Job: the description of one measurement, small, frozen and serialisable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.knob import KnobValue
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.spec.static_options import Inspection, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_PROBES = ("static", "latency", "throughput")
+TRAINING_PROBES = ("static", "training", "memory")
+SERVED_PROBES = ("static", "load")
+
+
+def default_probes(mode: Mode, *, served: bool = False) -> tuple[str, ...]:
+    """Name what is measured where nobody says what."""
+    if served:
+        return SERVED_PROBES
+    return TRAINING_PROBES if mode is Mode.TRAIN else DEFAULT_PROBES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to measure, on what, with which settings and how carefully."""
+
+    model: ModelRef
+    backend: str
+    inputs: tuple[InputSpec, ...] = ()
+    config: dict[str, KnobValue] = field(default_factory=dict)
+    """Knob to value, complete with the backend's defaults; never changed in place."""
+    probes: tuple[str, ...] = DEFAULT_PROBES
+    plan: Plan = field(default_factory=Plan)
+    inspection: Inspection = field(default_factory=Inspection)
+    observation: Observation = field(default_factory=Observation)
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Dimension of the inputs to its size, where no shape says it, such as ``seq``; never changed."""
+    load: Load | None = None
+    """What the server is put under; None for a run within the process."""
+    name: str | None = None
+    """What to call the model; its locator says otherwise."""
+    trust: bool = False
+    """Whether files that run code when they are loaded may be loaded (in the child process)."""
+    beside: tuple[Job, ...] = ()
+    """Models that the same server has at the same time, each named, with its knobs and under a load of its
+    own; what is measured of them has their names as its scope."""
+
+    def at(self, point: Mapping[str, KnobValue]) -> Job:
+        """Give the same Job at another point of the space of knobs."""
+        return replace(self, config={**self.config, **point})

@@ -1,0 +1,181 @@
+"""Costs of scaled dot-product attention: two products over all pairs of a query and a key.
+
+MACs are dense: those of pairs that a causal mask or a window hides are in `macs` and in `skippable`.
+Backward takes five products: scores again, the gradient of the weights, and those of value, query and key
+(Dao et al., FlashAttention, 2022, algorithm 4). Fewer heads of keys and values are shared, not saved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING
+
+from modeldyno.core.static.flops import Count
+from modeldyno.core.static.flops.elementwise import tensors
+from modeldyno.core.static.flops.indexing import broadcast
+
+if TYPE_CHECKING:
+    from modeldyno.core.static.graph import Op
+
+SOFTMAX = 6
+"""Operations for each score: its scale, and maximum, difference, exponential, sum and quotient."""
+SOFTMAX_BACKWARD = 6
+"""Scale, difference and exponential again; difference, product and scale of the gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """The sizes of an attention."""
+
+    batch: int
+    """Samples times heads of queries."""
+    queries: int
+    keys: int
+    width: int
+    """Elements of one query and one key."""
+    value: int
+    """Elements of one value."""
+
+    @property
+    def pairs(self) -> int:
+        """Scores in all."""
+        return self.batch * self.queries * self.keys
+
+
+@lru_cache(maxsize=256)
+def hidden(queries: int, keys: int, left: int | None, right: int | None, shift: int = 0) -> int:
+    """Give the pairs that are masked: query i sees the keys from i + shift - left to i + shift + right.
+
+    None is no limit. Causal is ``right=0``, with `shift` 0 where the first query sees the first key only,
+    and keys - queries where the last query sees the last key.
+    """
+    seen = 0
+    for i in range(queries):
+        first = 0 if left is None else max(0, i + shift - left)
+        last = keys - 1 if right is None else min(keys - 1, i + shift + right)
+        seen += max(0, last - first + 1)
+    return queries * keys - seen
+
+
+def cost(extent: Extent, masked: int = 0, extra: int = 0, *, backward: bool = False) -> Count:
+    """Count attention of which `masked` pairs of each batch are hidden, with `extra` operations a score."""
+    width = 3 * extent.width + 2 * extent.value if backward else extent.width + extent.value
+    softmax = SOFTMAX_BACKWARD if backward else SOFTMAX
+    rows = 2 * extent.batch * extent.queries * extent.value if backward else 0
+    return Count(
+        macs=extent.pairs * width,
+        elementwise=extent.pairs * (softmax + extra) + rows,
+        skippable=extent.batch * masked * width,
+    )
+
+
+def heads_first(
+    op: Op, *, backward: bool = False, names: tuple[str, str, str] = ("query", "key", "value")
+) -> Count:
+    """Count attention over (batch, heads, length, width), causal from the first query on."""
+    query, key, value = (op.tensor(name).shape for name in names)
+    batch = prod(_leading(query[:-2], key[:-2]))
+    extent = Extent(batch=batch, queries=query[-2], keys=key[-2], width=query[-1], value=value[-1])
+    masked = hidden(extent.queries, extent.keys, None, 0) if op.arguments.get("is_causal") else 0
+    return cost(extent, masked, _extra(op), backward=backward)
+
+
+def heads_last(op: Op, *, backward: bool = False) -> Count:
+    """Count attention over (batch, length, heads, width), with windows; ragged ones must be of one length.
+
+    Raises:
+        ValueError: sequences differ in length, which is in their data.
+    """
+    query, key, value = (op.tensor(name).shape for name in ("query", "key", "value"))
+    samples, queries, keys = _lengths(op, query, key)
+    extent = Extent(batch=samples * query[-2], queries=queries, keys=keys, width=query[-1], value=value[-1])
+    masked = hidden(queries, keys, *_window(op, keys - queries))
+    return cost(extent, masked, _extra(op), backward=backward)
+
+
+def _leading(query: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
+    """Give batch and heads; keys may have fewer heads, which are shared."""
+    if not query or not key:
+        return query or key
+    return (*broadcast(query[:-1], key[:-1]), max(query[-1], key[-1]))
+
+
+def _extra(op: Op) -> int:
+    """Operations for each score beyond the softmax: a mask 1, dropout 2."""
+    masks = any(tensors(op, name) for name in ("attn_mask", "attn_bias", "bias"))
+    return masks + 2 * bool(op.arguments.get("dropout_p"))
+
+
+def _lengths(op: Op, query: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, int, int]:
+    """Give samples, and the queries and keys of each."""
+    starts = [*tensors(op, "cum_seq_q"), *tensors(op, "cu_seqlens_q")]
+    if not starts or not starts[0].size:
+        return query[0], query[1], key[1]
+    arguments, samples = op.arguments, starts[0].size - 1
+    queries = arguments["max_q"] if "max_q" in arguments else arguments["max_seqlen_q"]
+    keys = arguments["max_k"] if "max_k" in arguments else arguments["max_seqlen_k"]
+    if (samples * queries, samples * keys) != (prod(query[:-2]), prod(key[:-2])):
+        raise ValueError("the sequences are of several lengths")
+    return samples, queries, keys
+
+
+def _window(op: Op, surplus: int) -> tuple[int | None, int | None, int]:
+    """Give how far back and ahead a query sees, and the shift between queries and keys.
+
+    `_flash_attention` aligns the last query with the last key; `custom_mask_type` is 1 to align the first
+    ones, and 2 the last ones.
+    """
+    arguments = op.arguments
+    kind = arguments.get("custom_mask_type")
+    size = arguments.get("window_size")
+    if kind is not None:
+        left = size - 1 if size and kind else None
+        return left, 0 if kind else None, surplus if kind == 2 else 0  # noqa: PLR2004 - explained above
+    left, right = arguments.get("window_size_left"), arguments.get("window_size_right")
+    right = 0 if arguments.get("is_causal") else right
+    return (
+        None if left is None or left < 0 else left,
+        None if right is None or right < 0 else right,
+        surplus,
+    )
+
+
+def flexible(op: Op, *, backward: bool = False) -> Count:
+    """Count attention with every block of its mask; what `score_mod` computes is not counted."""
+    return heads_first(op, backward=backward)
+
+
+def multi_head(op: Op, *, data: str = "query", heads: str = "num_head") -> Count:
+    """Count projections of query, key, value and output (biases are sums), and attention between them."""
+    *leading, length, width = op.tensor(data).shape
+    batch, head = prod(leading), op.arguments[heads]
+    tokens = batch * length
+    weights = op.tensor("qkv_weight").size + op.tensor("proj_weight").size
+    extent = Extent(batch=batch * head, queries=length, keys=length, width=width // head, value=width // head)
+    inner = cost(extent, 0, len(tensors(op, "mask")))
+    return Count(macs=tokens * weights + inner.macs, elementwise=tokens * 4 * width + inner.elementwise)
+
+
+def encoder_layer(op: Op) -> Count:
+    """Count `multi_head`, two linear layers with biases, two norms (7), two sums and the activation between.
+
+    The activation is a rectifier (1) or GELU (5).
+    """
+    inner = multi_head(op, data="src", heads="num_heads")
+    *leading, width = op.tensor("src").shape
+    tokens = prod(leading)
+    first, second = op.tensor("ffn_weight_1"), op.tensor("ffn_weight_2")
+    wide = first.shape[0]
+    activation = 5 if op.arguments.get("use_gelu") else 1
+    each = wide * (1 + activation) + width * (1 + 2 * 7 + 2)
+    return Count(
+        macs=inner.macs + tokens * (first.size + second.size), elementwise=inner.elementwise + tokens * each
+    )
+
+
+def rescaled(op: Op) -> Count:
+    """Count the sum with the bias for queries, keys and values, and the scale of queries."""
+    size = op.tensor("qkv").size
+    return Count(elementwise=size + size // 3)

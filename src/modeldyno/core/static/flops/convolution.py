@@ -1,0 +1,73 @@
+"""Costs of convolutions: each output is a sum over the kernel and the input channels of its group.
+
+Taps that fall on padding count, and so do those of a transposed one that fall outside of the output, for
+the usual algorithms carry them out. Strides, dilation and groups are in the shapes already.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from modeldyno.core.static.flops import Count
+from modeldyno.core.static.flops.elementwise import is_complex, tensors
+
+if TYPE_CHECKING:
+    from modeldyno.core.static.graph import Op, Tensor
+
+
+def macs(input_: Tensor, weight: Tensor, output: Tensor, *, transposed: bool = False) -> int:
+    """Give the MACs: each output takes all of its filter; transposed, each input takes all of its own."""
+    taps = prod(weight.shape[1:]) * (4 if is_complex(weight) else 1)
+    return (input_ if transposed else output).size * taps
+
+
+def convolved(
+    op: Op, *, data: str = "input", weight: str = "weight", bias: str = "bias", transposed: bool = False
+) -> Count:
+    """Count for each output (transposed: each input) the MACs of its filter, and the sum with a bias."""
+    output, filters = op.outputs[0], op.tensor(weight)
+    transposed = transposed or bool(op.arguments.get("transposed"))
+    extra = output.size * sum(len(tensors(op, name)) for name in (bias, "z", "other"))
+    return Count(macs=macs(op.tensor(data), filters, output, transposed=transposed), elementwise=extra)
+
+
+def rectified(op: Op) -> Count:
+    """Count a convolution, and a rectifier for each output."""
+    count = convolved(op, data="self")
+    return Count(macs=count.macs, elementwise=count.elementwise + op.outputs[0].size)
+
+
+def packed(op: Op, *, operations: int = 0) -> Count:
+    """Count a convolution whose filters are packed, and operations for each output.
+
+    Its overloads name the filters in two ways.
+    """
+    filters = op.arguments.get("packed_weight", op.arguments.get("weight"))
+    assert isinstance(filters, tuple)
+    size = op.outputs[0].size
+    return Count(macs=size * prod(filters[1:]), elementwise=size * operations)
+
+
+def convolved_backward(op: Op, *, data: str = "input") -> Count:
+    """Count the MACs of the forward once for each of the gradients of input and weight that is asked for.
+
+    The gradient of the bias is a sum, one addition for each element of the gradient.
+    """
+    grad, wanted = op.tensor("grad_output"), op.arguments["output_mask"]
+    transposed = bool(op.arguments.get("transposed"))
+    forward = macs(op.tensor(data), op.tensor("weight"), grad, transposed=transposed)
+    return Count(macs=forward * (bool(wanted[0]) + bool(wanted[1])), elementwise=grad.size * bool(wanted[2]))
+
+
+def time_batch_channel(op: Op) -> Count:
+    """Count for each output the taps times the input channels, and the sum with the bias."""
+    taps, channels, _ = op.tensor("weight").shape
+    return Count(macs=op.outputs[0].size * taps * channels, elementwise=op.outputs[0].size)
+
+
+def time_batch_channel_backward(op: Op) -> Count:
+    """Count the MACs of the forward twice, for input and weight, and the sum of the bias's gradient."""
+    grad = op.tensor("self")
+    taps, channels, _ = op.tensor("weight").shape
+    return Count(macs=2 * grad.size * taps * channels, elementwise=grad.size)

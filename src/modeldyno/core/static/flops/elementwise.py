@@ -1,0 +1,225 @@
+"""Costs that are a number for each element: pointwise operators, reductions, optimisers, and what is free.
+
+A complex element has two parts, so each operation on it counts twice, except for products: one is 4 real
+multiplications and 2 additions, a quotient 11 operations, an absolute value 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.static.flops import Count
+from modeldyno.core.static.graph import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.core.static.graph import Op
+
+
+def tensors(op: Op, name: str) -> list[Tensor]:
+    """Give an argument that is a tensor or a list of them; none of them where it was left out."""
+    value = op.arguments.get(name)
+    return [
+        item for item in (value if isinstance(value, list | tuple) else (value,)) if isinstance(item, Tensor)
+    ]
+
+
+def size(found: Iterable[Tensor]) -> int:
+    """Sum the elements of tensors."""
+    return sum(tensor.size for tensor in found)
+
+
+def moved(found: Iterable[Tensor]) -> int:
+    """Sum the bytes of tensors."""
+    return sum(tensor.bytes for tensor in found)
+
+
+def is_complex(tensor: Tensor) -> bool:
+    """Tell whether the elements are complex numbers."""
+    return tensor.dtype.startswith("complex")
+
+
+def parts(op: Op) -> int:
+    """Give 2 where a complex number takes part in an operator, else 1."""
+    return 1 + any(is_complex(tensor) for tensor in (*op.tensors(), *op.outputs))
+
+
+def each(op: Op, *, operations: int = 1, of: str = "") -> Count:
+    """Count `operations` for each element of the argument `of`; of the first output where it is empty."""
+    elements = size(tensors(op, of)) if of else op.outputs[0].size
+    return Count(elementwise=operations * parts(op) * elements)
+
+
+def product(op: Op, *, operations: int) -> Count:
+    """Count one operation for each output; `operations` where both operands are complex."""
+    whole = all(is_complex(tensor) for tensor in op.tensors())
+    return Count(elementwise=(operations if whole else parts(op)) * op.outputs[0].size)
+
+
+def magnitude(op: Op) -> Count:
+    """Count one operation for each output, 4 for a complex number: two squares, a sum and a root."""
+    return Count(elementwise=(4 if is_complex(op.tensor("self")) else 1) * op.outputs[0].size)
+
+
+def extreme(op: Op) -> Count:
+    """Count one comparison for each input; between two tensors, for each output."""
+    return each(op, of="" if tensors(op, "other") else "self")
+
+
+def trace(op: Op) -> Count:
+    """Count one addition for each element of the diagonal."""
+    return Count(elementwise=parts(op) * min(op.tensor("self").shape))
+
+
+def scaled_sum(op: Op) -> Count:
+    """Count one operation for each output, two where `alpha` scales an operand."""
+    return each(op, operations=1 + (op.arguments.get("alpha", 1) != 1))
+
+
+def divided(op: Op) -> Count:
+    """Count as a product of 11 operations where complex; one more where the quotient is rounded."""
+    rounded = op.arguments.get("rounding_mode") is not None
+    return each(op, operations=2) if rounded else product(op, operations=11)
+
+
+def clamped(op: Op) -> Count:
+    """Count one comparison for each output and bound."""
+    return each(op, operations=sum(op.arguments.get(bound) is not None for bound in ("min", "max")))
+
+
+def gelu(op: Op) -> Count:
+    """Count 5 operations for each output; 9 for the approximation by a hyperbolic tangent."""
+    return each(op, operations=9 if op.arguments.get("approximate") == "tanh" else 5)
+
+
+def gelu_backward(op: Op) -> Count:
+    """Count 11 operations for each output; 18 for the approximation by a hyperbolic tangent."""
+    return each(op, operations=18 if op.arguments.get("approximate") == "tanh" else 11)
+
+
+def loss(op: Op, *, operations: int, of: str = "self") -> Count:
+    """Count `operations` for each element of the prediction, and one to add it up where that is asked for."""
+    return each(op, operations=operations + (op.arguments.get("reduction", 1) != 0), of=of)
+
+
+def likelihood(op: Op) -> Count:
+    """Count the sign and the sum of the one value that each target picks; the rest is not read."""
+    target = op.tensor("target")
+    picked = target.size * op.tensor("self").bytes // max(1, op.tensor("self").size)
+    return Count(elementwise=2 * target.size, read=target.bytes + picked + moved(tensors(op, "weight")))
+
+
+def cross_entropy(op: Op) -> Count:
+    """Count the logarithm of a softmax (5 for each input), and sign and sum for each target."""
+    return Count(elementwise=5 * op.tensor("self").size + 2 * op.tensor("target").size)
+
+
+def dropped(op: Op) -> Count:
+    """Count a random comparison and a product for each output; nothing at inference."""
+    mode = op.arguments.get("train", op.arguments.get("training", True))
+    return each(op, operations=2) if mode or mode is None else free_or_copied(op)
+
+
+def free(_: Op) -> Count:
+    """Count nothing: neither computed nor read nor written."""
+    return Count(read=0, written=0)
+
+
+def copied(_: Op) -> Count:
+    """Count no operation; inputs are read and outputs are written."""
+    return Count()
+
+
+def made(_: Op) -> Count:
+    """Count no operation; outputs are written and nothing is read. Random numbers are not counted."""
+    return Count(read=0)
+
+
+def copied_over(op: Op) -> Count:
+    """Count no operation; the source is read and the target is written."""
+    return Count(read=moved([*tensors(op, "src"), *tensors(op, "other")]))
+
+
+def free_or_copied(op: Op) -> Count:
+    """Count no operation; a copy where an output has another storage than the first input."""
+    first = next(op.tensors(), None)
+    moves = first is not None and any(output.storage != first.storage for output in op.outputs)
+    return copied(op) if moves else free(op)
+
+
+def norm(op: Op) -> Count:
+    """Count 2 operations for each input: a power or absolute value, and a sum or comparison."""
+    return each(op, operations=2, of="self")
+
+
+def matrix_norm(op: Op) -> Count:
+    """Count 2 operations for each input, for norms that need no singular values.
+
+    Raises:
+        ValueError: the norm needs them, or may.
+    """
+    if op.arguments.get("ord") in {2, -2, "nuc"}:
+        raise ValueError("singular values are found by iteration")
+    return norm(op)
+
+
+def ordered(op: Op, *, along: int | None = -1) -> Count:
+    """Count n log2 n comparisons for each row of n, as merge sort does; n log2 k where k are kept."""
+    values = op.tensor("self")
+    dim = op.arguments.get("dim", along)
+    row = values.size if dim is None or not values.shape else values.shape[dim]
+    kept = min(max(op.arguments.get("k", row), 2), max(row, 1))
+    return Count(elementwise=values.size * (kept - 1).bit_length())
+
+
+def searched(op: Op) -> Count:
+    """Count the log2 n comparisons of a binary search among n for each output."""
+    among = (tensors(op, "sorted_sequence") or tensors(op, "boundaries"))[0]
+    return each(op, operations=among.shape[-1].bit_length())
+
+
+def for_lists(op: Op, *, operations: int = 1) -> Count:
+    """Count `operations` for each element of the tensors of the list `self`."""
+    written = None if op.outputs else moved(tensors(op, "self"))
+    return Count(elementwise=operations * parts(op) * size(tensors(op, "self")), written=written)
+
+
+def lists_copied(op: Op) -> Count:
+    """Count no operation; lists are read and written, in place only written."""
+    if op.outputs:
+        return Count()
+    return Count(read=moved(tensors(op, "src")), written=moved(tensors(op, "self")))
+
+
+def _step(op: Op, operations: int, *states: str) -> Count:
+    """Count an optimiser's step, with what all of them have: the sign and the scale of the gradient."""
+    operations += bool(op.arguments.get("maximize")) + (op.arguments.get("grad_scale") is not None)
+    changed = [tensor for name in ("self", *states) for tensor in tensors(op, name)]
+    return Count(elementwise=operations * size(tensors(op, "self")), written=moved(changed))
+
+
+def adam(op: Op) -> Count:
+    """Count 13 operations for each weight: 3 first moment, 4 second, 3 denominator, 3 step; AMSGrad 1 more.
+
+    Decay adds 2 (to the gradient; Kingma and Ba, ICLR 2015), or 1 (to the weight; Loshchilov and Hutter,
+    ICLR 2019).
+    """
+    decay = 1 if op.kind.rstrip("_").endswith("adamw") else 2
+    operations = 13 + decay * bool(op.arguments.get("weight_decay")) + bool(op.arguments.get("amsgrad"))
+    return _step(op, operations, "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "state_steps")
+
+
+def sgd(op: Op) -> Count:
+    """Count 2 operations for each weight; decay 2, momentum 3 after the first step and Nesterov's 2 more."""
+    momentum = bool(op.arguments.get("momentum"))
+    operations = 2 + 2 * bool(op.arguments.get("weight_decay"))
+    operations += 3 * (momentum and not op.arguments.get("is_first_step"))
+    operations += 2 * (momentum and bool(op.arguments.get("nesterov")))
+    return _step(op, operations, "momentum_buffer_list")
+
+
+def adagrad(op: Op) -> Count:
+    """Count 7 operations for each weight, and 2 for decay."""
+    operations = 7 + 2 * bool(op.arguments.get("weight_decay"))
+    return _step(op, operations, "state_sums", "state_steps")

@@ -1,0 +1,311 @@
+"""Costs of matrix products and of what is made of them: contractions, distances, factorisations.
+
+A product of complex matrices takes 4 real MACs for each complex one. Products with a sparse operand count
+as dense. An outer product adds nothing up: its multiplications are element-wise.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from modeldyno.core.static.flops import Count
+from modeldyno.core.static.flops.elementwise import is_complex, size, tensors
+from modeldyno.core.static.flops.indexing import broadcast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.static.graph import Op, Tensor
+
+
+def contracted(op: Op, length: int) -> int:
+    """Give the MACs where each output is a sum of `length` products."""
+    return op.outputs[0].size * length * _real(op.outputs[0])
+
+
+def _real(tensor: Tensor) -> int:
+    """Real MACs of one MAC: 4 for complex numbers."""
+    return 4 if is_complex(tensor) else 1
+
+
+def _packed(tensor: Tensor) -> int:
+    """Values in one element: ``float4_e2m1fn_x2`` holds 2."""
+    return 2 if tensor.dtype.endswith("_x2") else 1
+
+
+def _extras(op: Op, *names: str) -> int:
+    """Additions of optional operands, one for each output and operand."""
+    return sum(op.outputs[0].size for name in names if tensors(op, name))
+
+
+def projected(op: Op, *, data: str, operations: int = 0) -> Count:
+    """Count a linear layer whose weight may be packed: each input by the width of the output.
+
+    `bias` and `other` are one operation more for each output, and so is a function fused with it.
+    """
+    output = op.outputs[0]
+    fused = any(op.arguments.get(name) not in {None, "", "none"} for name in ("attr", "post_op_name"))
+    extras = _extras(op, "B", "bias", "other") + (operations + fused) * output.size
+    return Count(macs=op.tensor(data).size * output.shape[-1], elementwise=extras)
+
+
+def scored(op: Op) -> Count:
+    """Count a linear layer once and for each gradient found with it; 5 operations a score, 2 a gradient."""
+    weight, samples = op.tensor("linear_weight"), op.tensor("target").size
+    wanted = [bool(op.arguments.get(f"compute_{name}_grad")) for name in ("input", "linear_weight")]
+    operations = 5 + len(tensors(op, "linear_bias")) + 2 * any(wanted)
+    return Count(
+        macs=samples * weight.size * (1 + sum(wanted)),
+        elementwise=samples * (weight.shape[0] * operations + 2),
+    )
+
+
+def lists(op: Op) -> Count:
+    """Count the matrix product of each pair of a list."""
+    macs = sum(
+        first.size * second.shape[-1] * _real(first)
+        for first, second in zip(tensors(op, "self"), tensors(op, "mat2"), strict=True)
+    )
+    return Count(macs=macs)
+
+
+def dense(op: Op, *, left: str = "self") -> Count:
+    """Count for each output the products along the last dimension of `left`, and the sum with a bias."""
+    first = op.tensor(left)
+    macs = contracted(op, first.shape[-1] * _packed(first))
+    return Count(macs=macs, elementwise=_extras(op, "bias"))
+
+
+def compressed(op: Op, *, right: str = "mat2", added: str = "bias") -> Count:
+    """Count as if dense a product whose left operand is compressed: along the rows of `right`."""
+    return Count(macs=contracted(op, op.tensor(right).shape[0]), elementwise=_extras(op, added))
+
+
+def inner(op: Op) -> Count:
+    """Count as matrix product along the last dimensions; with a number, one product for each output."""
+    first, second = op.tensor("self"), op.tensor("other")
+    return dense(op) if first.shape and second.shape else Count(elementwise=op.outputs[0].size)
+
+
+def added(op: Op, *, left: str = "mat1") -> Count:
+    """Count a matrix product and one addition for each output; scales other than 1 are one more each."""
+    first, arguments = op.tensor(left), op.arguments
+    beta, alpha = arguments.get("beta", 1), arguments.get("alpha", 1)
+    operations = (alpha != 1) + (0 if beta == 0 else 1 + (beta != 1))
+    return Count(macs=contracted(op, first.shape[-1]), elementwise=operations * op.outputs[0].size)
+
+
+def batch_added(op: Op) -> Count:
+    """Count the matrix products of a batch, and the sums of all of them with one matrix."""
+    batch = op.tensor("batch1")
+    return Count(macs=contracted(op, batch.shape[0] * batch.shape[-1]), elementwise=op.outputs[0].size)
+
+
+def activated(op: Op) -> Count:
+    """Count a matrix product, the sum with a bias, and a rectifier (1) or GELU (5) of each output."""
+    count = added(op)
+    extra = (5 if op.arguments.get("use_gelu") else 1) * op.outputs[0].size
+    return Count(macs=count.macs, elementwise=count.elementwise + extra)
+
+
+def grouped(op: Op) -> Count:
+    """Count all rows by K by N; where both are matrices, groups share the contracted dimension."""
+    first, second = op.tensor("self"), op.tensor("mat2")
+    both = len(first.shape) == len(second.shape) == 2  # noqa: PLR2004 - matrices
+    macs = first.size * second.shape[-1] if both else contracted(op, first.shape[-1])
+    return Count(macs=macs * _packed(first), elementwise=_extras(op, "bias"))
+
+
+def tensordot(op: Op) -> Count:
+    """Count for each output the products along the contracted dimensions."""
+    first = op.tensor("self")
+    return Count(macs=contracted(op, prod(first.shape[dim] for dim in op.arguments["dims_self"])))
+
+
+def vecdot(op: Op) -> Count:
+    """Count one MAC for each pair of elements."""
+    first, second = op.tensor("x"), op.tensor("y")
+    return Count(macs=prod(broadcast(first.shape, second.shape)) * _real(op.outputs[0]))
+
+
+def trilinear(op: Op) -> Count:
+    """Count the first two operands summed where the third has no part, and their result with the third."""
+    shapes = []
+    for name, at in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
+        shape = list(op.tensor(name).shape)
+        for dim in sorted(op.arguments[at]):
+            shape.insert(dim, 1)
+        shapes.append(tuple(shape))
+    pair = broadcast(*shapes[:2])
+    summed = set(op.arguments["sumdim"]) & set(op.arguments["expand3"])
+    rest = tuple(1 if dim in summed else size for dim, size in enumerate(pair))
+    return Count(macs=prod(pair) + prod(broadcast(rest, shapes[2])))
+
+
+def bilinear(op: Op) -> Count:
+    """Count for each sample the weight with the first input, its result with the second, and the bias."""
+    width, _, second = op.tensor("weight").shape
+    samples = prod(op.tensor("input1").shape[:-1])
+    macs = samples * (op.tensor("weight").size + width * second)
+    return Count(macs=macs, elementwise=_extras(op, "bias"))
+
+
+def sparse(op: Op) -> Count:
+    """Count each stored element of the sparse operand with the row or column of the other that it meets."""
+    *_, first, second = op.tensors()
+    macs = second.shape[-1] * first.stored if first.stored is not None else 0
+    if second.stored is not None:
+        macs = first.shape[0] * second.stored
+    return Count(macs=macs, elementwise=op.outputs[0].size if "mat1" in op.arguments else 0)
+
+
+def chain(op: Op) -> Count:
+    """Count the cheapest order of a chain of products (Cormen et al., Introduction to Algorithms, 14.2)."""
+    shapes = [tensor.shape for tensor in (tensors(op, "tensors") or tensors(op, "matrices"))]
+    count = len(shapes)
+    first = (1, *shapes[0])[-2:]
+    sizes = [*first, *((*shape, 1)[1] for shape in shapes[1:])]
+    best = {(i, i + 1): 0 for i in range(count)}
+    for span in range(2, count + 1):
+        for i in range(count - span + 1):
+            k = i + span
+            best[i, k] = min(
+                best[i, j] + best[j, k] + sizes[i] * sizes[j] * sizes[k] for j in range(i + 1, k)
+            )
+    return Count(macs=best[0, count] * _real(op.outputs[0]))
+
+
+def power(op: Op) -> Count:
+    """Count the products of binary exponentiation: squarings, and one for each further bit that is set.
+
+    Raises:
+        ValueError: the power is negative, so an inverse comes first.
+    """
+    exponent = op.arguments["n"]
+    if exponent < 0:
+        raise ValueError(exponent)
+    steps = exponent.bit_length() + exponent.bit_count() - 2 if exponent else 0
+    return Count(macs=steps * contracted(op, op.outputs[0].shape[-1]))
+
+
+def einsum(op: Op) -> Count:
+    """Count pairwise contractions, in the order of `path`, else from left to right.
+
+    Indices that end in one operand are summed first, which is element-wise; so are products without a sum.
+    """
+    terms, sizes, output = _parsed(op.arguments["equation"], tensors(op, "tensors"))
+    macs = elementwise = 0
+    for i, j in _steps(op.arguments.get("path"), len(terms)):
+        pair = terms[i], terms[j]
+        terms = [term for at, term in enumerate(terms) if at not in {i, j}]
+        needed = output.union(*terms)
+        kept = pair[0] & (pair[1] | needed), pair[1] & (pair[0] | needed)
+        elementwise += sum(_volume(term, sizes) for term in pair if term not in kept)
+        points = kept[0] | kept[1]
+        if points <= needed:
+            elementwise += _volume(points, sizes)
+        else:
+            macs += _volume(points, sizes)
+        terms.append(points & needed)
+    if terms[0] != output:
+        elementwise += _volume(terms[0], sizes)
+    return Count(macs=macs * _real(op.outputs[0]), elementwise=elementwise)
+
+
+def _steps(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
+    """Give the places of the terms that each step takes; its result becomes the last term."""
+    if path:
+        return list(zip(path[::2], path[1::2], strict=True))
+    return [(0, 1 if left == count else left - 1) for left in range(count, 1, -1)]
+
+
+def _volume(indices: frozenset[str], sizes: dict[str, int]) -> int:
+    return prod(sizes[index] for index in indices)
+
+
+def _parsed(
+    equation: str, operands: Sequence[Tensor]
+) -> tuple[list[frozenset[str]], dict[str, int], frozenset[str]]:
+    """Give the indices of the operands, their sizes, and the indices of the result."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    sizes: dict[str, int] = {}
+    terms: list[list[str]] = []
+    for text, operand in zip(left.split(","), operands, strict=True):
+        head, dots, tail = text.partition("...")
+        hidden = len(operand.shape) - len(head) - len(tail)
+        term = [*head, *(f".{n}" for n in range(hidden, 0, -1) if dots), *tail]
+        for index, length in zip(term, operand.shape, strict=True):
+            sizes[index] = max(length, sizes.get(index, 1))
+        terms.append(term)
+    ellipsis = {index for index in sizes if index.startswith(".")}
+    once = {index for index in sizes if sum(term.count(index) for term in terms) == 1}
+    named = set(right.replace("...", ""))
+    result = (named | (ellipsis if "..." in right else set())) if arrow else once | ellipsis
+    return [frozenset(term) for term in terms], sizes, frozenset(result)
+
+
+def euclidean(op: Op) -> Count:
+    """Count a product of rows longer by 2 (their squared lengths), a clamp and a root for each pair."""
+    rows = size((op.tensor("x1"), op.tensor("x2")))
+    macs = contracted(op, op.tensor("x1").shape[-1] + 2)
+    return Count(macs=macs, elementwise=3 * rows + 2 * op.outputs[0].size)
+
+
+def distances(op: Op, *, rows: str = "x1") -> Count:
+    """Count a difference, a power and a sum for each pair of rows and each of their elements."""
+    return Count(elementwise=3 * op.outputs[0].size * op.tensor(rows).shape[-1])
+
+
+def distances_backward(op: Op) -> Count:
+    """Count 4 operations for each pair of rows and each of their elements."""
+    return Count(elementwise=4 * op.tensor("grad").size * op.tensor("x1").shape[-1])
+
+
+def backward(op: Op, *, grad: str = "grad_output", mask: str = "output_mask") -> Count:
+    """Count the MACs of the forward product for each of the two gradients asked for, and the bias's sum."""
+    first, second = op.tensor("self"), op.tensor(grad)
+    into, weight, *bias = map(bool, op.arguments[mask])
+    macs = second.size * first.shape[-1] * (into + weight) * _real(second)
+    return Count(macs=macs, elementwise=second.size * sum(bias))
+
+
+def one_backward(op: Op) -> Count:
+    """Count the MACs of the forward product once."""
+    columns = (tensors(op, "input") or tensors(op, "weight"))[0].shape[-1]
+    return Count(macs=op.tensor("grad_output").size * columns)
+
+
+def affine_grid(op: Op) -> Count:
+    """Count for each coordinate the product with a row of `theta`."""
+    return Count(macs=contracted(op, op.tensor("theta").shape[-1]))
+
+
+def eliminated(op: Op, *, matrix: str = "A") -> Count:
+    """Count n(n-1)(2n-1)/6 MACs and n(n-1)/2 divisions: LU (Golub, Van Loan, Matrix Computations, ch. 3)."""
+    array = op.tensor(matrix)
+    n, batch = array.shape[-1], prod(array.shape[:-2])
+    macs = batch * n * (n - 1) * (2 * n - 1) // 6
+    return Count(macs=macs * _real(array), elementwise=batch * n * (n - 1) // 2)
+
+
+def cholesky(op: Op) -> Count:
+    """Count n(n^2-1)/6 MACs, n(n-1)/2 divisions and n roots (Golub, Van Loan, Matrix Computations, ch. 4)."""
+    array = op.tensor("self")
+    n, batch = array.shape[-1], prod(array.shape[:-2])
+    macs = batch * n * (n * n - 1) // 6
+    return Count(macs=macs * _real(array), elementwise=batch * n * (n + 1) // 2)
+
+
+def substituted(op: Op, *, matrix: str, systems: int = 2, divided: int = 1) -> Count:
+    """Count n(n-1)/2 MACs for each triangular system and column, and n divisions where it is no unit one."""
+    n = op.tensor(matrix).shape[-1]
+    columns = op.outputs[0].size // max(n, 1)
+    macs = columns * systems * n * (n - 1) // 2
+    return Count(macs=macs * _real(op.outputs[0]), elementwise=columns * divided * n)
+
+
+def solved(op: Op, *, matrix: str = "A") -> Count:
+    """Count an LU factorisation, and two triangular systems for each column of the result."""
+    first, then = eliminated(op, matrix=matrix), substituted(op, matrix=matrix)
+    return Count(macs=first.macs + then.macs, elementwise=first.elementwise + then.elementwise)

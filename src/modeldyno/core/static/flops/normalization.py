@@ -1,0 +1,64 @@
+"""Costs of normalisations, for each element; what is done once for each row or channel is left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.static.flops import Count
+from modeldyno.core.static.flops.elementwise import each, tensors
+
+if TYPE_CHECKING:
+    from modeldyno.core.static.graph import Op
+
+
+def _given(op: Op, *names: str) -> int:
+    return sum(len(tensors(op, name)) for name in names)
+
+
+def centred(op: Op) -> Count:
+    """Count 5 operations for each element: mean, difference, square, sum, scale; weight and bias 1 each."""
+    return each(op, operations=5 + _given(op, "weight", "bias"), of="input")
+
+
+def rooted(op: Op) -> Count:
+    """Count 3 operations for each element: square, sum, scale; the weight is 1 more."""
+    return each(op, operations=3 + _given(op, "weight"), of="input")
+
+
+def batched(op: Op) -> Count:
+    """Count 2 operations for each element, for scale and shift fold; while training 4 more for statistics."""
+    arguments = op.arguments
+    training = arguments.get("training", arguments.get("use_input_stats", not _given(op, "running_mean")))
+    return each(op, operations=6 if training else 2, of="input")
+
+
+def batched_in_training(op: Op) -> Count:
+    """Count 6 operations for each element: 4 of statistics, scale and shift."""
+    return each(op, operations=6, of="input")
+
+
+def batched_in_inference(op: Op) -> Count:
+    """Count 2 operations for each element: scale and shift."""
+    return each(op, operations=2, of="input")
+
+
+def centred_backward(op: Op) -> Count:
+    """Count 9 operations for each element of the input's gradient (a weight is 1 more), 2 weight, 1 bias."""
+    into, weight, bias = map(bool, op.arguments["output_mask"])
+    operations = into * (9 + _given(op, "weight")) + 2 * weight + bias
+    return each(op, operations=operations, of="input")
+
+
+def rooted_backward(op: Op) -> Count:
+    """Count 6 operations for each element of the input's gradient (a weight is 1 more), 2 of the weight's."""
+    into, weight = map(bool, op.arguments["output_mask"])
+    return each(op, operations=into * (6 + _given(op, "weight")) + 2 * weight, of="input")
+
+
+def batched_backward(op: Op) -> Count:
+    """Count 4 operations for each element for its sums; the input's gradient 4 more, 1 at inference."""
+    arguments = op.arguments
+    into, *others = map(bool, arguments.get("output_mask", (True, True, True)))
+    training = arguments.get("train", arguments.get("update", True))
+    sums = 4 if training or any(others) else 0
+    return Count(elementwise=(sums + into * (4 if training else 1)) * op.tensor("input").size)

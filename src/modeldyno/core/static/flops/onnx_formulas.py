@@ -1,0 +1,380 @@
+"""Costs of the operators of ONNX and ONNX Runtime that PyTorch has under no other name.
+
+They read sizes and attributes only: axes that come as an input show in the shape of the output. Each
+scale of a quantised operator is element-wise: 2 operations to real numbers, 5 from them.
+"""
+
+from __future__ import annotations
+
+from math import log2, prod
+from typing import TYPE_CHECKING
+
+from modeldyno.core.static.flops import Count, convolution, matmul
+from modeldyno.core.static.flops.elementwise import each, free, is_complex, moved, size, tensors
+from modeldyno.core.static.flops.indexing import looked_up
+from modeldyno.core.static.graph import Op, Tensor, bits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SILU = 5
+
+
+def _first(op: Op) -> Tensor:
+    """Give the first tensor among the arguments.
+
+    Raises:
+        ValueError: there is none.
+    """
+    first, *_ = op.tensors()
+    return first
+
+
+def _ints(op: Op, name: str) -> tuple[int, ...]:
+    """Give an attribute that is a list of numbers; empty where it was left out."""
+    return tuple(op.arguments.get(name, ()))
+
+
+# -- elements -------------------------------------------------------------------------------------------
+
+
+def inputs(op: Op, *, operations: int = 1) -> Count:
+    """Count operations for each element of the first input."""
+    parts = 1 + any(map(is_complex, (_first(op), *op.outputs)))
+    return Count(elementwise=operations * parts * _first(op).size)
+
+
+def joined(op: Op, *, operations: int = 0) -> Count:
+    """Count one operation for each output and each operand after the first, and some more."""
+    operands = len([*op.tensors()])
+    return Count(elementwise=(operands - 1 + operations) * op.outputs[0].size)
+
+
+def multiplied(op: Op, *, operations: int) -> Count:
+    """Count one operation for each output; `operations` for each complex one."""
+    return Count(elementwise=(operations if is_complex(op.outputs[0]) else 1) * op.outputs[0].size)
+
+
+def clipped(op: Op) -> Count:
+    """Count one comparison for each output and bound."""
+    bounds = sum(op.arguments.get(name) is not None for name in ("min", "max"))
+    return each(op, operations=bounds)
+
+
+def biased(op: Op, *, operations: int, bias: Sequence[str]) -> Count:
+    """Count operations for each output, and one more for each bias that is given."""
+    return each(op, operations=operations + sum(len(tensors(op, name)) for name in bias))
+
+
+def gelu_of_sum(op: Op) -> Count:
+    """Count the sum with the bias (1) and GELU (5) for each output."""
+    return each(op, operations=6)
+
+
+def dropped(op: Op) -> Count:
+    """Count a random comparison and a product for each output where it trains; nothing at inference."""
+    return free(op) if op.outputs[0].storage == _first(op).storage else each(op, operations=2)
+
+
+def quantized_spread(op: Op) -> Count:
+    """Count one operation for each output, besides 2 for each operand's scale and 5 for the result's."""
+    return each(op, operations=1 + 2 * 2 + 5)
+
+
+def requantized(op: Op, *, operations: int) -> Count:
+    """Count operations for each output, besides 2 for the scale of the input and 5 for the result's."""
+    return each(op, operations=operations + 2 + 5)
+
+
+def dynamically_quantized(op: Op) -> Count:
+    """Count least and greatest (2), quotient, rounding, shift and two bounds (5) for each input."""
+    return inputs(op, operations=7)
+
+
+def ordered(op: Op) -> Count:
+    """Count n log2 k comparisons for each row of n of which k are kept, as merge sort does."""
+    data, axis = _first(op), op.arguments.get("axis", -1)
+    kept = op.outputs[0].shape[axis] if op.kind == "onnx.TopK" else data.size
+    return Count(elementwise=data.size * (max(kept, 1) - 1).bit_length())
+
+
+# -- memory ---------------------------------------------------------------------------------------------
+
+
+def taken(op: Op) -> Count:
+    """Count no operation; as much is read as is written."""
+    return Count(read=moved(op.outputs))
+
+
+def gathered(op: Op, *, table: str = "data", index: str = "indices") -> Count:
+    """Count no operation; the rows found and their indices are read."""
+    return looked_up(op, table=table, index=index)
+
+
+def dequantized_rows(op: Op) -> Count:
+    """Count 2 operations for each output; of the table only the rows found are read, and their scales."""
+    data = op.tensor("data")
+    share = op.outputs[0].size * bits(data.dtype) // 8
+    packed = op.arguments.get("bits", 4)
+    if data.dtype == "uint8":
+        share = op.outputs[0].size * packed // 8
+    return Count(elementwise=2 * op.outputs[0].size, read=share + op.tensor("indices").bytes)
+
+
+def scattered(op: Op) -> Count:
+    """Count one operation for each update where they are reduced; all is copied."""
+    reduced = op.arguments.get("reduction", "none") != "none"
+    return Count(elementwise=reduced * op.tensor("updates").size)
+
+
+def scored(op: Op) -> Count:
+    """Count the n log2 n comparisons of sorting boxes by score, and 12 operations for each pair of them.
+
+    The pairs are all those of a class, each compared once (Girshick, CVPR 2015, greedy suppression).
+    """
+    boxes = op.tensor("boxes").shape[1]
+    classes = prod(op.tensor("scores").shape[:2])
+    return Count(elementwise=classes * (boxes * boxes.bit_length() + 6 * boxes * (boxes - 1)))
+
+
+# -- norms ----------------------------------------------------------------------------------------------
+
+
+def normed(op: Op, *, operations: int, affine: Sequence[str] = ()) -> Count:
+    """Count operations for each input, and one for each of scale and bias that is given."""
+    return inputs(op, operations=operations + sum(len(tensors(op, name)) for name in affine))
+
+
+def batched(op: Op) -> Count:
+    """Count 2 operations for each element, for scale and shift fold; while training 4 more for statistics."""
+    return inputs(op, operations=6 if op.arguments.get("training_mode") else 2)
+
+
+def skipped(op: Op, *, operations: int, affine: Sequence[str]) -> Count:
+    """Count the sum with what skipped (and a bias), a norm, and one for each of scale and bias."""
+    sums = sum(len(tensors(op, name)) for name in ("skip", "bias"))
+    return normed(op, operations=operations + sums, affine=affine)
+
+
+def embedded(op: Op) -> Count:
+    """Count the sums of the embeddings and a layer norm; of the tables only the rows found are read."""
+    output = op.outputs[0]
+    tables = [name for name in ("word", "position", "segment") if tensors(op, f"{name}_embedding")]
+    ids = ("input_ids", "segment_ids", "position_ids", "mask", "gamma", "beta")
+    read = len(tables) * output.bytes + moved(tensor for name in ids for tensor in tensors(op, name))
+    return Count(elementwise=(len(tables) - 1 + 7) * output.size, read=read)
+
+
+def local_response(op: Op) -> Count:
+    """Count a square and a sum for each neighbour, and scale, shift, power and quotient for each input."""
+    return inputs(op, operations=2 * op.arguments["size"] + 4)
+
+
+# -- products -------------------------------------------------------------------------------------------
+
+
+def product(op: Op, *, left: str = "A", extras: Sequence[str] = ("bias",), operations: int = 0) -> Count:
+    """Count for each output the products along the last dimension of the left, and a sum with a bias.
+
+    `operations` are those of each output besides.
+    """
+    output = op.outputs[0]
+    first = op.tensor(left)
+    axis = -1 if not op.arguments.get("transA") or len(first.shape) == 1 else -2
+    if op.arguments.get("transBatchA") and axis == -2:  # noqa: PLR2004 - the last but one
+        axis = 0
+    macs = matmul.contracted(op, first.shape[axis])
+    more = operations + sum(len(tensors(op, name)) for name in extras)
+    return Count(macs=macs, elementwise=more * output.size)
+
+
+def scaled_product(op: Op) -> Count:
+    """Count a matrix product; a scale other than 1 is one operation for each output, an activation one."""
+    scaled = op.arguments.get("alpha", 1) != 1
+    return product(op, operations=scaled + bool(op.arguments.get("activation")))
+
+
+def gemm(op: Op) -> Count:
+    """Count a matrix product, one sum for each output with C; scales other than 1 are one more each."""
+    arguments = op.arguments
+    third = bool(tensors(op, "C"))
+    more = third + (arguments.get("alpha", 1) != 1) + (third and arguments.get("beta", 1) != 1)
+    return product(op, extras=(), operations=more + bool(arguments.get("activation")))
+
+
+def narrow(op: Op) -> Count:
+    """Count K products for each output, the 2 operations that bring each weight to its scale, and a bias."""
+    weights = op.arguments["K"] * op.arguments["N"]
+    found = product(op)
+    return Count(macs=found.macs, elementwise=found.elementwise + 2 * weights)
+
+
+def einsum(op: Op) -> Count:
+    """Count one MAC for each combination of all indices, where some are summed and others are not.
+
+    Three and more operands are contracted pairwise, from left to right, as PyTorch does.
+    """
+    arguments = {"equation": op.arguments["equation"], "tensors": tensors(op, "Inputs")}
+    return matmul.einsum(Op(op.kind, arguments, op.outputs))
+
+
+def convolved(
+    op: Op,
+    *,
+    data: str = "X",
+    weight: str = "W",
+    bias: Sequence[str] = ("B", "Z"),
+    transposed: bool = False,
+    operations: int = 0,
+) -> Count:
+    """Count for each output (transposed: each input) its filter, the sum with a bias, an activation.
+
+    `operations` are those of each output besides.
+    """
+    output = op.outputs[0]
+    macs = convolution.macs(op.tensor(data), op.tensor(weight), output, transposed=transposed)
+    more = operations + sum(len(tensors(op, name)) for name in bias) + bool(op.arguments.get("activation"))
+    return Count(macs=macs, elementwise=more * output.size)
+
+
+def deformed(op: Op) -> Count:
+    """Count a convolution, whose taps are each sampled linearly from 4 neighbours (7), and masked (1)."""
+    found = convolved(op, bias=("B",))
+    output, weight, data = op.outputs[0], op.tensor("W"), op.tensor("X")
+    taps = prod(weight.shape[2:]) * prod(output.shape[2:]) * prod(data.shape[:2])
+    return Count(macs=found.macs, elementwise=found.elementwise + taps * (7 + len(tensors(op, "mask"))))
+
+
+def causal_convolution(op: Op) -> Count:
+    """Count for each output the taps of its channel, the sum with a bias, and SiLU (5) where it is fused."""
+    output = op.outputs[0]
+    fused = op.arguments.get("activation", "none") not in {"", "none"}
+    more = len(tensors(op, "bias")) + _SILU * fused
+    taps = prod(op.tensor("weight").shape[1:])
+    return Count(macs=output.size * taps, elementwise=output.size * more)
+
+
+def recurred(op: Op, *, operations: int, rescaled: int = 0) -> Count:
+    """Count both products of each token and direction, biases where given, and the units' operations.
+
+    Where both products are of quantised numbers, `rescaled` are the operations of each sum of products.
+    """
+    data, weights = op.tensor("X"), op.tensor("W")
+    recurrence = op.tensor("R")
+    tokens = prod(data.shape[:2])
+    directions = recurrence.shape[0]
+    units = directions * (recurrence.shape[1] if rescaled else recurrence.shape[-1])
+    sums = 2 * rescaled * directions * recurrence.shape[-1]
+    biases = sum(tensor.size for tensor in tensors(op, "B"))
+    peepholes = 2 * sum(tensor.size for tensor in tensors(op, "P"))
+    return Count(
+        macs=tokens * (weights.size + recurrence.size),
+        elementwise=tokens * (biases + peepholes + sums + units * operations),
+    )
+
+
+def determined(op: Op) -> Count:
+    """Count an LU factorisation (see `products.eliminated`), and the n products of its diagonal."""
+    found = matmul.eliminated(op, matrix="X")
+    data = op.tensor("X")
+    return Count(macs=found.macs, elementwise=found.elementwise + data.size // data.shape[-1])
+
+
+def grid(op: Op) -> Count:
+    """Count for each coordinate the product with a row of `theta`."""
+    return Count(macs=op.outputs[0].size * op.tensor("theta").shape[-1])
+
+
+# -- windows --------------------------------------------------------------------------------------------
+
+
+def pooled(op: Op, *, operations: int = 1) -> Count:
+    """Count operations for each element of the window of each output, padding included."""
+    return each(op, operations=operations * prod(_ints(op, "kernel_shape")))
+
+
+def resized(op: Op) -> Count:
+    """Count a weighted sum of 1, 2 or 4 neighbours in each resized dimension for each output."""
+    data, output = _first(op), op.outputs[0]
+    dims = sum(a != b for a, b in zip(data.shape, output.shape, strict=True))
+    base = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4}[op.arguments.get("mode", "nearest")]
+    taps = base**dims
+    return each(op, operations=2 * taps - 1 if taps > 1 else 0)
+
+
+def gridded(op: Op) -> Count:
+    """Count a weighted sum of 2 taps (cubic 4) in each dimension for each output; nearest has none."""
+    dims = op.tensor("grid").shape[-1]
+    mode = op.arguments.get("mode", "linear")
+    taps = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}[mode] ** dims
+    return each(op, operations=2 * taps - 1 if taps > 1 else 0)
+
+
+def regions(op: Op) -> Count:
+    """Count for each output a mean or a maximum over the samples of its bin, each of 4 neighbours (7).
+
+    Where their number adapts to the region, it is taken as one for each dimension.
+    """
+    ratio = op.arguments.get("sampling_ratio", 0) or 1
+    return each(op, operations=ratio * ratio * 8)
+
+
+def largest_regions(op: Op) -> Count:
+    """Count one comparison for each element of a region that may be the whole image, for each channel."""
+    data = op.tensor("X")
+    return Count(elementwise=op.tensor("rois").shape[0] * prod(data.shape[1:]))
+
+
+def fourier(op: Op) -> Count:
+    """Count 5 N log2 N for each complex transform of N points, half for a real one, as benchFFT does."""
+    data, output = op.tensor("input"), op.outputs[0]
+    axis = op.arguments.get("axis", -2)
+    points = max(data.shape[axis], output.shape[axis])
+    half = data.shape[-1] == 1 or output.shape[-1] == 1
+    elements = prod(output.shape[:-1]) // max(1, output.shape[axis]) * points
+    return _transforms(points, elements, real=half)
+
+
+def short_time(op: Op) -> Count:
+    """Count a product with the window for each point, and 2.5 or 5 N log2 N, for each frame of N points."""
+    output = op.outputs[0]
+    window = tensors(op, "window")
+    onesided = op.arguments.get("onesided", 1)
+    points = window[0].size if window else 2 * (output.shape[-2] - 1) if onesided else output.shape[-2]
+    elements = prod(output.shape[:-2]) * points
+    data = op.tensor("signal")
+    real = len(data.shape) < 3 or data.shape[-1] == 1  # noqa: PLR2004 - (batch, length, parts)
+    windowed = elements * bool(window) * (1 if real else 2)
+    return Count(elementwise=_transforms(points, elements, real=real).elementwise + windowed)
+
+
+def _transforms(points: int, elements: int, *, real: bool) -> Count:
+    return Count(elementwise=round((2.5 if real else 5) * elements * log2(points))) if points else Count()
+
+
+# -- tables ---------------------------------------------------------------------------------------------
+
+
+def linear_model(op: Op) -> Count:
+    """Count one MAC for each coefficient and row of the input."""
+    rows = prod(_first(op).shape[:-1])
+    return Count(macs=rows * len(_ints(op, "coefficients")))
+
+
+def support_vectors(op: Op) -> Count:
+    """Count one MAC for each number of a support vector and each coefficient, for each row of the input.
+
+    What the kernel does with each of the products is left out.
+    """
+    rows = prod(_first(op).shape[:-1])
+    return Count(macs=rows * (len(_ints(op, "support_vectors")) + len(_ints(op, "coefficients"))))
+
+
+def stepped(op: Op, *, operations: int, state: int) -> Count:
+    """Count operations for each weight of an optimiser's step.
+
+    `inputs` are weights, gradients and `state` tensors for each of them.
+    """
+    given = tensors(op, "inputs")
+    weights = given[: len(given) // (2 + state)]
+    return Count(elementwise=operations * size(weights))

@@ -1,0 +1,74 @@
+"""How much memory is held while each operator runs, and what it holds at the peak.
+
+A storage is live during operator k when ``born <= k`` and ``k < died``, or it never dies. One that was
+there before (`born` is -1) is live from the first operator on. A storage takes what was asked for, as
+from torch's allocator on the CPU (c10/core/CPUAllocator.cpp); others round up to blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from modeldyno.core.result.static_data import Held
+from modeldyno.core.static.graph import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.core.static.graph import Graph, Storage
+
+EVERYTHING: frozenset[Role] = frozenset(Role)
+WORKING: frozenset[Role] = frozenset({Role.ACTIVATION, Role.GRADIENT})
+"""What a call makes, beyond what it is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The moment at which most is held."""
+
+    bytes: int
+    op: int
+    """Index of the first operator during which it is; -1 in a graph that has none."""
+    held: tuple[Held, ...]
+    """The largest first; one for each module and role."""
+
+
+def timeline(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> list[int]:
+    """Give the bytes of those roles that are live during each operator."""
+    spans = ((item.born, item.died, item.bytes) for item in graph.storages if item.role in roles)
+    return course(spans, len(graph.ops))
+
+
+def course(spans: Iterable[tuple[int, int | None, int]], length: int) -> list[int]:
+    """Add up (born, died, bytes) over the operators 0 to `length` - 1, by differences."""
+    change = [0] * (length + 1)
+    for born, died, size in spans:
+        if died is None:
+            change[max(born, 0)] += size
+        elif died > born and died > 0:
+            change[max(born, 0)] += size
+            change[min(died, length)] -= size
+    return list(accumulate(change))[:length]
+
+
+def peak(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> Peak:
+    """Find where most bytes of those roles are live, and whose they are."""
+    live = timeline(graph, roles=roles)
+    at = live.index(max(live)) if live else -1
+    held = _held(item for item in graph.storages if item.role in roles and _lives(item, at))
+    return Peak(bytes=sum(item.bytes for item in held), op=at, held=held)
+
+
+def _lives(storage: Storage, op: int) -> bool:
+    return storage.born <= op and (storage.died is None or op < storage.died)
+
+
+def _held(storages: Iterable[Storage]) -> tuple[Held, ...]:
+    sizes: dict[tuple[str, Role], int] = {}
+    for storage in storages:
+        key = storage.scope, storage.role
+        sizes[key] = sizes.get(key, 0) + storage.bytes
+    largest = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Held(scope=scope, role=role.value, bytes=size) for (scope, role), size in largest)

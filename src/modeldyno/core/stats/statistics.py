@@ -1,0 +1,409 @@
+"""What samples say and how far to trust it: quantiles, intervals, outliers.
+
+Samples are one-dimensional float64 arrays in the order in which they were taken, not empty and
+finite. Intervals are two-sided at 95 %. Samples taken one after another in one process are rarely
+independent, so every interval allows for autocorrelation by an effective sample size; a series
+without evidence of autocorrelation keeps the exact interval of independent samples.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from operator import mul
+from statistics import NormalDist
+from typing import TYPE_CHECKING, TypeAlias
+
+from modeldyno.core.stats import student_t
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    import numpy as np
+
+Samples: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
+Interval: TypeAlias = tuple[float, float]
+Statistic: TypeAlias = float | str  # "mean", or p for the p-quantile
+
+NORMAL = NormalDist()
+_TAIL = 0.025  # what a 95 % interval leaves out at either end
+_Z = NORMAL.inv_cdf(1 - _TAIL)
+_MEDIAN = 0.5
+
+
+@lru_cache(maxsize=1)
+def load_numpy() -> ModuleType:
+    """Import numpy when the first number is asked for, not when the command line starts."""
+    import numpy  # noqa: ICN001, PLC0415 - start-up is part of the product
+
+    return numpy
+
+
+def blank(size: int) -> Samples:
+    """Give room for so many samples, not initialised."""
+    room: Samples = load_numpy().empty(size)
+    return room
+
+
+def unpack(block: bytes) -> Samples:
+    """Give the little-endian float64 numbers of a block, read-only, without copying."""
+    numbers: Samples = load_numpy().frombuffer(block, dtype="<f8")
+    return numbers
+
+
+def pool(runs: Sequence[Samples]) -> Samples:
+    """Join the samples of several processes into one array."""
+    joined: Samples = runs[0] if len(runs) == 1 else load_numpy().concatenate(runs)
+    return joined
+
+
+def quantile(samples: Samples, p: float) -> float:
+    """Give the nearest-rank quantile: the ceil(p n)-th smallest of n samples."""
+    n = samples.size
+    rank = math.ceil(round(p * n, 6))  # rounded, because 0.07 x 100 is a little more than 7
+    index = min(n, max(1, rank)) - 1
+    return float(load_numpy().partition(samples, index)[index])
+
+
+# --- effective size ---------------------------------------------------------------------------------
+
+_DOUBT = 0.01  # of a certified percentile
+_LONGEST = 8192  # longer series are thinned to means of blocks: same long-run variance, less work
+_FEWEST_BLOCKS = 16  # on which an autocorrelation can be judged
+_FALSE_CORRELATION = 0.2
+_PATIENCE = 8  # orders without improvement after which the search for the best one ends
+
+
+@lru_cache(maxsize=64)
+def certified_floor(p: float) -> int:
+    """Give the effective samples that make the p-quantile a claim.
+
+    The smallest n with P(Binomial(n, 1 - q) <= 1) <= 0.01, where q is the greater of p and 1 - p:
+    with 99 % confidence at least two samples lie beyond the quantile. This is the early stopping of
+    MLPerf LoadGen and Endpoints: 11, 64, 130, 662, 6636 for p50, p90, p95, p99, p99.9.
+    """
+    q = max(p, 1 - p)
+    low, high = 1, 2
+    while q ** (high - 1) * (q + high * (1 - q)) > _DOUBT:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if q ** (middle - 1) * (q + middle * (1 - q)) > _DOUBT:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def effective_size(samples: Samples, p: float | None = None) -> float:
+    """Give the number of independent samples that these are worth, at most their own number.
+
+    For the mean by the autocorrelation of the samples; for the p-quantile by that of the indicator
+    that a sample is at most the quantile.
+    """
+    series = samples if p is None else (samples <= quantile(samples, p)).astype(float)
+    return samples.size / (autocorrelation_time(series) if _correlated(series) else 1.0)
+
+
+def _correlated(series: Samples) -> bool:
+    """Tell whether neighbours, or neighbouring block means at any scale, are alike beyond chance.
+
+    Von Neumann's lag-one test on means of 1, 4, 16 ... samples, at 20 % over all scales: taking
+    independent samples for correlated ones widens an interval a little, the reverse breaks it.
+    """
+    scales = max(1, ((series.size // _FEWEST_BLOCKS).bit_length() + 1) // 2)
+    limit = NORMAL.inv_cdf(1 - _FALSE_CORRELATION / scales)
+    for scale in range(scales):
+        series = _block_means(series, 4) if scale else series
+        n = series.size
+        deviations = series - series.mean()
+        power = float(deviations @ deviations)
+        if power <= 1e-24 * n * float(series[0]) ** 2:  # constant, but for rounding
+            return False
+        lag_one = float(deviations[1:] @ deviations[:-1]) / power
+        if (lag_one + 1 / n) * math.sqrt(n) > limit:
+            return True
+    return False
+
+
+def _block_means(series: Samples, length: int) -> Samples:
+    """Give means of consecutive blocks; a shorter rest is left out."""
+    whole = series.size // length
+    means: Samples = series[: whole * length].reshape(whole, length).mean(axis=1)
+    return means
+
+
+def thinned(series: Samples, most: int) -> tuple[Samples, int]:
+    """Give at most so many block means, and the length of a block; 1 leaves the series as it is."""
+    length = -(-series.size // most)
+    return (series if length == 1 else _block_means(series, length)), length
+
+
+def autocorrelation_time(series: Samples, used: int = 1) -> float:
+    """Give n var(mean) / var(sample), at least 1: the samples per independent sample.
+
+    The greater of two estimates, as either errs on the low side: from the series, and from means of
+    blocks half as long as the first estimate, which see what lasts long behind short noise.
+    """
+    blocks, length = thinned(series, _LONGEST)
+    spread = float(blocks.var())
+    time = max(1.0, _spectral_time(blocks, used))
+    coarse = max(2, round(time / 2))
+    means = _block_means(blocks, coarse)
+    if means.size >= _FEWEST_BLOCKS and (coarse_spread := float(means.var())):
+        time = max(time, coarse * coarse_spread / spread * _spectral_time(means, used))
+    return min(max(1.0, length * spread / float(series.var()) * time), float(series.size))
+
+
+def _spectral_time(series: Samples, used: int) -> float:
+    """Give the autocorrelation time of an autoregression, its order chosen by AIC.
+
+    The long-run variance is the spectrum at zero of the fitted process, as in coda's effectiveSize.
+    The sum of the coefficients is corrected for its small-sample bias, -(used + 3 rho) / n, `used`
+    being the parameters of the level (Kendall 1954; Marriott and Pope 1954).
+    """
+    n = series.size
+    coefficients, innovation, variance = _autoregression(series - series.mean())
+    total = sum(coefficients)
+    total = min(total + (used + 3 * total) / n, 1 - 1 / n)
+    return innovation / variance / (1 - total) ** 2
+
+
+def _autoregression(deviations: Samples) -> tuple[list[float], float, float]:
+    """Fit by Levinson and Durbin: coefficients, variance of the innovations and of the series."""
+    n = deviations.size
+    covariances = [float(deviations @ deviations) / n]
+    best: list[float] = []
+    fitted: list[float] = []
+    variance = best_variance = covariances[0]
+    lowest = n * math.log(variance)
+    for order in range(1, min(int(10 * math.log10(n)), n // 4) + 1):
+        covariances.append(float(deviations[order:] @ deviations[:-order]) / n)
+        explained = sum(map(mul, fitted, covariances[order - 1 : 0 : -1]))
+        reflection = (covariances[order] - explained) / variance
+        fitted = [a - reflection * b for a, b in zip(fitted, fitted[::-1], strict=True)]
+        fitted.append(reflection)
+        variance *= 1 - reflection**2
+        if variance <= 1e-12 * covariances[0] or order > len(best) + _PATIENCE:
+            break
+        criterion = n * math.log(variance) + 2 * order
+        if criterion < lowest:
+            lowest, best, best_variance = criterion, fitted, variance
+    return best, best_variance, covariances[0]
+
+
+# --- intervals within a process ---------------------------------------------------------------------
+
+
+def mean_interval(samples: Samples, size: float | None = None) -> Interval:
+    """Give the 95 % interval of the mean, by Student's t on the effective samples.
+
+    Args:
+        samples: in the order taken.
+        size: their effective size, where it is known already.
+    """
+    if samples.size == 1:
+        return -math.inf, math.inf
+    size = effective_size(samples) if size is None else size
+    mean = float(samples.mean())
+    half = student_t.point(_TAIL, _degrees(size, samples.size)) * float(samples.std(ddof=1)) / math.sqrt(size)
+    # What is never negative has no negative mean, however few samples there are.
+    least = 0.0 if float(samples.min()) >= 0 else -math.inf
+    return max(least, mean - half), mean + half
+
+
+def quantile_interval(samples: Samples, p: float, size: float | None = None) -> Interval:
+    """Give the 95 % interval of the p-quantile from binomial order statistics.
+
+    Correlated samples count as fewer trials, fewer still as their effective size is an estimate:
+    it is learnt from the rarer side of the quantile. An end is infinite where no rank exists.
+    Below the certified floor the end on the side of the tail is the most extreme sample, where there are
+    enough of them that one beyond the quantile would most likely have been seen (see `_extreme_floor`), the
+    farther beyond it the fewer independent ones these are worth (see `_reach`), and else infinite: such a
+    percentile is no claim, yet may hold a bound that all samples keep.
+
+    Args:
+        samples: in the order taken.
+        p: a fraction between 0 and 1.
+        size: their effective size for this quantile, where it is known already.
+    """
+    n = samples.size
+    size = effective_size(samples, p) if size is None else size
+    doubt = 1.0 if size == n else _Z / student_t.point(_TAIL, _degrees(2 * min(p, 1 - p) * size, n))
+    trials = max(1, int(size * doubt**2))
+    lower, upper = _binomial_ranks(trials, p)
+    indices = [
+        max(0, math.floor((lower - 0.5) * n / trials - 0.5)),
+        min(n - 1, math.ceil((upper - 0.5) * n / trials - 0.5)),
+    ]
+    low, high = map(float, load_numpy().partition(samples, indices)[indices])
+    bounds = (low if lower >= 1 else -math.inf, high if upper <= trials else math.inf)
+    if size >= certified_floor(p):
+        return bounds
+    # The few samples in the tail hardly show how they depend on each other: all of them must, too.
+    together, floor = effective_size(samples), _extreme_floor(p)
+    if n < floor or together < _SLUGGISH * floor:
+        return _open_tail(bounds, p)
+    reach = _reach(min(size, together), p)
+    if p >= _MEDIAN:
+        return bounds[0], _farther(float(samples.max()), reach)
+    return -_farther(-float(samples.min()), reach), bounds[1]
+
+
+def share_interval(count: int, of: int) -> Interval:
+    """Give the 95 % interval of a share that was counted: Wilson's."""
+    share = count / of
+    middle = share + _Z * _Z / (2 * of)
+    reach = _Z * math.sqrt((share * (1 - share) + _Z * _Z / (4 * of)) / of)
+    return (middle - reach) / (1 + _Z * _Z / of), (middle + reach) / (1 + _Z * _Z / of)
+
+
+def _extreme_floor(p: float) -> int:
+    """Give the independent samples of which one lies beyond the p-quantile, but for a chance of 2.5 %.
+
+    That all n lie on the near side of the quantile has the probability q^n, where q is the greater of p and
+    1 - p, whatever the distribution (Wilks 1941, Determination of Sample Sizes for Setting Tolerance Limits).
+    It is at most 2.5 %, as at any end of a 95 % interval, from 6, 36, 72, 368 and 3,688 samples on, for p50,
+    p90, p95, p99 and p99.9.
+    """
+    return math.ceil(math.log(_TAIL) / math.log(max(p, 1 - p)))
+
+
+_SLUGGISH = 1 / 3
+"""Share of the samples that it takes which all of these must be worth: else what is slow may come in spells
+that are longer than what was seen."""
+
+
+def _reach(size: float, p: float) -> float:
+    """Give the factor from the most extreme sample to where the p-quantile lies at most.
+
+    Of so many independent samples on the near side, the share beyond them is below 1 - 0.025^(1/size), but
+    for a chance of 2.5 %. Where that is more than lies beyond the quantile, the quantile may be farther than
+    all samples: by no more than the ratio of the two, if the tail is no heavier than that of a Pareto
+    distribution of index 1, whose mean is infinite already.
+    """
+    beyond: float = 1 - _TAIL ** (1 / size)
+    return max(1.0, beyond / min(p, 1 - p))
+
+
+def _farther(extreme: float, reach: float) -> float:
+    """Give a number so many times as far up; one below zero becomes as many times nearer to it."""
+    return extreme * reach if extreme >= 0 else extreme / reach
+
+
+def _degrees(size: float, n: int) -> float:
+    """Give the degrees of freedom of a variance: fewer where the effective size is an estimate."""
+    return size - 1 if size == n else size / 2 - 1
+
+
+def _open_tail(bounds: Interval, p: float) -> Interval:
+    """Give the interval with no end on the side of the tail."""
+    return (bounds[0], math.inf) if p >= _MEDIAN else (-math.inf, bounds[1])
+
+
+@lru_cache(maxsize=256)
+def _binomial_ranks(n: int, p: float) -> tuple[int, int]:
+    """Give the ranks, from 1, between which the quantile lies; 0 and n + 1 mean that none does.
+
+    The lower is the greatest l with P(B < l) <= 0.025, the upper the least u with
+    P(B >= u) <= 0.025, B being Binomial(n, p).
+    """
+    np = load_numpy()
+    spread = 8 * math.sqrt(n * p * (1 - p)) + 8
+    first, last = max(0, int(n * p - spread)), min(n, int(n * p + spread))
+    k = np.arange(first, last)
+    start = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
+    start += first * math.log(p) + (n - first) * math.log1p(-p)
+    steps = np.log((n - k) / (k + 1)) + math.log(p / (1 - p))
+    mass = np.exp(start + np.concatenate(([0.0], np.cumsum(steps))))  # P(B = first ... last)
+    lower = first + int((np.cumsum(mass) <= _TAIL).sum())
+    upper = last + 1 - int((np.cumsum(mass[::-1]) <= _TAIL).sum())
+    return lower, upper
+
+
+# --- intervals over processes -----------------------------------------------------------------------
+
+_BOOTSTRAP = 5  # processes from which on they are resampled
+_RESAMPLES = 10_000
+_GRID = 512
+
+
+def pooled_interval(runs: Sequence[Samples], statistic: Statistic) -> Interval:
+    """Give the 95 % interval of ``"mean"`` or of a p-quantile over fresh processes.
+
+    Five or more: a bootstrap over processes. Two to four: from the lowest to the highest end of the
+    processes' own intervals, which encloses the range of their statistics (the range alone covers a
+    p99 in fewer than half of the cases). One: the interval within the run.
+    """
+    if len(runs) < _BOOTSTRAP:
+        own = [_own_interval(run, statistic, alone=len(runs) == 1) for run in runs]
+        bounds = min(low for low, _ in own), max(high for _, high in own)
+    else:
+        bounds = _bootstrap(runs, statistic)
+    if isinstance(statistic, str) or len(runs) == 1:
+        return bounds
+    size = sum(effective_size(run, statistic) for run in runs)
+    return bounds if size >= certified_floor(statistic) else _open_tail(bounds, statistic)
+
+
+def _own_interval(run: Samples, statistic: Statistic, *, alone: bool) -> Interval:
+    """Give the interval within a process; one number of each of several processes is that number."""
+    if run.size == 1 and not alone:
+        return float(run[0]), float(run[0])
+    return mean_interval(run) if isinstance(statistic, str) else quantile_interval(run, statistic)
+
+
+def _bootstrap(runs: Sequence[Samples], statistic: Statistic) -> Interval:
+    """Give the expanded percentile interval of processes drawn with replacement.
+
+    Expanded (Hesterberg 2015, "What teachers should know about the bootstrap"): with k processes
+    the tail is Phi(-t sqrt(k / (k - 1))) instead of 2.5 %; plain, five would cover only 84 %.
+    """
+    np = load_numpy()
+    k = len(runs)
+    weights = np.random.default_rng(k).multinomial(k, [1 / k] * k, size=_RESAMPLES)
+    if isinstance(statistic, str):
+        sums = np.array([run.sum() for run in runs])
+        replicates = (weights @ sums) / (weights @ np.array([run.size for run in runs]))
+    else:
+        replicates = _resampled_quantiles(runs, weights, statistic)
+    tail = NORMAL.cdf(-math.sqrt(k / (k - 1)) * student_t.point(_TAIL, k - 1))
+    cut = int(tail * _RESAMPLES)
+    ordered = np.sort(replicates)
+    return float(ordered[cut]), float(ordered[-1 - cut])
+
+
+def _resampled_quantiles(runs: Sequence[Samples], weights: Samples, p: float) -> Samples:
+    """Find the quantile of each resample on a grid of samples evenly spaced in rank.
+
+    The quantile of a mixture lies between the least and the greatest of its parts' quantiles, so
+    the grid spans only these. weights: how often each process is in each resample.
+    """
+    np = load_numpy()
+    own = [quantile(run, p) for run in runs]
+    between = [np.sort(run[(run >= min(own)) & (run <= max(own))]) for run in runs]
+    candidates = np.sort(np.concatenate(between))
+    grid: Samples = candidates[np.linspace(0, candidates.size - 1, _GRID).round().astype(int)]
+    below = [int((run < min(own)).sum()) for run in runs]
+    counts = np.array([np.searchsorted(b, grid, side="right") for b in between]) + np.c_[below]
+    sizes = np.array([run.size for run in runs])
+    ranks = np.ceil(np.round(p * (weights @ sizes), 6))
+    found: Samples = grid[(weights @ counts >= ranks[:, None]).argmax(axis=1)]
+    return found
+
+
+# --- outliers and drift -----------------------------------------------------------------------------
+
+
+def outliers(samples: Samples) -> int:
+    """Count the samples farther than ten robust standard deviations from the median.
+
+    The modified Z-score on the median absolute deviation, with hyperfine's threshold of 14.826 such
+    deviations. It is 0 where more than half of the samples are equal, and the mean absolute
+    deviation takes its place (Iglewicz and Hoaglin 1993, "How to detect and handle outliers").
+    """
+    np = load_numpy()
+    distances = np.abs(samples - np.median(samples))
+    deviation = 1.4826 * float(np.median(distances)) or 1.2533 * float(distances.mean())
+    return int((distances > 10 * deviation).sum())

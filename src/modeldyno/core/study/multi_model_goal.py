@@ -1,0 +1,25 @@
+"""The goal of a sweep over several models on one server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.multi_model import each
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.study.goal import Goal
+
+
+def goal_of_each_model(goal: Goal, own: str, beside: Sequence[str]) -> Goal:
+    """Give the goal of a sweep with an objective and a bound for every model where none is named.
+
+    The weights are those of the objectives: ``throughput@a:2`` counts twice as much as ``throughput@b``.
+    """
+    return replace(
+        goal,
+        objectives=tuple(replace(o, query=q) for o in goal.objectives for q in each(o.query, own, beside)),
+        constraints=tuple(replace(c, query=q) for c in goal.constraints for q in each(c.query, own, beside)),
+    )

@@ -1,0 +1,42 @@
+"""The line of the user's own code in a traceback: not one of a library, nor of ModelDyno."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from traceback import FrameSummary
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_OURS = Path(__file__).parents[2]
+_STANDARD = (_OURS, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")))
+
+
+@cache
+def is_users(filename: str) -> bool:
+    """Whether a file is neither installed, nor of Python, nor of ModelDyno; compiled text is no file."""
+    path = Path(filename)
+    if filename.startswith("<") or not _INSTALLED.isdisjoint(path.parts):
+        return False
+    return not any(folder in path.parents for folder in _STANDARD)
+
+
+def users_line(frames: Iterable[FrameSummary]) -> FrameSummary | None:
+    """Give the innermost line of the user's code, of frames with the innermost last; None without one."""
+    return next((frame for frame in reversed(list(frames)) if is_users(frame.filename)), None)
+
+
+def written(frame: FrameSummary) -> str:
+    """Write where a frame is: ``mynet.py:19``."""
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
+def raised_at(error: BaseException) -> str:
+    """Write the innermost line of the user's code through which an error came; empty without one."""
+    frame = users_line(traceback.extract_tb(error.__traceback__))
+    return "" if frame is None else written(frame)

@@ -1,0 +1,109 @@
+"""Documents by what people call them: the path of a file, an id or the beginning of one, a tag, a name."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import codec, plugins
+from modeldyno.codec import series as codec_series
+from modeldyno.errors import ModelDynoError, RequestError, UnreadableDocument
+from modeldyno.views import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from modeldyno.core.comparison.saved_kinds import Conclusion
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.study.study import Study
+
+
+def find(document: str) -> Result:
+    """Give a Result by the path of its file, or by its id, a prefix of it or a tag in the store.
+
+    Raises:
+        RequestError: there is none.
+    """
+    path = Path(document)
+    if path.is_file():
+        return codec.read(path)
+    if path.suffix == ".json" or "/" in document:
+        raise RequestError(f"There is no file '{document}'; check the path, or name a stored id or tag.")
+    with plugins.store() as store:
+        try:
+            return store.get(document)
+        except RequestError as error:
+            if not path.suffix:
+                raise
+            raise RequestError(f"There is no file '{document}', and no stored id or tag either.") from error
+
+
+def find_study(document: str) -> Study:
+    """Give a Study by the path of its file, or by its id or name in the store; ``""`` is the newest.
+
+    Raises:
+        RequestError: there is none.
+    """
+    path = Path(document)
+    if document and path.is_file():
+        return codec.read_study(path)
+    with plugins.store() as store:
+        if document:
+            return store.study(document)
+        newest = store.studies(limit=1)
+        if not newest:
+            raise RequestError("The store has no study yet; modeldyno sweep MODEL makes one.")
+        return store.study(newest[0].id)
+
+
+def find_conclusion(document: str) -> Conclusion:
+    """Give a comparison, a ladder or the answer of a search by the beginning of its id in the store.
+
+    Raises:
+        RequestError: there is none, or there are several.
+    """
+    with plugins.store() as store:
+        return store.conclusion(document)
+
+
+def find_any(document: str) -> Result | Study | Conclusion:
+    """Give what a path, an id or the beginning of one, a tag or a name stands for.
+
+    Raises:
+        RequestError: there is no Result, Study or Conclusion of that name.
+    """
+    path = Path(document)
+    if path.is_file() and (kind := codec.kind_of(path)):
+        return codec.read_study(path) if kind == codec.STUDY else codec_series.read(path)
+    try:
+        return find(document)
+    except UnreadableDocument:
+        raise
+    except RequestError:
+        for other in (find_study, find_conclusion) if not path.is_file() else ():
+            with suppress(RequestError):
+                return other(document)
+        raise
+
+
+def keep(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
+    """Put Results into the store, and remove what has expired in it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    with plugins.store() as store:
+        for result in results:
+            store.put(result, headline=brief(result))
+            if tags:
+                store.tag(result.id, add=tuple(tags))
+        store.expire(datetime.now(UTC))
+
+
+def kept(identifier: str) -> Result | None:
+    """Give a Result by its id, if the store still has it."""
+    with suppress(ModelDynoError), plugins.store() as store:
+        return store.get(identifier)
+    return None

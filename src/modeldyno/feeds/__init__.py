@@ -1,8 +1,0 @@
-"""Payloads: what a model is fed with, random or real."""
-
-from __future__ import annotations
-
-from modeldyno.feeds.assume import assume_sizes
-from modeldyno.feeds.payload import Payload, Shaped, assumptions, build, shapes
-
-__all__ = ["Payload", "Shaped", "assume_sizes", "assumptions", "build", "shapes"]

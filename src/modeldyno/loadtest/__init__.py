@@ -1,0 +1,3 @@
+"""Use case: what a server does under load."""
+
+from __future__ import annotations

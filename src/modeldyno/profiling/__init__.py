@@ -1,0 +1,3 @@
+"""Use case: one model, one Result."""
+
+from __future__ import annotations

@@ -1,0 +1,81 @@
+"""A model's files beside configurations that a server takes, written in a child: there its code may run.
+
+``python -m modeldyno.runtime.deploy_worker``: an order of JSON on standard input; what was wrong, if
+anything, as JSON on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import codec, plugins
+from modeldyno.environment.process_tree import end_with_parent
+from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.interfaces import CanDeploy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.core.spec.job import Job
+
+
+def deployed(job: Job, entries: Mapping[Path, str], digest: str) -> None:
+    """Put into each directory what a server needs of the Job's model, but for the configuration given.
+
+    Args:
+        job: has the model, and the backend whose server is meant.
+        entries: directory to the text of its configuration.
+        digest: of the model that was measured.
+
+    Raises:
+        RequestError: the model is not there, is another one by now, or cannot be written.
+    """
+    order = {
+        "job": json.loads(codec.encode_job(job)),
+        "entries": {str(folder.absolute()): text for folder, text in entries.items()},
+        "digest": digest,
+    }
+    child = subprocess.run(
+        [sys.executable, "-m", "modeldyno.runtime.deploy_worker"],
+        input=json.dumps(order).encode(),
+        capture_output=True,
+        check=False,
+    )
+    told = child.stdout.decode(errors="replace").strip().splitlines()
+    if told:
+        raise RequestError(json.loads(told[-1]))
+    if child.returncode:
+        words = child.stderr.decode(errors="replace").strip().splitlines() or ["no words"]
+        raise RequestError(f"The model's files could not be written: {words[-1]}")
+
+
+def main() -> None:
+    """Carry out the order on standard input."""
+    end_with_parent()
+    order = json.loads(sys.stdin.buffer.read())
+    said, sys.stdout = sys.stdout, sys.stderr  # what the model prints is no answer of ours
+    try:
+        _carry_out(order)
+    except ModelDynoError as error:
+        said.write(json.dumps(str(error)))
+
+
+def _carry_out(order: dict[str, Any]) -> None:
+    job = codec.decode_job(json.dumps(order["job"]).encode())
+    backend, loader = plugins.backend(job.backend), plugins.loader(job.model.scheme)
+    if not isinstance(backend, CanDeploy):
+        raise RequestError(f"The backend '{job.backend}' writes no files of a model.")
+    plugins.require((*loader.requires, *backend.requires), f"model {job.model}")
+    model = loader.load(job.model, seed=job.plan.seed, trust=job.trust)
+    if order["digest"] and model.identity.digest != order["digest"]:
+        raise RequestError(f"{job.model} is not the model that was measured: its content has changed.")
+    for folder, text in order["entries"].items():
+        backend.deploy(model, text, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""In this very process: for debuggers, notebooks and live objects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.runtime.engine import needs_session, run
+from modeldyno.runtime.interrupts import counted_interrupts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.result.result import Event, Result
+    from modeldyno.core.spec.job import Job
+
+NOT_ISOLATED = Doubt(
+    code="not-isolated",
+    seen="the model ran inside the calling process, which shares its threads, memory and collector",
+    advice="name the model by a reference, such as torch:file.py:factory, to run it in a process of its own",
+)
+
+
+def inline(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+    """Run a Job here. A crash of the model is a crash of the caller.
+
+    The first Ctrl-C finishes the current measurement; the second raises KeyboardInterrupt.
+    """
+    with counted_interrupts(patience=1) as interrupts:
+        result = run(job, interrupted=lambda: bool(interrupts), watch=watch)
+    told = any(doubt.code == NOT_ISOLATED.code for doubt in result.doubts)
+    if told or not needs_session(job.probes):  # what is only looked at does not run
+        return result
+    return replace(result, doubts=(*result.doubts, NOT_ISOLATED))

@@ -1,0 +1,57 @@
+"""The same Job in several fresh processes, pooled into one Result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics import doubt
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.result.result import Progressed, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.result.result import Event, Result
+    from modeldyno.core.spec.job import Job
+    from modeldyno.interfaces import Executor
+
+
+def replicated(execute: Executor, job: Job, *, watch: Callable[[Event], None]) -> Result:
+    """Run the Job as many times as its Plan says, one after the other, and pool what came back.
+
+    A wrong outcome or an interruption ends the repetition: what fails once would fail again.
+    """
+    results: list[Result] = []
+    for number in range(1, job.plan.processes + 1):
+        if job.plan.processes > 1:
+            watch(Progressed(stage=f"process {number} of {job.plan.processes}"))
+        results.append(execute(job, watch=watch))
+        if results[-1].failures or any(d.code == "interrupted" for d in results[-1].doubts):
+            break
+    pooled = merge(results)
+    found = (*pooled.doubts, *_doubts(results, job.plan.processes), *_contradictions(pooled))
+    return replace(pooled, doubts=found)
+
+
+def _contradictions(result: Result) -> tuple[Doubt, ...]:
+    latency, rate = result.find("latency"), result.find("batch_rate")
+    if latency is None or rate is None or not isinstance(latency.value, Distribution):
+        return ()
+    assert not isinstance(rate.value, Distribution)
+    return tuple(doubt.of_rates(latency.value.statistic("mean"), rate.value))
+
+
+def _doubts(results: list[Result], asked: int) -> tuple[Doubt, ...]:
+    whole = [result for result in results if not result.failures]
+    found = list(doubt.of_processes(len(whole), claimed=False))
+    if 0 < len(whole) < asked and results[-1].failures:
+        found.append(
+            Doubt(
+                code="process-failed",
+                seen=f"{len(whole)} of {asked} processes succeeded, and then one failed",
+                advice="look at the failure; the numbers are of the others",
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,298 @@
+"""A model made ready to call: what it needs is imported, its inputs are built, its first call is timed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import data, plugins
+from modeldyno.core.metrics import doubt
+from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.result.result import Artifact, Doubted, Environment, Event, Found, Kept, Loaded
+from modeldyno.core.spec.input_spec import BATCH
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.data import Payload
+from modeldyno.environment import machine
+from modeldyno.errors import ModelDynoError, RequestError, Unloadable
+from modeldyno.interfaces import (
+    CanCall,
+    CanDrive,
+    CountsPrompts,
+    HasConverted,
+    HasDevice,
+    HasDoubts,
+    HasFiles,
+    HasSoftware,
+    HasThreads,
+    Model,
+    Session,
+    TakesOtherInputs,
+    WatchStage,
+)
+from modeldyno.runtime.failures import failure_of
+from modeldyno.runtime.output_checks import faults, first_request_failed
+from modeldyno.runtime.output_watch import Looks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import ExitStack
+
+    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.spec.job import Job
+    from modeldyno.core.spec.model_ref import ModelIdentity
+    from modeldyno.interfaces import Backend
+    from modeldyno.runtime.events import Stage
+
+
+@dataclass(slots=True)
+class Opened:
+    """A model made ready to call."""
+
+    session: Session
+    payload: Payload
+    calls: tuple[Callable[[], Any], ...]
+    model: Model
+    """With the sizes that it took."""
+    found: list[Event] = field(default_factory=list)
+    looks: Looks = field(default_factory=Looks)
+    """What the first call returned."""
+
+
+_TRYING = 60.0
+"""Seconds for which guesses at free sizes are tried by calls."""
+
+
+def imported(modules: tuple[str, ...], job: Job) -> None:
+    """Import what the model needs; MissingExtra where it is not installed."""
+    plugins.require(modules, f"model {job.model}")
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # what frameworks say of optional parts of theirs is no news
+    try:
+        for module in modules:
+            import_module(module)
+    finally:
+        logging.disable(before)
+
+
+def brought(bring: Callable[..., Model], job: Job) -> Model:
+    """Load the model of a Job by what its loader has for that.
+
+    Raises:
+        Unloadable: it is not there, or is none; whatever the Job asks for beside it.
+        RequestError: of the kinds that say more.
+    """
+    try:
+        return bring(job.model, seed=job.plan.seed, trust=job.trust)
+    except RequestError as error:
+        if type(error) is not RequestError:
+            raise
+        raise Unloadable(str(error)) from error
+
+
+def described(job: Job, model: Model) -> Iterator[Event]:
+    """Tell what was loaded, and what is to be doubted of it."""
+    yield Loaded(model=identity(job, model), inputs=model.inputs)
+    for found in (*model.doubts, *_thread_doubts(job)):
+        yield Doubted(doubt=found)
+
+
+def identity(job: Job, model: Model) -> ModelIdentity:
+    """Give the identity of a model, by the name that the Job gives it."""
+    return model.identity if job.name is None else replace(model.identity, name=job.name)
+
+
+def _thread_doubts(job: Job) -> Iterator[Doubt]:
+    asked = [int(v) for k, v in job.config.items() if k.endswith("threads") and isinstance(v, int)]
+    yield from doubt.of_threads(asked, max(1, int(machine.cpu_quota())))
+
+
+def opened_for(
+    job: Job, model: Model, payload: Payload, stage: Stage, stack: ExitStack, spent: dict[str, float]
+) -> Opened:
+    """Open the backend, and call the model once."""
+    backend = plugins.backend(job.backend)
+    stage.mark(WatchStage.LOAD)
+    with stage("open", spent):
+        session = stack.enter_context(backend.open(model, job.config))
+    with stage("first call"):
+        return _called_as_it_takes(job, model, backend, session, payload, stage)
+
+
+def sized(
+    job: Job,
+    model: Model,
+    inputs: tuple[InputSpec, ...],
+    refused: Sequence[tuple[Mapping[str, int], str]] = (),
+) -> Model:
+    """Assume what nobody says of the sizes of inputs; see `feeds.assume_sizes`."""
+    varied = {name: sizes[0] for name, sizes in job.inspection.vary.items()}
+    return data.assume_sizes(
+        model,
+        inputs,
+        batch_size=varied.get(BATCH, batch_size_of(job)),
+        sizes={**job.sizes, **varied},
+        prove=any(plugins.probe(name).needs is None for name in job.probes),
+        refused=refused,
+    )
+
+
+def _called_as_it_takes(
+    job: Job, model: Model, backend: Backend, session: Session, payload: Payload, stage: Stage
+) -> Opened:
+    """Call the model; where it refuses sizes that were assumed, assume others."""
+    begin, refused = perf_counter(), list[tuple[Mapping[str, int], str]]()
+    while True:
+        try:
+            return called(session, payload, model, stage, patience=patience(job))
+        except Exception as error:
+            refused.append((model.assumed, " ".join(str(error).split())))
+            late = perf_counter() - begin > _TRYING
+            if late or isinstance(error, (ModelDynoError, MemoryError)) or not isinstance(session, CanCall):
+                raise
+            other = _other_sizes(job, model, refused)
+            if other is None:
+                raise
+        model, payload = other, payload_of(job, other, backend)
+
+
+def _other_sizes(job: Job, model: Model, refused: Sequence[tuple[Mapping[str, int], str]]) -> Model | None:
+    """Assume sizes that have not been refused; None where sizes are not what was wrong.
+
+    Raises:
+        RequestError: there are no others to assume.
+    """
+    try:
+        other = sized(job, model, job.inputs, refused)
+    except RequestError:
+        if refused[0][0]:
+            raise
+        return None
+    return None if other.assumed == model.assumed else other
+
+
+def _running(model: Model) -> Iterator[str]:
+    """Name the backends that run such models."""
+    for name in plugins.names("backend"):
+        with suppress(ModelDynoError):
+            if model.form in plugins.backend(name).accepts:
+                yield name
+
+
+def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
+    """Build what the model is given.
+
+    Raises:
+        RequestError: the backend does not run such models, or the inputs do not fit.
+    """
+    if model.form not in backend.accepts:
+        raise RequestError(
+            f"The backend '{job.backend}' runs models of {', '.join(sorted(backend.accepts))}, and "
+            f"{job.model} is one of {model.form}; leave --backend out, or give one that runs it: "
+            f"{', '.join(_running(model))}."
+        )
+    if isinstance(backend, TakesOtherInputs):
+        model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
+    return data.build(model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes)
+
+
+def patience(job: Job) -> float:
+    """Seconds after which a request of this Job is given up."""
+    return (job.load or Load()).timeout
+
+
+def called(session: Session, payload: Payload, model: Model, stage: Stage, *, patience: float) -> Opened:
+    """Call an open model once, and keep what that shows; `patience` is for a server that runs already.
+
+    What it raises is raised on, but for a client of the user's own, whose failures are counted under load.
+    """
+    prepared = _calls(session, payload, patience)
+    call = next(prepared)
+    begin = perf_counter()
+    failure, output = None, None
+    try:
+        output = call()
+    except Exception as error:
+        if not isinstance(session, CanDrive):
+            raise
+        # A client that fails now and then may do so at first; the load tells whether it always does.
+        failure = Doubted(doubt=first_request_failed(failure_of(error, "first call").message))
+    seconds = perf_counter() - begin
+    stage.mark(WatchStage.OURS)  # the model needs one payload; that there are more is our wish
+    opened = Opened(session=session, payload=payload, calls=(call, *prepared), model=model)
+    known = session.doubts if isinstance(session, HasDoubts) else ()
+    opened.found += [Doubted(doubt=found) for found in (*payload.doubts, *known)]
+    opened.found += _configured(session)
+    if failure is not None:
+        opened.found.append(failure)
+        return opened
+    opened.found += [Found(measurement=observed("first_call", seconds))]
+    opened.found += _prompted(session, output)
+    opened.found += faults(session, output, "first call", opened.looks)
+    return opened
+
+
+def _configured(session: Session) -> Iterator[Event]:
+    """Keep what a server was told: files that are to be used again."""
+    for name, text in session.files if isinstance(session, HasFiles) else ():
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        yield Kept(artifact=Artifact(name=name, path="", digest=digest, text=text))
+
+
+def _prompted(session: Session, output: Any) -> Iterator[Event]:
+    """Tell how many tokens a prompt has: of a text, only the server knows."""
+    if isinstance(session, CountsPrompts) and (count := session.prompt_tokens(output)) >= 0:
+        yield Found(measurement=observed("prompt_tokens", count))
+
+
+def placed(place: Environment, session: Session) -> Environment:
+    """Add what a session knows of where it runs: the device, its threads, the versions of a server."""
+    device = {"device": session.device} if isinstance(session, HasDevice) else {}
+    threads = {"threads": session.threads} if isinstance(session, HasThreads) else {}
+    software = session.software if isinstance(session, HasSoftware) else {}
+    return replace(
+        place,
+        conditions={**place.conditions, **device, **threads},
+        software={**place.software, **software},
+    )
+
+
+def _calls(session: Session, payload: Payload, patience: float) -> Iterator[Callable[[], Any]]:
+    """Prepare a call of each payload; for a server, one request, to see that it answers at all."""
+    if isinstance(session, CanCall):
+        yield from map(session.prepare, payload.feeds)
+    elif isinstance(session, CanDrive):
+        yield session.calls()[0]
+    else:
+        from modeldyno.loadgen.driver_pool import once  # noqa: PLC0415 - only a server is sent to
+
+        cold = session.pid is not None  # ours: it may load the model by its first request
+        timeout = max(patience, Load().timeout) if cold else patience
+        yield partial(once, session.target(payload.feeds[:1]), timeout=timeout)
+
+
+def conversion(job: Job, session: Session) -> Iterator[Event]:
+    """Doubt an analysis of the model as it is stored beside a run of what it was converted to."""
+    converted = session.converted if isinstance(session, HasConverted) else ""
+    if converted and any(plugins.probe(name).needs is None for name in job.probes):
+        yield Doubted(doubt=doubt.of_conversion(converted))
+
+
+def load_time(spent: dict[str, float]) -> Iterator[Event]:
+    """Tell the time from nothing to ready, and that of each stage."""
+    yield Found(measurement=observed("load_time", sum(spent.values())))
+    for name, seconds in spent.items():
+        yield Found(measurement=observed("load_time", seconds, scope=name))
+
+
+def batch_size_of(job: Job) -> int | None:
+    """Give the samples of a call, if the Job says them."""
+    batch = job.config.get("batch_size")
+    return None if batch is None else int(batch)

@@ -1,0 +1,76 @@
+"""Writes a model repository for Triton: a directory with ``config.pbtxt`` and the version ``1``."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from modeldyno.core.spec.input_spec import BATCH
+from modeldyno.errors import RequestError
+from modeldyno.servers import triton_config
+from modeldyno.servers.paths import INSIDE
+from modeldyno.servers.triton_config import DTYPES, Config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from modeldyno.core.spec.input_spec import InputSpec
+
+PYTHON = "python"
+
+
+def configuration(
+    name: str,
+    backend: str,
+    inputs: Sequence[InputSpec],
+    outputs: Sequence[InputSpec],
+    *,
+    max_batch: int,
+) -> Config:
+    """Give the smallest configuration of a model: its tensors, and how many samples a call may have.
+
+    Where `max_batch` is not 0, the first axis of every tensor is the batch, which Triton does not write.
+
+    Raises:
+        RequestError: Triton has no such tensor.
+    """
+    return {
+        "name": name,
+        "backend": backend,
+        "max_batch_size": max_batch,
+        "input": [_tensor(spec, batched=max_batch > 0) for spec in inputs],
+        "output": [_tensor(spec, batched=max_batch > 0) for spec in outputs],
+    }
+
+
+def write(folder: Path, config: Config) -> Path:
+    """Write the configuration and, for the Python backend, what runs the model; give the version's directory.
+
+    The model's own file is left for the caller to put there.
+    """
+    version = folder / str(config["name"]) / "1"
+    version.mkdir(parents=True, exist_ok=True)
+    (version.parent / "config.pbtxt").write_text(triton_config.text(config), encoding="utf-8")
+    if config["backend"] == PYTHON:
+        for source, target in programs().items():
+            shutil.copyfile(source, version / target)
+    return version
+
+
+def programs() -> dict[Path, str]:
+    """Name the files that the Python backend runs, and what they are called there."""
+    return {INSIDE / "triton_model.py": "model.py", INSIDE / "runner.py": "runner.py"}
+
+
+def _tensor(spec: InputSpec, *, batched: bool) -> Config:
+    if spec.dtype not in DTYPES:
+        raise RequestError(f"Triton has no tensors of {spec.dtype}, which '{spec.name}' is.")
+    if spec.shape is None:
+        raise RequestError(f"Triton must be told how many axes '{spec.name}' has; give the model's shapes.")
+    shape = spec.shape[1:] if batched and spec.shape[:1] == (BATCH,) else spec.shape
+    dims = [size if isinstance(size, int) else -1 for size in shape]
+    tensor: Config = {"name": spec.name, "data_type": DTYPES[spec.dtype], "dims": dims}
+    if not dims:  # it has no scalars; one of shape [1] is reshaped to one
+        tensor |= {"dims": [1], "reshape": {"shape": []}}
+    return tensor

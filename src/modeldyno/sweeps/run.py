@@ -1,0 +1,52 @@
+"""A study carried out as a user asks for it: each trial in the store before the next, and Ctrl-C heard."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.core.study import resume_guard
+from modeldyno.runtime.interrupts import counted_interrupts
+from modeldyno.sweeps.loop import Step, saved, sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.core.result.result import Event
+    from modeldyno.core.study.study import Study
+    from modeldyno.runtime.trial_executor import Rooms
+
+
+def carried_out(
+    study: Study,
+    *,
+    store: bool,
+    watch: Callable[[Event], None],
+    force: bool = False,
+    rooms: Rooms | None = None,
+) -> tuple[Study, bool]:
+    """Measure to the end, or to an interruption; give the study by then, and whether it was interrupted.
+
+    Args:
+        study: new, or as it was left.
+        store: whether the study and the Results are kept.
+        watch: told of every event.
+        force: go on although the model or the hardware is another one.
+        rooms: what runs a Job; child processes by default.
+
+    Raises:
+        RequestError, MissingExtra, StaleStudy, RunFailed: as `loop.sweep` does.
+    """
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(counted_interrupts())
+        steps: Iterator[Step] = sweep(
+            study, watch=watch, interrupted=lambda: len(interrupts), force=force, rooms=rooms
+        )
+        if store:
+            opened = stack.enter_context(plugins.store())
+            opened.put_study(study, headline=resume_guard.headline(study))
+            steps = saved(steps, opened)
+        last = deque(steps, maxlen=1)
+        return (last[0][0] if last else study), bool(interrupts)

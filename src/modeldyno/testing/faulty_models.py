@@ -1,0 +1,191 @@
+"""Models that go wrong, each in one way: ``call:modeldyno.testing.faulty_models:segfault``."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+
+def segfault() -> None:
+    """Read the address 0."""
+    ctypes.string_at(0)
+
+
+def abort() -> None:
+    """Abort, as a failed assertion in native code does."""
+    os.abort()
+
+
+def eat_memory() -> None:
+    """Take 32 MiB after 32 MiB, until somebody steps in."""
+    eaten = []
+    while True:
+        eaten.append(bytearray(b"x") * (32 << 20))
+
+
+def hang() -> None:
+    """Never return."""
+    while True:
+        time.sleep(3600)
+
+
+def leave() -> None:
+    """End the process without a word."""
+    os._exit(3)
+
+
+def raise_error() -> None:
+    """Raise what a framework might."""
+    raise ValueError("shapes (8, 128) and (64, 8) do not fit\nat layer 3")
+
+
+def raise_memory_error() -> None:
+    """Raise as torch does when a device is full."""
+    raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+
+def raise_interrupt() -> None:
+    """Raise what Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def raise_cancellation() -> None:
+    """Raise what asyncio does in a task that is given up; it is no Exception either."""
+    raise asyncio.CancelledError("given up")
+
+
+def raise_end_of_generator() -> None:
+    """Raise what closes a generator, such as those by which we tell what is found."""
+    raise GeneratorExit
+
+
+def spoil_os() -> float:
+    """Replace functions of os by one that fails."""
+
+    def fail(*_: object, **__: object) -> object:
+        raise OSError("there is no system")
+
+    for name in ("write", "read", "close", "getpid", "kill", "stat", "listdir", "_exit"):
+        setattr(os, name, fail)
+    return 1.0
+
+
+def spoil_builtins() -> float:
+    """Replace functions that all Python code needs by ones that lie."""
+    builtins.isinstance = lambda *_: True
+    builtins.len = lambda _: 0
+    return 1.0
+
+
+def leave_a_child_behind() -> float:
+    """Start a process that would outlive this one."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    return 0.0
+
+
+def print_much() -> float:
+    """Print a mebibyte of noise."""
+    sys.stdout.write("noise " * 175_000)
+    sys.stdout.flush()
+    return 0.0
+
+
+def return_nan() -> float:
+    """Return what is not a number."""
+    return float("nan")
+
+
+def sleep_briefly() -> float:
+    """Take about 5 ms."""
+    time.sleep(0.005)
+    return 0.0
+
+
+def return_nothing() -> None:
+    """Do something and return nothing."""
+    time.sleep(0.001)
+
+
+def nan_for_negative(x: float) -> float:
+    """Return NaN for some inputs only."""
+    return float("nan") if x < 0 else 0.0
+
+
+def fork_a_sleeper() -> float:
+    """Fork a process that keeps every file of this one open."""
+    if os.fork() == 0:
+        time.sleep(3600)
+        os._exit(0)
+    return 0.0
+
+
+def leave_a_session_behind() -> float:
+    """Start a process that leaves the group of this one."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+    return 0.0
+
+
+def orphan_a_session() -> float:
+    """Leave a process that is in no tree and no group of this one, and holds none of its files."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(0, 256)
+            time.sleep(3600)
+        os._exit(0)
+    return 0.0
+
+
+def orphan_a_session_and_crash() -> None:
+    """Leave such a process, and crash before anybody can have seen it."""
+    orphan_a_session()
+    time.sleep(0.02)
+    segfault()
+
+
+def die_by_kill() -> None:
+    """End as if another process had killed this one."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def use_up_processor_time(hard: int = 1) -> None:
+    """Spin up to a limit of processor time of one second, at which the kernel kills."""
+    resource.setrlimit(resource.RLIMIT_CPU, (1, hard))
+    while True:
+        pass
+
+
+def use_up_processor_time_softly() -> None:
+    """Spin up to a limit of processor time at which the kernel sends SIGXCPU."""
+    use_up_processor_time(hard=30)
+
+
+def close_all_files() -> float:
+    """Close every descriptor of the process."""
+    os.closerange(0, 256)
+    return 0.0
+
+
+def become_another_program() -> None:
+    """Replace this program by one that lives on."""
+    os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(3600)"])
+
+
+def return_twice() -> float:
+    """Fork in one call, and return in both processes."""
+    _CALLS.append(0)
+    if len(_CALLS) == _FORKING:
+        os.fork()
+    time.sleep(0.001)
+    return 0.0
+
+
+_CALLS: list[int] = []
+_FORKING = 20

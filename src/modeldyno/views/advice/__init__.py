@@ -1,0 +1,3 @@
+"""Advice as blocks."""
+
+from __future__ import annotations

@@ -1,0 +1,121 @@
+"""Findings in words: what limits the model, what was seen, what it may save, and what to type."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.advice.bottleneck import Limit, bottleneck
+from modeldyno.core.advice.finding import Case
+from modeldyno.core.advice.rules import findings
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
+from modeldyno.views.rerun_command import command
+from modeldyno.views.text import TEXT_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.advice.bottleneck import Bottleneck
+    from modeldyno.core.advice.finding import Finding, Saving
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.job import Job
+    from modeldyno.core.spec.knob import Knob
+
+LIMITS = {
+    Limit.COMPUTE: "arithmetic",
+    Limit.MEMORY: "the bandwidth of the memory",
+    Limit.OVERHEAD: "overhead, such as starting operators: arithmetic and memory are far from their peaks",
+    Limit.HOST: "the host, which does not keep the device busy",
+    Limit.DISK: "the disk",
+    Limit.NEIGHBOURS: "other work on this machine",
+    Limit.QUEUE: "the queue of the server",
+    Limit.INPUT: "preparing inputs in the server",
+    Limit.OUTPUT: "preparing outputs in the server",
+    Limit.NETWORK: "network, protocol and client",
+    Limit.CLIENT: "the client",
+}
+_NAMED = 4
+"""Findings that a pointer names."""
+_NAME = re.compile(r"[a-z]\d|[a-z_]\.[a-z]|_|::")
+"""What only names of code have within a word: bf16, torch.compile, inference_mode, aten::copy_."""
+
+
+def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
+    """Lay out what a Result shows that something may be done about."""
+    known = tuple(knobs)
+    limit = bottleneck(Case(result=result, knobs={knob.name: knob for knob in known}))
+    found = findings(result, known)
+    yield from limited(limit)
+    yield from (finding(result, each, known) for each in found)
+    if not found:
+        yield Notice(severity=Severity.NOTE, text=_NOTHING)
+
+
+_NOTHING = (
+    "nothing was found that the data supports; a profile with --probe static,latency,throughput,layers,ops "
+    "shows more"
+)
+
+
+def limited(found: Bottleneck | None) -> Iterator[Notice]:
+    """Say what the limit is."""
+    if found is None:
+        return
+    share = "" if found.share is None else f", {found.share:.0%} of the time"
+    text = f"{LIMITS[found.limit]}{share}: {shorten(clean(found.seen), TEXT_LIMIT)}"
+    yield Notice(severity=Severity.NOTE, code="limited by", text=text)
+
+
+def pointer(result: Result, found: Sequence[Finding]) -> Notice | None:
+    """Point to the findings in a line; None where there are none to try."""
+    codes = list(dict.fromkeys(finding.code for finding in found))
+    if not codes:
+        return None
+    named = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
+    tries = result.job.load is None and any(finding.job is not None for finding in found)
+    how = f"modeldyno advise {result.job.model}" if tries else f"modeldyno show {result.id[:6]} --findings"
+    return Notice(
+        severity=Severity.NOTE,
+        code="findings",
+        text=shorten(clean(named), TEXT_LIMIT),
+        advice=f"{how} {'tries them' if tries else 'tells them'}",
+    )
+
+
+def saving(found: Saving | None) -> str:
+    """Say what may be saved, and by what that is known; nothing where nothing bounds it."""
+    if found is None:
+        return ""
+    if found.low is None:
+        return f"Untried: between a loss and {found.high:.0%} less {found.of}. The bound: {found.basis}."
+    return f"It saves {found.low:.0%} to {found.high:.0%} of the {found.of}: {found.basis}."
+
+
+def typed(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str:
+    """Write the command that tries a Job, without what is usual anyway."""
+    usual = {knob.name: knob.default for knob in knobs}
+    config = {name: value for name, value in job.config.items() if usual.get(name) != value}
+    plan = Plan(pin=job.plan.pin, seed=job.plan.seed)
+    return command(replace(result, job=replace(job, config=config, plan=plan)))
+
+
+def finding(result: Result, found: Finding, knobs: Iterable[Knob] = ()) -> Notice:
+    """Tell one finding, and what to type, or to do, in order to try it."""
+    parts = (_sentence(found.seen), _sentence(found.why), saving(found.saving))
+    how = found.do if found.job is None else typed(result, found.job, knobs)
+    return Notice(
+        severity=Severity.NOTE,
+        code=found.code,
+        text=shorten(clean(" ".join(filter(None, parts))), TEXT_LIMIT),
+        advice=shorten(clean(how), TEXT_LIMIT),
+    )
+
+
+def _sentence(text: str) -> str:
+    """End a clause with a full stop, and begin it with a capital, unless it begins with a name of code."""
+    first = text.partition(" ")[0].rstrip(",:;")
+    if not _NAME.search(first):
+        text = f"{text[:1].upper()}{text[1:]}"
+    return f"{text.rstrip('.')}."

@@ -1,0 +1,241 @@
+"""What a picture shows, in a sentence and as a table: for whoever cannot see it, and where none is drawn."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.charts import Bins, Forest, Parallel, Plot, Scale, Stack, Tree
+from modeldyno.core.stats.units import KINDS, format_axis, format_quantity
+from modeldyno.views.text import count, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.report.charts import Effect, Node, Picture, Series
+
+_MOST, _NAMED = 60, 8
+"""Rows of a table beside a picture, and series that a sentence names."""
+
+
+def told(picture: Picture) -> str:
+    """Say what a picture shows: its axes, where its weight lies, what is marked."""
+    match picture:
+        case Bins():
+            return _bins(picture)
+        case Plot():
+            return _plot(picture)
+        case Stack():
+            return _stack(picture)
+        case Tree():
+            return _tree(picture)
+        case Forest():
+            return _forest(picture)
+        case Parallel():
+            return _parallel(picture)
+
+
+def numbers(picture: Picture) -> Table | None:
+    """Give the numbers of a picture as a table; None where there are too many to read."""
+    match picture:
+        case Bins():
+            titles, rows = _bins_rows(picture)
+        case Plot():
+            titles, rows = _plot_rows(picture)
+        case Stack():
+            titles, rows = _stack_rows(picture)
+        case Forest():
+            titles, rows = _forest_rows(picture)
+        case _:
+            return None
+    if not 0 < len(rows) <= _MOST:
+        return None
+    columns = tuple(
+        Column(title=t.removesuffix(">"), align=Align.RIGHT if t.endswith(">") else Align.LEFT)
+        for t in titles
+    )
+    return Table(title=picture.title, columns=columns, rows=tuple(rows))
+
+
+def shown(value: float, scale: Scale, digits: int = 3) -> str:
+    """Show a place on a scale."""
+    if scale.categories:
+        place = round(value)
+        return scale.categories[place] if 0 <= place < len(scale.categories) else "another"
+    return (
+        format_quantity(value, scale.unit, digits)
+        if scale.unit in KINDS
+        else f"{value:g} {scale.unit}".strip()
+    )
+
+
+def _span(values: Sequence[float], scale: Scale) -> str:
+    """Say from where to where values lie."""
+    ends = dict.fromkeys(shown(end, scale) for end in (min(values), max(values)))
+    return " to ".join(ends)
+
+
+# --- histograms ------------------------------------------------------------------------------------
+
+
+def _bins(picture: Bins) -> str:
+    labels = format_axis(picture.edges, picture.scale.unit)
+    peak = max(range(len(picture.counts)), key=picture.counts.__getitem__)
+    return (
+        f"Histogram of {picture.scale.label} from {labels[0]} to {labels[-1]}; most {picture.counted}, "
+        f"{picture.counts[peak]:,.0f} of {sum(picture.counts):,.0f}, lie from {labels[peak]} to "
+        f"{labels[peak + 1]}."
+    )
+
+
+def _bins_rows(picture: Bins) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    labels = format_axis(picture.edges, picture.scale.unit)
+    rows: list[tuple[str, ...]] = [
+        (labels[place], labels[place + 1], f"{number:,.0f}") for place, number in enumerate(picture.counts)
+    ]
+    return ("from>", "to>", f"{picture.counted}>"), rows
+
+
+# --- plots -----------------------------------------------------------------------------------------
+
+
+def _plot(picture: Plot) -> str:
+    kind = "Areas of" if picture.stacked else "Plot of"
+    parts = [
+        f"{series.name}: {count(len(series.x), 'point')}, {picture.x.label} {_span(series.x, picture.x)}, "
+        f"{picture.y.label} {_span(series.y, picture.y)}"
+        for series in picture.series[:_NAMED]
+        if series.x
+    ]
+    more = len(picture.series) - _NAMED
+    parts += [f"and {count(more, 'series', 'series')} more"] if more > 0 else []
+    parts += [
+        f"bound {rule.name} at {shown(rule.at, picture.x if rule.vertical else picture.y)}"
+        for rule in picture.rules
+    ]
+    parts += [f"shaded: {band.name}" for band in picture.bands]
+    return f"{kind} {picture.y.label} against {picture.x.label}. {'; '.join(parts)}."
+
+
+def _plot_rows(picture: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    rows = [
+        (
+            series.name,
+            *((series.labels[place] if series.labels else "",) if _labelled(picture) else ()),
+            shown(x, picture.x),
+            _with_ends(series, place, picture.y),
+        )
+        for series in picture.series
+        for place, x in enumerate(series.x)
+    ]
+    named = ("point",) if _labelled(picture) else ()
+    return ("", *named, f"{picture.x.label}>", f"{picture.y.label}>"), rows
+
+
+def _labelled(picture: Plot) -> bool:
+    return any(series.labels for series in picture.series)
+
+
+def _with_ends(series: Series, place: int, scale: Scale) -> str:
+    text = shown(series.y[place], scale)
+    if not series.low or not isfinite(series.low[place]) or not isfinite(series.high[place]):
+        return text
+    return f"{text} ({shown(series.low[place], scale)} to {shown(series.high[place], scale)})"
+
+
+# --- stacks ----------------------------------------------------------------------------------------
+
+
+def _stack(picture: Stack) -> str:
+    sums = dict.fromkeys(range(len(picture.bars)), 0.0)
+    for part in picture.parts:
+        for bar, size in zip(part.x, part.y, strict=True):
+            sums[round(bar)] += size
+    largest = max(picture.parts, key=lambda part: sum(part.y))
+    whole = sum(sums.values())
+    return (
+        f"{count(len(picture.bars), 'bar')} of {picture.scale.label}, "
+        f"{_span(tuple(sums.values()), picture.scale)}, each divided into "
+        f"{', '.join(part.name for part in picture.parts)}; the largest part is {largest.name}, "
+        f"with {share(sum(largest.y), whole)} of all."
+    )
+
+
+def _stack_rows(picture: Stack) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    known = [dict(zip(map(round, part.x), part.y, strict=True)) for part in picture.parts]
+    rows = [
+        (name, *(shown(part[bar], picture.scale) if bar in part else "—" for part in known))
+        for bar, name in enumerate(picture.bars)
+    ]
+    return ("", *(f"{part.name}>" for part in picture.parts)), rows
+
+
+# --- trees -----------------------------------------------------------------------------------------
+
+
+def _tree(picture: Tree) -> str:
+    root = picture.root
+    largest = sorted(root.children, key=lambda node: -node.value)[:3]
+    named = ", ".join(f"{node.name} ({share(node.value, root.value)})" for node in largest)
+    return (
+        f"{picture.scale.label} of {shown(root.value, picture.scale)} in all, "
+        f"divided among {count(sum(1 for _ in _nodes(root)) - 1, 'part')}; the largest: {named}."
+    )
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for child in node.children:
+        yield from _nodes(child)
+
+
+# --- forests ---------------------------------------------------------------------------------------
+
+
+def _forest(picture: Forest) -> str:
+    parts = (
+        f"{effect.name} {percent(effect.value)}, {effect.outcome}" for effect in picture.effects[:_NAMED]
+    )
+    more = len(picture.effects) - _NAMED
+    rest = f"; and {more} more" if more > 0 else ""
+    return f"Differences with their 95 % intervals: {'; '.join(parts)}{rest}."
+
+
+def _forest_rows(picture: Forest) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    rows: list[tuple[str, ...]] = [
+        (effect.name, percent(effect.value), _ends(effect), percent(effect.smallest), effect.outcome)
+        for effect in picture.effects
+    ]
+    return ("", "difference>", "95 % interval", "smallest that matters>", "verdict"), rows
+
+
+def _ends(effect: Effect) -> str:
+    if effect.low == -inf and effect.high == inf:
+        return "unknown"
+    if effect.high == inf:
+        return f"at least {percent(effect.low)}"
+    return (
+        f"at most {percent(effect.high)}"
+        if effect.low == -inf
+        else f"{percent(effect.low)} to {percent(effect.high)}"
+    )
+
+
+def percent(value: float) -> str:
+    """Show a relative difference with its sign."""
+    digits = 1 if abs(value) < _TENFOLD else 0
+    return f"{100 * value:+.{digits}f}%"
+
+
+_TENFOLD = 10.0
+
+
+# --- parallel coordinates --------------------------------------------------------------------------
+
+
+def _parallel(picture: Parallel) -> str:
+    axes = ", ".join(scale.label for scale in picture.scales)
+    marked = next((line.name for line in picture.lines if line.marked), "")
+    best = f"; the one that stands out is {marked}" if marked else ""
+    return f"{count(len(picture.lines), 'line')} across {axes}{best}."

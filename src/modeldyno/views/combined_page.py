@@ -1,0 +1,44 @@
+"""Several documents as one page: a line for each, then each in a part of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Block, Column, Heading, Notice, Severity, Table
+from modeldyno.views.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A document, laid out."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def together(pages: Sequence[Page]) -> Page:
+    """Put pages below each other, with what each of them says at the top."""
+    names = [page.title for page in pages]
+    return Page(title=f"{count(len(pages), 'document')}: {', '.join(names)}", blocks=tuple(_blocks(pages)))
+
+
+def _blocks(pages: Sequence[Page]) -> Iterator[Block]:
+    yield Notice(severity=Severity.VERDICT, text=f"{count(len(pages), 'document')}.")
+    yield Table(
+        title="",
+        columns=(Column(title="document"), Column(title="what it says")),
+        rows=tuple((page.title, _verdict(page)) for page in pages),
+    )
+    for page in pages:
+        yield Heading(title=page.title)
+        for block in page.blocks:
+            yield replace(block, level=block.level + 1) if isinstance(block, Heading) else block
+
+
+def _verdict(page: Page) -> str:
+    said = (block.text for block in page.blocks if isinstance(block, Notice))
+    return next(said, "")

@@ -1,0 +1,283 @@
+"""What has changed, in a sentence and in tables: how much, how surely, and whether that is better."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.comparison.default_metrics import kin
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.stats.units import (
+    FARTHEST,
+    NOT_BOUNDED,
+    RATE,
+    SECONDS,
+    format_change,
+    format_changes,
+    format_percent,
+    format_quantity,
+)
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.comparison.comparison import Change, Comparison, Contrast
+
+
+def sentence(each: Contrast, names: tuple[str, str]) -> str:
+    """Say in one sentence how the candidate does beside the baseline, with figures."""
+    before, now = names
+    groups = {outcome: [c for c in each.verdicts if c.outcome is outcome] for outcome in Outcome}
+    told = {outcome: _listed(map(moved, changes)) for outcome, changes in groups.items()}
+    same = _listed(str(change.query) for change in groups[Outcome.SAME])
+    match each.outcome:
+        case Outcome.WORSE:
+            also = f", but better in one respect: {told[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
+            return f"{now} is worse than {before}: {told[Outcome.WORSE]}{also}."
+        case Outcome.BETTER:
+            also = f"; the same in {same}" if same else ""
+            return f"{now} is better than {before}: {told[Outcome.BETTER]}{also}."
+        case Outcome.SAME:
+            return f"{now} does the same as {before}: {_unchanged(groups[Outcome.SAME])}."
+        case Outcome.UNDECIDED:
+            if not each.verdicts:
+                return f"{now} and {before} have nothing that could be compared."
+            also = f"; better: {told[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
+            open_ = _listed(map(_open, groups[Outcome.UNDECIDED]))
+            return f"It is undecided whether {now} is better or worse than {before}: {open_}{also}."
+
+
+def cut_short(found: Comparison, text: str) -> str:
+    """Say first of all whether the rounds were interrupted; what was stored was measured by others."""
+    cut = "" if found.order == "stored" else interrupted(found.baseline, found.baseline.processes)
+    return cut + (text[0].lower() + text[1:] if cut and text.startswith(("It is ", "Beside ")) else text)
+
+
+def overview(found: Comparison, names: Sequence[str]) -> str:
+    """Say in one sentence how each of several candidates does."""
+    told = _listed(
+        f"{name} is {VERDICTS[each.outcome]}" for each, name in zip(found.contrasts, names[1:], strict=True)
+    )
+    return f"Beside {names[0]}, {told}."
+
+
+VERDICTS = {
+    Outcome.BETTER: "better",
+    Outcome.WORSE: "worse",
+    Outcome.SAME: "the same",
+    Outcome.UNDECIDED: "undecided",
+}
+
+
+def _listed(parts: Iterable[str]) -> str:
+    """List with commas, and an ``and`` before the last."""
+    *most, last = tuple(parts) or ("",)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def moved(change: Change) -> str:
+    """Say how much a metric is higher or lower: ``latency.p50 12.3% higher (10.1% to 14.5%)``.
+
+    What is ten times as much or as little, or more, is told as a factor: ``latency.p50 2,600 times faster``.
+    """
+    ratio, span = change.difference, change.interval
+    if ratio is None:
+        before, after = figures(change)
+        return f"{change.query} {after} instead of {before}"
+    if factor := _factor(ratio):
+        ends = () if span is None else (_factor(span.low), _factor(span.high))
+        between = f" ({_between_numbers(ends)})" if all(ends) and len(set(ends)) > 1 else _ends(change)
+        return f"{change.query} {factor:,.0f} times {_direction(change)}{between}"
+    word = "higher" if ratio > 0 else "lower"
+    size = format_percent(abs(ratio))
+    if span is None or span.low == span.high:
+        return f"{change.query} {size} {word}"
+    if span.low * span.high <= 0 or _factor(span.low) or _factor(span.high):
+        return f"{change.query} {size} {word}{_ends(change)}"
+    low, high = sorted((abs(span.low), abs(span.high)))
+    return f"{change.query} {size} {word} ({format_percent(low)} to {format_percent(high)})"
+
+
+def _factor(ratio: float) -> float | None:
+    """Give a change as a factor above 1, up or down; None where it is shown in percent."""
+    whole = 1 + ratio
+    return whole if whole >= _TIMES else 1 / whole if 0 < whole <= 1 / _TIMES else None
+
+
+def _between_numbers(ends: Iterable[float | None]) -> str:
+    low, high = sorted(end for end in ends if end)
+    return f"{low:,.0f} to {high:,.0f}"
+
+
+def _ends(change: Change) -> str:
+    span = change.interval
+    return "" if span is None or span.low == span.high else f" ({format_changes(span.low, span.high)})"
+
+
+def _direction(change: Change) -> str:
+    """Name the way that a factor goes: of the time of a call, faster or slower."""
+    more = (change.difference or 0.0) > 0
+    if kin(change.query) == kin(_CALL) and change.query.unit in {SECONDS, RATE}:
+        return "slower" if more is (change.query.unit == SECONDS) else "faster"
+    return "as much" if more else "less"
+
+
+_CALL = Query(metric="latency")
+_TIMES = 10
+"""From here on a change is told as a factor, as `format_change` does."""
+
+
+def _unchanged(changes: Iterable[Change]) -> str:
+    """Say what the same means: within what matters, or equal."""
+    equal, within = [], []
+    for change in changes:
+        if change.interval is not None and change.interval.low == change.interval.high == 0:
+            equal.append(str(change.query))
+        else:
+            within.append(f"{change.query} within {format_percent(change.smallest)}")
+    return _listed((*within, *([f"{_listed(equal)} equal"] if equal else [])))
+
+
+def _open(change: Change) -> str:
+    """Say from where to where the truth may lie."""
+    span = change.interval
+    if span is None:
+        reason, *_ = (change.why or "nothing is known of it").rstrip(".").split(";")
+        return f"{change.query} cannot be told ({reason})"
+    if format_changes(span.low, span.high) == NOT_BOUNDED:
+        return f"{change.query} may be anything"
+    return f"{change.query} may be {_end(span.low)} to {_end(span.high)}"
+
+
+def _end(ratio: float) -> str:
+    if not ratio:
+        return "unchanged"
+    if factor := _factor(ratio):
+        times = f"over {FARTHEST:,}" if factor > FARTHEST else f"{factor:,.0f}"
+        return f"{times} times {'as much' if ratio > 0 else 'less'}"
+    return f"{format_percent(abs(ratio))} {'higher' if ratio > 0 else 'lower'}"
+
+
+_MINOR = {"macs", "elementwise", "bytes_read", "bytes_written", "arithmetic_intensity", "batch_rate"}
+"""Metrics that move with others; that they do is said, and no row of a table."""
+
+
+# --- what has changed --------------------------------------------------------------------------------
+
+
+def changed(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iterator[Block]:
+    """Give the table of what differs, and name the rest."""
+    shown = [change for change in each.changes if everything or _tells(change, each)]
+    if shown:
+        sides = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
+        titles = (("metric", Align.LEFT), *((n, Align.RIGHT) for n in sides), ("change", Align.LEFT))
+        columns = (*(Column(title=t, align=a) for t, a in titles), Column(title="verdict"))
+        yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, shown)))
+    if rest := [change for change in each.changes if change not in shown]:
+        also = [f"{change.query} {relative(change)}" for change in rest if _differs(change)]
+        same = [change for change in rest if change.outcome is Outcome.SAME]
+        little = [f"{change.query} {relative(change)}" for change in same if _is_little(change)]
+        equal = [str(change.query) for change in same if not _is_little(change)]
+        open_ = [str(c.query) for c in rest if c.outcome is not Outcome.SAME and not _differs(c)]
+        told = (
+            f"also changed: {', '.join(also)}" if also else "",
+            f"changed by less than matters: {', '.join(little)}" if little else "",
+            f"the same: {', '.join(equal)}" if equal else "",
+            f"undecided: {', '.join(open_)}" if open_ else "",
+        )
+        yield Notice(severity=Severity.NOTE, text=shorten("; ".join(filter(None, told)), TEXT_LIMIT))
+
+
+_SIDE = 11
+"""Characters of a name up to which it heads a column; the table fits 80 columns then."""
+
+
+def _is_little(change: Change) -> bool:
+    """Whether it has changed for certain, by less than matters."""
+    span = change.interval
+    return bool(change.difference) and span is not None and span.low == span.high
+
+
+def _differs(change: Change) -> bool:
+    """Whether it has surely changed."""
+    if change.outcome in {Outcome.BETTER, Outcome.WORSE}:
+        return True
+    span = change.interval
+    return change.outcome is Outcome.UNDECIDED and span is not None and (span.low > 0 or span.high < 0)
+
+
+def _tells(change: Change, each: Contrast) -> bool:
+    """Whether it has a row of its own where not everything is asked for."""
+    if change in each.verdicts:
+        return change.outcome is not Outcome.SAME
+    return _differs(change) and change.query.metric not in _MINOR
+
+
+def _row(change: Change) -> tuple[str, ...]:
+    return (
+        shorten(clean(str(change.query)), NAME_LIMIT),
+        *figures(change),
+        relative(change),
+        str(change.outcome),
+    )
+
+
+def figures(change: Change) -> tuple[str, str]:
+    """Show both sides, with as many digits as tell them apart, within reason."""
+    values, unit = (change.baseline, change.candidate), change.query.unit
+    for digits in range(_FEWEST, _MOST + 1):
+        before, after = ("—" if each is None else format_quantity(each, unit, digits) for each in values)
+        if before != after or values[0] == values[1]:
+            break
+    return before, after
+
+
+_FEWEST, _MOST = 3, 6
+"""Digits of a figure."""
+
+
+def relative(change: Change) -> str:
+    """Show a difference with its interval: ``+12.3% (+10.1 to +14.5%)``."""
+    if change.difference is None:
+        return "new" if change.baseline == 0 else "—"
+    span = change.interval
+    size = format_change(change.difference)
+    if span is None or span.low == span.high:
+        return size
+    return f"{size} ({format_changes(span.low, span.high)})"
+
+
+def _value(value: float | None, change: Change) -> str:
+    return "—" if value is None else format_quantity(value, change.query.unit, 3)
+
+
+def side_by_side(found: Comparison, names: Sequence[str]) -> Table:
+    """Show every metric that is judged, of all of them."""
+    queries = dict.fromkeys(change.query for each in found.contrasts for change in each.verdicts)
+    rows = []
+    for query in queries:
+        changes = [next((c for c in each.changes if c.query == query), None) for each in found.contrasts]
+        known = next(c for c in changes if c is not None)
+        cells = (
+            "—"
+            if c is None
+            else f"{_value(c.candidate, c)} ({format_change(c.difference)} {VERDICTS[c.outcome]})"
+            if c.difference is not None
+            else _value(c.candidate, c)
+            for c in changes
+        )
+        rows.append((str(query), _value(known.baseline, known), *cells))
+    titles = ("metric", f"{names[0]} (reference)", *names[1:])
+    columns = tuple(
+        Column(title=t, align=Align.RIGHT if place == 1 else Align.LEFT) for place, t in enumerate(titles)
+    )
+    return Table(title="Side by side", columns=columns, rows=tuple(rows))
+
+
+def opened(each: Contrast) -> Iterator[Notice]:
+    """Say what keeps a verdict open."""
+    for change in each.verdicts:
+        if change.outcome is Outcome.UNDECIDED and change.why:
+            yield Notice(severity=Severity.UNDECIDED, code=str(change.query), text=change.why)

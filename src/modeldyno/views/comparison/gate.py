@@ -1,0 +1,126 @@
+"""What a gate found: the verdict in a sentence, what broke or is open, what held, and how it was judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.comparison.gate_report import CHANGE
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.views.result.provenance import listed
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from modeldyno.core.comparison.gate_report import Check, Checked
+    from modeldyno.core.result.result import Result
+
+_SHOWN = {
+    Verdict.HELD: Severity.HELD,
+    Verdict.BROKEN: Severity.BROKEN,
+    Verdict.UNDECIDED: Severity.UNDECIDED,
+}
+_SIGNS = {Verdict.HELD: "✅", Verdict.BROKEN: "❌", Verdict.UNDECIDED: "❔"}
+_LINE = 120
+"""Characters of a doubt: the verdict is what is read here."""
+_MARK = "<!-- modeldyno: {} -->"
+
+
+def blocks(found: Checked) -> tuple[Block, ...]:
+    """Lay out everything that was looked at."""
+    return (
+        Notice(severity=Severity.VERDICT, text=sentence(found)),
+        *(_notice(check) for verdict in _WORST_FIRST for check in found.of(verdict)),
+        *_notes(found),
+    )
+
+
+def sentence(found: Checked) -> str:
+    """Say in one sentence whether it holds, and first of all whether it was interrupted."""
+    cut = interrupted(found.result, found.ruling.rounds if found.ruling else 0)
+    text = _holds(found)
+    return cut + text.replace("It is", "it is", 1) if cut and text.startswith("It is ") else cut + text
+
+
+def _holds(found: Checked) -> str:
+    name = called(found.result)
+    broken, undecided = found.of(Verdict.BROKEN), found.of(Verdict.UNDECIDED)
+    match found.verdict:
+        case Verdict.BROKEN:
+            return f"{name} fails: {_told(broken)}."
+        case Verdict.HELD:
+            parts = [count(len(found.judgements), "bound")] if found.judgements else []
+            changed = [check.name for check in found.checks if check.kind == CHANGE]
+            parts += [f"no regression in {' and '.join(changed)}"] if changed else []
+            return f"{name} holds: {', '.join(parts)}."
+        case Verdict.UNDECIDED:
+            why = f" ({found.ruling.why})" if found.ruling and found.ruling.why else ""
+            return f"It is undecided whether {name} holds: {_told(undecided)}{why}."
+
+
+def called(result: Result) -> str:
+    """Name a model, as far as there is room."""
+    return shorten(clean(result.name), NAME_LIMIT)
+
+
+def _told(checks: Iterable[Check]) -> str:
+    return "; ".join(f"{check.name} {check.text}" for check in checks) or "nothing was judged"
+
+
+_WORST_FIRST = (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD)
+
+
+def _notice(check: Check) -> Notice:
+    return Notice(severity=_SHOWN[check.verdict], text=f"{check.name}: {check.text}")
+
+
+def _notes(found: Checked) -> Iterator[Notice]:
+    for note in found.notes:
+        yield Notice(severity=Severity.NOTE, text=note)
+    for doubt in dict.fromkeys(found.doubts):
+        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(clean(doubt.seen), _LINE))
+    codes = tuple(dict.fromkeys(doubt.code for doubt in found.result.doubts))
+    if codes:
+        text = f"{', '.join(codes)}; modeldyno show RESULT says what was seen and what to do"
+        yield Notice(severity=Severity.DOUBT, code=count(len(codes), "doubt"), text=text)
+
+
+# --- a comment that is kept up to date ---------------------------------------------------------------
+
+
+def mark(found: Checked) -> str:
+    """Give the line by which a comment of an earlier run is found, to be replaced by this one."""
+    return _MARK.format(clean(found.result.name).replace("--", "- -"))
+
+
+def comment(found: Checked) -> tuple[Block, ...]:
+    """Lay out a comment: the verdict as its header, only what has changed, the environment at the end."""
+    telling = [check for verdict in (Verdict.BROKEN, Verdict.UNDECIDED) for check in found.of(verdict)] + [
+        check for check in found.of(Verdict.HELD) if _better(check)
+    ]
+    rest = len(found.checks) - len(telling)
+    rows = tuple((_SIGNS[check.verdict], check.name, check.text) for check in telling)
+    columns = tuple(Column(title=title) for title in ("", "what", "how"))
+    return (
+        Notice(severity=Severity.VERDICT, text=f"{_SIGNS[found.verdict]} {sentence(found)}"),
+        *([Table(title="What changed, or is undecided", columns=columns, rows=rows)] if rows else []),
+        *([Notice(severity=Severity.NOTE, text=f"All else holds: {count(rest, 'check')}.")] if rest else []),
+        *(Notice(severity=Severity.NOTE, text=note) for note in found.notes),
+        _environment(found.result),
+    )
+
+
+def _better(check: Check) -> bool:
+    return check.change is not None and check.change.outcome == "better"
+
+
+def _environment(result: Result) -> Table:
+    facts = {
+        "hardware": listed(result.environment.hardware),
+        "software": listed(result.environment.software),
+        "conditions": listed(result.environment.conditions),
+        "doubts": ", ".join(sorted({doubt.code for doubt in result.doubts})),
+    }
+    rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
+    return Table(title="Environment", columns=(Column(title=""), Column(title="")), rows=rows)

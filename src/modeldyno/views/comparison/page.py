@@ -1,0 +1,122 @@
+"""A comparison as a page: the verdicts, every difference with its interval, and both sides in detail."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity
+from modeldyno.core.report.charts import Effect, Forest, Plot, Scale, Series
+from modeldyno.core.stats.units import FARTHEST, FRACTION, SECONDS
+from modeldyno.views import pages
+from modeldyno.views.comparison.blocks import contrasted
+from modeldyno.views.text import called
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.comparison.comparison import Change, Comparison, Contrast
+    from modeldyno.core.result.result import Result
+
+_STEPS, _FEWEST, _SIDES = 100, 20, 6
+"""Points of a curve, samples below which there is none, and sides that have one."""
+_WIDE = 10
+"""Times of a call that differ by more are drawn by their orders of size."""
+
+
+def page(found: Comparison) -> Iterator[Block]:
+    """Lay a comparison out as a page."""
+    results = (found.baseline, *(each.candidate for each in found.contrasts))
+    names = called(results)
+    groups = _groups(contrasted(found, everything=True))
+    for group in groups[:1]:
+        yield from (block for block in group if isinstance(block, Notice))
+    several = len(found.contrasts) > 1
+    if several:
+        yield Heading(title="All of them")
+        yield from (block for block in groups[0] if not isinstance(block, Notice))
+        yield from spread(results, names)
+        groups = groups[1:]
+    for each, name, group in zip(found.contrasts, names[1:], groups, strict=True):
+        yield Heading(title=f"{name} against {names[0]}" if several else "What has changed")
+        if several:
+            yield from (block for block in group if isinstance(block, Notice))
+        yield from forest(each)
+        if not several:
+            yield from spread(results, names)
+        yield from (block for block in group if not isinstance(block, Notice))
+    for result, name in zip(results, names, strict=True):
+        yield Heading(title=f"{name} in detail")
+        yield from pages.parts(result, level=2)
+        yield from pages.making(result, level=2)
+
+
+def _groups(blocks: Sequence[Block]) -> list[list[Block]]:
+    """Part the blocks before each verdict."""
+    groups: list[list[Block]] = []
+    for block in blocks:
+        if not groups or (isinstance(block, Notice) and block.severity is Severity.VERDICT):
+            groups.append([])
+        groups[-1].append(block)
+    return groups
+
+
+def forest(found: Contrast) -> Iterator[Forest]:
+    """Draw every difference that has an interval, with what does not matter shaded."""
+    effects = tuple(
+        Effect(
+            name=str(change.query),
+            value=change.difference,
+            low=_low(change),
+            high=_high(change),
+            smallest=change.smallest,
+            outcome=str(change.outcome),
+        )
+        for change in found.changes
+        if change.difference is not None
+    )
+    if effects:
+        yield Forest(
+            title="Differences from the baseline, with their intervals",
+            effects=effects,
+            note="shaded: too small to matter; a difference is judged by its whole interval",
+        )
+
+
+def _low(change: Change) -> float:
+    """Give where its interval begins; one that bounds nothing would push all others into a corner."""
+    span = change.interval
+    return -inf if span is None or 1 + span.low < 1 / FARTHEST else span.low
+
+
+def _high(change: Change) -> float:
+    span = change.interval
+    return inf if span is None or 1 + span.high > FARTHEST else span.high
+
+
+def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
+    """Draw how the times of calls are distributed, a line for each side."""
+    known = [
+        (name, found.value)
+        for result, name in zip(results[:_SIDES], names, strict=False)
+        if (found := result.find("latency")) is not None
+        and isinstance(found.value, Distribution)
+        and len(found.value) >= _FEWEST
+    ]
+    if len(known) < 2:  # noqa: PLR2004 - one side is no comparison
+        return
+    shares = [step / _STEPS for step in range(1, _STEPS)]
+    series = tuple(
+        Series(name=name, x=tuple(value.statistic(f"p{100 * share:g}") for share in shares), y=tuple(shares))
+        for name, value in known
+    )
+    least, most = min(each.x[0] for each in series), max(each.x[-1] for each in series)
+    yield Plot(
+        title="Cumulative latency distribution",
+        # A few slow calls would push all others into a corner.
+        x=Scale(label="latency", unit=SECONDS, logarithmic=0 < _WIDE * least < most),
+        y=Scale(label="share of the calls", unit=FRACTION),
+        series=series,
+        note="from the fastest in 100 to the slowest in 100",
+    )

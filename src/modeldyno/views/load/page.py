@@ -1,0 +1,179 @@
+"""Many loads on one server as a page: the curve of throughput, that of latency, and where the time goes."""
+
+from __future__ import annotations
+
+from math import isfinite, nan
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.capacity_spec import RATE
+from modeldyno.core.load.latency_breakdown import STAGES
+from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.report.blocks import Align, Block, Column, Heading, Notice, Table
+from modeldyno.core.report.charts import Plot, Rule, Scale, Series, Stack
+from modeldyno.core.stats.units import RATE as PER_SECOND
+from modeldyno.core.stats.units import SECONDS
+from modeldyno.views.load import series as load_series
+from modeldyno.views.result.served import STAGE_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.load.load_curve import Ladder, Rung
+    from modeldyno.core.metrics.constraints import Answer
+
+_LATENCIES = ("p50", "p95", "p99")
+_WIDE = 8.0
+"""Ratio of loads from which on they are laid off by their logarithm."""
+
+
+def page(found: Ladder | Capacity) -> Iterator[Block]:
+    """Lay a ladder or a search out as a page."""
+    blocks = list(lines(found))
+    yield from (block for block in blocks if isinstance(block, Notice))
+    yield Heading(title="Throughput and latency by load")
+    yield from pictures(found)
+    yield Heading(title="The numbers")
+    yield from (block for block in blocks if not isinstance(block, Notice))
+
+
+def lines(found: Ladder | Capacity) -> Iterator[Block]:
+    """Lay a ladder or a search out for a terminal."""
+    return load_series.search(found) if isinstance(found, Capacity) else load_series.ladder(found)
+
+
+def pictures(found: Ladder | Capacity) -> Iterator[Plot | Stack]:
+    """Draw what was measured under each load."""
+    knob = found.search.knob if isinstance(found, Capacity) else found.knob
+    rungs = sorted((rung for rung in found.rungs if not rung.failure), key=lambda rung: rung.load)
+    bounds = found.search.bounds if isinstance(found, Capacity) else ()
+    x = _scale(knob, [rung.load for rung in rungs])
+    rates = _line(rungs, "throughput", "request_rate", None)
+    if rates.x:
+        yield Plot(
+            title="Throughput by load",
+            x=x,
+            y=Scale(label="requests", unit=PER_SECOND),
+            series=(rates,),
+            rules=tuple(_marks(found)),
+            note="with 95 % intervals",
+        )
+    times = [line for name in _LATENCIES if (line := _line(rungs, name, "latency", name)).x]
+    if times:
+        yield Plot(
+            title="Latency by load",
+            x=x,
+            y=Scale(label="latency", unit=SECONDS, logarithmic=_far(times)),
+            series=tuple(times),
+            rules=tuple(
+                Rule(name=str(bound), at=bound.bound)
+                for bound in bounds
+                if bound.query.metric == "latency" and bound.at_most
+            ),
+            note="with 95 % intervals; a percentile that is no claim yet is not drawn",
+        )
+    yield from _account(rungs, x.label)
+
+
+def _scale(knob: str, loads: Sequence[float]) -> Scale:
+    unit = PER_SECOND if knob == RATE else ""
+    wide = bool(loads) and min(loads) > 0 and max(loads) >= _WIDE * min(loads)
+    return Scale(label=knob, unit=unit, logarithmic=wide)
+
+
+def _far(lines: Iterable[Series]) -> bool:
+    values = [value for line in lines for value in line.y]
+    return min(values) > 0 and max(values) > 5 * _WIDE * min(values)
+
+
+def _line(rungs: Sequence[Rung], name: str, metric: str, statistic: str | None) -> Series:
+    known = [
+        (rung.load, answer.value, *_ends(answer))
+        for rung in rungs
+        if (answer := rung.find(metric, statistic)) is not None and answer.value is not None
+    ]
+    return Series(
+        name=name,
+        x=tuple(load for load, *_ in known),
+        y=tuple(value for _, value, *_ in known),
+        low=tuple(low for *_, low, _ in known),
+        high=tuple(high for *_, high in known),
+    )
+
+
+def _ends(answer: Answer) -> tuple[float, float]:
+    bounds = answer.bounds()
+    return (bounds.low, bounds.high) if isfinite(bounds.low) and isfinite(bounds.high) else (nan, nan)
+
+
+def _marks(found: Ladder | Capacity) -> Iterator[Rule]:
+    if isinstance(found, Capacity):
+        if found.passed is not None:
+            yield Rule(name="largest that passed", at=found.passed, vertical=True)
+        if found.failed is not None:
+            yield Rule(name="smallest that failed", at=found.failed, vertical=True)
+    elif found.knee is not None:
+        yield Rule(name="knee", at=found.knee.load, vertical=True)
+
+
+def _account(rungs: Sequence[Rung], knob: str) -> Iterator[Stack]:
+    """Draw where the mean time of a request goes; what no stage has is the rest of the service time."""
+    known: list[tuple[str, dict[str, float]]] = []
+    for rung in rungs:
+        parts = {
+            STAGE_NAMES[metric]: found.value
+            for metric in STAGES
+            if (found := rung.find(metric) or rung.find(metric, "mean")) is not None and found.value
+        }
+        whole = rung.find("service_time", "mean")
+        if parts and whole is not None and whole.value and whole.value > sum(parts.values()):
+            parts["the rest"] = whole.value - sum(parts.values())
+        if parts:
+            known.append((f"{knob} {rung.load:g}", parts))
+    names = dict.fromkeys(name for _, parts in known for name in parts)
+    if len(names) < 2:  # noqa: PLR2004 - one part is no division
+        return
+    yield Stack(
+        title="Where a request spends its time, under each load",
+        scale=Scale(label="mean time of a request", unit=METRICS["service_time"].unit),
+        bars=tuple(name for name, _ in known),
+        parts=tuple(
+            Series(
+                name=name,
+                x=tuple(float(bar) for bar, (_, parts) in enumerate(known) if name in parts),
+                y=tuple(parts[name] for _, parts in known if name in parts),
+            )
+            for name in names
+        ),
+    )
+
+
+def brief(found: Ladder | Capacity) -> str:
+    """Say it in a few words, for a title."""
+    return load_series.answer(found) if isinstance(found, Capacity) else load_series.climbed(found)
+
+
+def numbers(found: Ladder | Capacity) -> Table:
+    """Give every number of every load, in base units and unrounded."""
+    knob = found.search.knob if isinstance(found, Capacity) else found.knob
+    titles = (knob, "query", "value", "low", "high", "failure")
+    texts = {"query", "failure"}
+    return Table(
+        title="Loads",
+        columns=tuple(
+            Column(title=title, align=Align.LEFT if title in texts else Align.RIGHT) for title in titles
+        ),
+        rows=tuple(row for rung in found.rungs for row in _rows(rung)),
+    )
+
+
+def _rows(rung: Rung) -> Iterator[tuple[str, ...]]:
+    for answer in rung.answers:
+        bounds = answer.bounds()
+        yield repr(rung.load), str(answer.query), *map(_number, (answer.value, bounds.low, bounds.high)), ""
+    if rung.failure:
+        yield repr(rung.load), "", "", "", "", rung.failure
+
+
+def _number(value: float | None) -> str:
+    return repr(value) if value is not None and isfinite(value) else ""

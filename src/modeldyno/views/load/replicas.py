@@ -1,0 +1,88 @@
+"""Capacity and cost in words."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.replicas_and_cost import expense
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table
+from modeldyno.core.stats.units import RATE, format_quantity
+from modeldyno.views.text import count, estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.load.replicas_and_cost import Cost, Price, Provision
+    from modeldyno.core.metrics.constraints import Constraint
+
+
+def costs(found: Sequence[Cost], price: Price) -> Iterator[Block]:
+    """Say what the work costs."""
+    if not found:
+        yield Notice(
+            severity=Severity.NOTE, code="cost", text="no rate was measured, so that no cost is known"
+        )
+        return
+    yield Table(
+        title=f"Cost at {money(price.per_hour, price)} an hour, of a replica that is always busy",
+        columns=tuple(
+            Column(title=title, align=Align.RIGHT if place else Align.LEFT)
+            for place, title in enumerate(("of", "cost", "95 % interval", "rate"))
+        ),
+        rows=tuple(
+            (cost.of, money(cost.amount, price), _span(cost, price), format_quantity(cost.rate, RATE, 3))
+            for cost in found
+        ),
+    )
+
+
+def provision(
+    found: Provision, price: Price | None = None, bounds: Sequence[Constraint] = ()
+) -> Iterator[Block]:
+    """Say how many replicas a demand takes, what that rests on, and what it costs."""
+    rate, interval = estimate(found.each.value, found.each.interval, RATE)
+    under = f" within {' and '.join(map(str, bounds))}" if bounds else ""
+    demand, needed = format_quantity(found.demand, RATE, None), count(found.replicas, "replica")
+    sure = f" ({interval})" if interval else ""
+    yield Notice(
+        severity=Severity.VERDICT,
+        text=f"{demand} takes {needed}{_range(found)}: each answers {rate}{sure}{under}.",
+    )
+    if price is not None:
+        spent = expense(found, price)
+        text = (
+            f"{money(spent.per_hour, price)} an hour, {money(spent.per_thousand, price)} for 1,000 requests "
+            f"at that demand, which takes {found.used:.0%} of what they can do"
+        )
+        yield Notice(severity=Severity.NOTE, code="cost", text=text)
+    yield Notice(severity=Severity.NOTE, code="assumed", text=_assumed(found))
+
+
+def _range(found: Provision) -> str:
+    if found.most is None:
+        return f" (at least {found.fewest})"
+    return "" if found.fewest == found.most else f" ({found.fewest} to {found.most})"
+
+
+def _assumed(found: Provision) -> str:
+    spare = f"one more, {found.replicas + 1}, bears the loss of one"
+    loop = (
+        "; it was measured in a closed loop, which sends no more than the server answers: requests of many "
+        "senders come less evenly, which --rate with :poisson measures"
+        if found.closed
+        else ""
+    )
+    return f"the demand is split evenly among replicas that do not disturb each other; {spare}{loop}"
+
+
+def money(amount: float, price: Price) -> str:
+    """Write an amount with its currency: what is small has three digits that tell."""
+    digits = f"{amount:,.2f}" if amount >= 1 else f"{amount:.3g}"
+    return f"{digits} {price.currency}".strip()
+
+
+def _span(cost: Cost, price: Price) -> str:
+    if cost.interval is None or not isfinite(cost.interval.high):
+        return ""
+    return f"{money(cost.interval.low, price)} to {money(cost.interval.high, price)}"

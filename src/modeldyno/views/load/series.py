@@ -1,0 +1,326 @@
+"""Many loads on one server: a ladder with its knee, and a search for the largest load that holds a bound."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.capacity import Capacity, beyond
+from modeldyno.core.load.capacity_spec import RATE, Search
+from modeldyno.core.load.capacity_steps import End
+from modeldyno.core.load.load_curve import CLIENT_LIMITED, Ladder, Rung
+from modeldyno.core.load.sla_fit import known, limits
+from modeldyno.core.metrics.constraints import Answer, Verdict
+from modeldyno.core.metrics.measurement import SATURATED
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.stats.units import format_quantity
+from modeldyno.views.text import TEXT_LIMIT, count, estimate, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.metrics.constraints import Constraint, Judgement
+
+_NONE = "—"
+_INTERRUPTED = "interrupted"
+OWN_SERVER, OTHERS_SERVER = "a freshly started server", "another measurement"
+"""What verifies the answer of a search; a server of others we may not start anew."""
+_WHY = {
+    OWN_SERVER: "servers differ from start to start, or this one changed",
+    OTHERS_SERVER: "the server or its machine changed meanwhile",
+}
+_SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.UNDECIDED: Severity.UNDECIDED}
+
+
+# --- a ladder --------------------------------------------------------------------------------------
+
+
+def ladder(found: Ladder) -> Iterator[Block]:
+    """Lay a ladder out: what it shows in a sentence, the curve, and what stands behind it."""
+    yield Notice(severity=Severity.VERDICT, text=climbed(found))
+    rungs = found.sorted
+    marks = _marks(found)
+    bounded = any(rung.judgements for rung in rungs)
+    yield Table(
+        title="Throughput and latency under each load; ± is half of the 95 % interval",
+        columns=_columns(
+            _unit(found.knob), "requests/s", "p50", "p95", "p99", *(["bounds<"] if bounded else []), "<"
+        ),
+        rows=tuple(
+            (
+                _load(rung.load),
+                _cell(rung.find("request_rate")),
+                *(_cell(rung.find("latency", name)) for name in ("p50", "p95", "p99")),
+                *([_verdicts(rung)] if bounded else []),
+                marks.get(rung.load, ""),
+            )
+            for rung in rungs
+        ),
+    )
+    yield from _behind(found, rungs)
+    yield from _failures(rungs)
+
+
+def climbed(found: Ladder) -> str:
+    """Say where the knee is, and what the server gives at most."""
+    rungs = [rung for rung in found.rungs if _plain(rung.find("request_rate")) != _NONE]
+    if not rungs:
+        return "No load was measured."
+    best = max(rungs, key=_rate)
+    most = f"at most {_plain(best.find('request_rate'))}, under {_at(found.knob, best.load)}"
+    knee = found.knee
+    if knee is None:
+        return f"The curve has no knee up to {_at(found.knob, rungs[-1].load)}: {most}."
+    between = "" if knee.low == knee.high else f" (between {_load(knee.low)} and {_load(knee.high)})"
+    chosen = next(rung for rung in rungs if rung.load == knee.load)
+    rate, time = _plain(chosen.find("request_rate")), _plain(chosen.find("latency", "p50"))
+    return (
+        f"The knee is at {_at(found.knob, knee.load)}{between}, with {rate} and a median of {time}; {most}."
+    )
+
+
+def _marks(found: Ladder) -> dict[float, str]:
+    """Say what is remarkable of a load."""
+    places = {"knee": found.knee and found.knee.load, "plateau": found.plateau, "falling": found.decline}
+    marks = {rung.load: [word for word, load in places.items() if load == rung.load] for rung in found.rungs}
+    for rung in found.rungs:
+        marks[rung.load] += [
+            code for code in (SATURATED, CLIENT_LIMITED, _INTERRUPTED) if code in rung.doubts
+        ]
+        marks[rung.load] += ["failed"] if rung.failure else []
+    return {load: ", ".join(words) for load, words in marks.items()}
+
+
+def _behind(found: Ladder, rungs: Sequence[Rung]) -> Iterator[Table]:
+    """Show where the time goes and what it costs; what nobody measured has no column."""
+    asked = {
+        "samples/s": ("throughput", None),
+        "goodput": ("goodput", None),
+        "service p50": ("service_time", "p50"),
+        "lag p99": ("send_lag", "p99"),
+        "queue": ("queue_time", None),
+        "compute": ("compute_time", None),
+        "errors": ("error_rate", None),
+        "client CPU": ("client_cpu", None),
+    }
+    cells = {title: [_plain(rung.find(*query)) for rung in rungs] for title, query in asked.items()}
+    told = {title: column for title, column in cells.items() if set(column) != {_NONE}}
+    if told:
+        yield Table(
+            title="Where the time goes; queue and compute are the server's own means",
+            columns=_columns(_unit(found.knob), *told),
+            rows=tuple(zip((_load(rung.load) for rung in rungs), *told.values(), strict=True)),
+        )
+
+
+def _verdicts(rung: Rung) -> str:
+    """Count the bounds that are held, or name the first that is not."""
+    if not rung.judgements:
+        return ""
+    wrong = [j for j in rung.judgements if j.verdict is not Verdict.HELD]
+    if not wrong:
+        return "held"
+    worst = min(wrong, key=lambda j: j.verdict is not Verdict.BROKEN)
+    name = f" {worst.constraint.query}" if len(rung.judgements) > 1 else ""
+    return f"{worst.verdict}{name}"
+
+
+# --- a search --------------------------------------------------------------------------------------
+
+
+def search(found: Capacity) -> Iterator[Block]:
+    """Lay a search out: the answer, what verified it, and every measurement in its order."""
+    yield Notice(severity=Severity.VERDICT, text=answer(found))
+    yield from _verification(found)
+    for judgement in found.unmet:
+        text = f"{judgement.sentence()}: no load meets every bound"
+        yield Notice(severity=Severity.BROKEN, text=text)
+    yield _measurements(found)
+    yield Notice(severity=Severity.NOTE, code=str(found.end), text=_ending(found))
+    yield from _failures(found.rungs)
+
+
+def answer(found: Capacity) -> str:
+    """Answer in a sentence: the interval, what broke first and by how much, and the rates there."""
+    bounds = _bounds(found.search)
+    knob, passed, failed = found.search.knob, found.passed, found.failed
+    if passed is None:
+        if failed is None:
+            return f"No load was found to hold or to break {bounds}."
+        least = f"{_at(knob, failed).capitalize()} breaks {_broke(found)}"
+        return f"{least}; no smaller one was found to hold {bounds}."
+    beyond_it = f"and {_load(failed)} breaks {_broke(found)}" if failed is not None else _open(found)
+    return f"{_at(knob, passed).capitalize()} holds {bounds}, {beyond_it}{_rates(found)}."
+
+
+def _broke(found: Capacity) -> str:
+    if not found.broke:
+        rung = next(rung for rung in found.rungs if rung.load == found.failed)
+        return f"it ({shorten(clean(rung.failure), TEXT_LIMIT) or SATURATED})"
+    first = found.broke[0]
+    share = beyond(first)
+    value = _plain(first.answer)
+    far = f"{share:.0%} beyond" if isfinite(share) else ""
+    said = joined("" if value == _NONE else value, far)
+    name = str(first.constraint) if len(_limits(found.search)) > 1 else "it"
+    return f"{name} ({said})" if said else name
+
+
+def _open(found: Capacity) -> str:
+    """Say why nothing was found to break it."""
+    return {
+        End.LARGEST: "the largest load that was to be tried",
+        End.CLIENT: "and beyond it the client is the limit",
+    }.get(found.end, "and nothing was found to break it")
+
+
+def _rates(found: Capacity) -> str:
+    best = found.best
+    if best is None:
+        return ""
+    rate, good = _plain(best.find("request_rate")), _plain(best.find("goodput"))
+    there = joined("" if rate == _NONE else rate, "" if good == _NONE else f"goodput {good}")
+    return f"; there it gives {there}" if there else ""
+
+
+def _verification(found: Capacity) -> Iterator[Notice]:
+    verdict, verifier = found.confirmed, OWN_SERVER if found.ours else OTHERS_SERVER
+    if found.passed is None:
+        return
+    if verdict is None or found.verified is None:
+        text = f"not verified by {verifier}: the best of several looks a little too good"
+        yield Notice(severity=Severity.DOUBT, code="unverified", text=text)
+        return
+    said = {
+        Verdict.HELD: f"{verifier} confirms it",
+        Verdict.BROKEN: f"{verifier} broke it: {_WHY[verifier]}; do not rely on it",
+        Verdict.UNDECIDED: f"{verifier} leaves it open: {_why_open(found.verified.judgements)}",
+    }[verdict]
+    told = "; ".join(j.sentence() for j in found.verified.judgements) or found.verified.failure
+    yield Notice(severity=_SHOWN[verdict], code="verified", text=f"{said} ({told})")
+
+
+def _why_open(judgements: Sequence[Judgement]) -> str:
+    """Say why another measurement has decided nothing."""
+    if any(each.answer.value is None for each in judgements):
+        return "it had too few answers to be sure; give it more time"
+    return "it is too near to the bound to be sure"
+
+
+def _measurements(found: Capacity) -> Table:
+    """Show each measurement; the verdict is that on all of one load together, as sure as a search needs."""
+    asked = _limits(found.search)
+    verdicts = {
+        point.load: point.verdict
+        for point in known(found.rungs, z=found.search.sureness, rate=found.search.knob == RATE)
+    }
+    marks = {found.failed: "smallest that failed", found.passed: "largest that passed"}
+    rows = tuple(
+        (
+            f"{number}",
+            _load(rung.load),
+            "" if rung.care == 1 else f"{rung.care:.3g}x",
+            *(_cell(_judged(rung, bound)) for bound in asked),
+            _cell(rung.find("request_rate")),
+            str(verdicts[rung.load]),
+            marks.get(rung.load, ""),
+        )
+        for number, rung in enumerate(found.rungs, 1)
+    )
+    titles = (str(bound.query) for bound in asked)
+    return Table(
+        title=f"The search for {_bounds(found.search)}; ± is half of the 95 % interval",
+        columns=_columns("", _unit(found.search.knob), "time", *titles, "requests/s", "<", "<"),
+        rows=rows,
+    )
+
+
+def _ending(found: Capacity) -> str:
+    made = count(len(found.rungs), "measurement")
+    search = found.search
+    why = {
+        End.NEIGHBOURS: "there is nothing between what passed and what failed",
+        End.RESOLVED: f"what passed and what failed are within {search.resolution:.0%} of each other",
+        End.INDISTINCT: "what lies between is too near to the bound to be told from it, even measured "
+        f"{search.patience:g} times as long as planned",
+        End.MEASUREMENTS: "no more were allowed",
+        End.LARGEST: f"{_load(search.most)} is the largest load to be tried",
+        End.SMALLEST: "there is no smaller load",
+        End.CLIENT: "the client, not the server, limits more load: give it more drivers or cores",
+        End.DISPUTED: "a greater load passed than one that failed, so that the latency does not simply grow "
+        "with the load; the answer encloses both",
+        End.REFUSED: "the server refuses all requests as wrong ones, and would under any load",
+        End.INTERRUPTED: "you interrupted it; a search that ends by itself knows more",
+    }[found.end]
+    return f"{made}, then it ended: {why}"
+
+
+def _judged(rung: Rung, bound: Constraint) -> Answer | None:
+    return next((j.answer for j in rung.judgements if j.constraint == bound), None)
+
+
+def _limits(search: Search) -> list[Constraint]:
+    return [bound for bound in search.bounds if limits(bound)]
+
+
+def _bounds(search: Search) -> str:
+    return " and ".join(map(str, _limits(search)))
+
+
+# --- cells -----------------------------------------------------------------------------------------
+
+
+def _failures(rungs: Sequence[Rung]) -> Iterator[Notice]:
+    for rung in rungs:
+        if rung.failure:
+            text = f"under {_load(rung.load)}: {shorten(clean(rung.failure), TEXT_LIMIT)}"
+            yield Notice(severity=Severity.FAILURE, text=text)
+
+
+def _cell(found: Answer | None) -> str:
+    """Show a value and half of its interval in percent; what is no claim yet only by what bounds it."""
+    if found is None:
+        return _NONE
+    bounds = found.bounds()
+    if found.value is None:
+        return _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, found.query.unit, 3)}"
+    half = bounds.half_width() / found.value if found.value else 0.0
+    if not half or not isfinite(half):
+        return _plain(found)
+    if half > 1:
+        return f"{_plain(found)} ±>100%"
+    return f"{_plain(found)} ±{100 * half:.{0 if half >= _PERCENT else 1}f}%"
+
+
+_PERCENT = 0.0095
+
+
+def _plain(found: Answer | None) -> str:
+    """Show a value with the digits that its interval bears out; a rate without its unit's sign is a count."""
+    if found is None or found.value is None:
+        return _NONE
+    return estimate(found.value, found.interval, found.query.unit)[0]
+
+
+def _rate(rung: Rung) -> float:
+    found = rung.find("request_rate")
+    return (found.value or 0.0) if found is not None else 0.0
+
+
+def _load(load: float) -> str:
+    return f"{load:,.0f}" if load == round(load) else f"{load:,.4g}"
+
+
+def _at(knob: str, load: float) -> str:
+    return f"{knob} {_load(load)}{'/s' if knob == RATE else ''}"
+
+
+def _unit(knob: str) -> str:
+    return "slots" if knob != RATE else "rate/s"
+
+
+def _columns(*titles: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(title=title.removesuffix("<"), align=Align.LEFT if title.endswith("<") else Align.RIGHT)
+        for title in titles
+    )

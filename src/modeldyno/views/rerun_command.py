@@ -1,0 +1,170 @@
+"""How to make a Result again: the command that a shell takes."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.job import default_probes
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.spec.static_options import Inspection, Mode
+from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.views.result.totals import looked_at
+from modeldyno.views.study.rows import word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.metrics.constraints import Constraint
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.spec.job import Job
+    from modeldyno.core.study.goal import Goal
+    from modeldyno.core.study.study import Study
+
+_TIMES = {"min_time", "max_time", "timeout"}
+
+
+def command(result: Result, bounds: Sequence[Constraint] = ()) -> str:
+    """Write the command line that measures again what a Result tells; `bounds` are judged again, too.
+
+    What the command line does not take, such as a live object of Python, stands in it as it is named.
+    """
+    job = result.job
+    words = ["modeldyno", _verb(result), str(job.model), *_what(job, looked=looked_at(result))]
+    words += [word for bound in bounds for word in ("--require", str(bound))]
+    return shlex.join(words)
+
+
+def sweeping(study: Study) -> str:
+    """Write the command line that makes a study again from its beginning."""
+    job = study.job
+    words = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
+    words += [part for axis in study.space.axes for part in ("--space", str(axis))]
+    words += [part for name, value in study.settings.items() for part in ("--set", f"{name}={word(value)}")]
+    words += _goal(study.goal)
+    words += ["--strategy", study.strategy, "--seed", str(study.seed)]
+    return shlex.join(words)
+
+
+def _goal(goal: Goal) -> list[str]:
+    aims = [("--maximize" if o.maximize else "--minimize", str(o.query)) for o in goal.objectives]
+    return [
+        *(part for aim in aims for part in aim),
+        *(part for bound in goal.constraints for part in ("--require", str(bound))),
+    ]
+
+
+def _verb(result: Result) -> str:
+    if looked_at(result):
+        return "inspect"
+    return "profile" if result.job.load is None else "load"
+
+
+def _what(job: Job, *, looked: bool) -> Iterator[str]:
+    """Write the options, but for those that say what is usual."""
+    if not looked:
+        yield from ("--backend", job.backend)
+        for name, value in job.config.items():
+            yield from ("--set", f"{name}={word(value)}")
+    for spec in job.inputs:
+        yield from ("--input", asked(spec))
+    usual = default_probes(job.inspection.mode, served=job.load is not None)
+    if not looked and job.probes != usual:
+        yield from ("--probe", ",".join(job.probes))
+    if job.load is not None:
+        yield from _load(job.load)
+    yield from _inspection(job.inspection, looked=looked)
+    if not looked:
+        yield from _observation(job.observation)
+        yield from _plan(job.plan)
+    if job.name:
+        yield from ("--name", job.name)
+    if job.trust:
+        yield "--trust"
+
+
+def asked(spec: InputSpec) -> str:
+    """Write an input as ``--input`` takes it."""
+    name = f"{spec.name}=" if spec.name else ""
+    if spec.source or spec.shape is None:
+        return name + (spec.source or "")
+    joint = "," if any(isinstance(dimension, str) for dimension in spec.shape) else "x"
+    shape = joint.join(map(str, spec.shape)) or "scalar"
+    dtype = f":{spec.dtype}" if spec.dtype else ""
+    values = "" if spec.low is None or spec.high is None else f":{spec.low:g}..{spec.high:g}"
+    return f"{name}{shape}{dtype}{values}"
+
+
+def _load(load: Load) -> Iterator[str]:
+    if load.closed:
+        yield from ("--concurrency", str(load.slots))
+    elif load.arrivals is Arrivals.TRACE:
+        yield from ("--replay", str(load.trace))
+    else:
+        kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load.burst}"}.get(load.arrivals, "")
+        yield from ("--rate", f"{load.rate:g}{kind}")
+    usual = Load()
+    if load.duration is not None:
+        yield from ("--duration", _seconds(load.duration))
+    if load.requests is not None:
+        yield from ("--requests", str(load.requests))
+    if load.ramp:
+        yield from ("--ramp", _seconds(load.ramp))
+    if load.timeout != usual.timeout:
+        yield from ("--request-timeout", _seconds(load.timeout))
+    for flag, value, common in (
+        ("--retries", load.retries, usual.retries),
+        ("--drivers", load.drivers, usual.drivers),
+    ):
+        if value != common:
+            yield from (flag, str(value))
+
+
+def _inspection(asked_for: Inspection, *, looked: bool) -> Iterator[str]:
+    if asked_for.mode is Mode.TRAIN:
+        yield from ("--mode", str(asked_for.mode), "--optimizer", asked_for.optimizer)
+    if not looked:
+        return
+    for name, sizes in asked_for.vary.items():
+        yield from ("--vary", f"{name}={','.join(map(str, sizes))}")
+    for device in asked_for.devices:
+        yield from ("--device", device)
+    if asked_for.memory is not None:
+        yield from ("--memory", format_quantity(asked_for.memory, BYTES, None).replace(" ", ""))
+
+
+def _observation(watched: Observation) -> Iterator[str]:
+    usual = Observation()
+    if watched.layers:
+        yield from ("--layers", ",".join(watched.layers))
+    if watched.prompts != usual.prompts:
+        yield from ("--prompt", ",".join(map(str, watched.prompts)))
+    if watched.generated != usual.generated:
+        yield from ("--generate", ",".join(map(str, watched.generated)))
+
+
+def _plan(plan: Plan) -> Iterator[str]:
+    """Write what differs from the usual care."""
+    usual = Plan()
+    for name in (field.name for field in fields(Plan)):
+        value = getattr(plan, name)
+        if value == getattr(usual, name):
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if name == "percentiles":
+            for percentile in plan.percentiles:
+                yield from ("--percentile", percentile)
+        elif name == "pin":
+            yield from (flag, ",".join(map(str, plan.pin)))
+        elif name == "memory_limit":
+            yield from (flag, format_quantity(plan.memory_limit, BYTES, None).replace(" ", ""))
+        else:
+            yield from (flag, _seconds(value) if name in _TIMES else str(value))
+
+
+def _seconds(value: float) -> str:
+    return format_quantity(value, SECONDS, None).replace(" ", "")

@@ -1,0 +1,3 @@
+"""A Result as blocks: headline, table, layers, memory, operators, provenance."""
+
+from __future__ import annotations

@@ -1,0 +1,155 @@
+"""A Result as the blocks of a report: the verdict, what went wrong, the figures, the doubts, the making."""
+
+from __future__ import annotations
+
+from math import inf, nextafter
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.doubt import noteworthy
+from modeldyno.core.metrics.histogram import Histogram, histogram
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
+from modeldyno.core.report.charts import Bins, Rule, Scale
+from modeldyno.core.result.failure_kinds import KINDS
+from modeldyno.core.stats.units import format_quantity
+from modeldyno.views.result.devices import devices
+from modeldyno.views.result.headline import verdict
+from modeldyno.views.result.layers import layers
+from modeldyno.views.result.memory import memory
+from modeldyno.views.result.multi_model import alone, neighbours
+from modeldyno.views.result.operators import operations
+from modeldyno.views.result.provenance import footer
+from modeldyno.views.result.regions import is_of_regions, regions
+from modeldyno.views.result.served import breakdown
+from modeldyno.views.result.static import inspection, reservations
+from modeldyno.views.result.table import results
+from modeldyno.views.result.tokens import generation
+from modeldyno.views.result.totals import looked_at
+from modeldyno.views.text import LOG_LINES, NAME_LIMIT, TEXT_LIMIT, unit_of_work
+from modeldyno.views.view_options import PLAIN, Look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.result.result import Failure, Result
+
+
+def blocks(result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN) -> tuple[Block, ...]:
+    """Lay a Result out: the verdict, what went wrong, the figures, the doubts, and how it was made."""
+    result, beside = alone(result), tuple(neighbours(result))
+    figures = inspection(result, look) if looked_at(result) else _measured(result, judgements, look)
+    return (
+        Notice(severity=Severity.VERDICT, text=verdict(result, judgements, "")),
+        *verdicts(judgements),
+        *failures(result),
+        *beside,
+        *figures,
+        *doubts(result),
+        footer(result),
+    )
+
+
+def verdicts(judgements: Sequence[Judgement]) -> Iterator[Notice]:
+    """Say how each bound fared."""
+    yield from map(_judgement, judgements)
+
+
+def failures(result: Result) -> Iterator[Notice]:
+    """Say what went wrong."""
+    yield from map(_failure, result.failures)
+
+
+def doubts(result: Result) -> Iterator[Notice]:
+    """Say why not to trust the figures, and what to do about it."""
+    for found in noteworthy(result.doubts):
+        yield Notice(
+            severity=Severity.DOUBT,
+            code=shorten(found.code, NAME_LIMIT),
+            text=shorten(clean(found.seen), TEXT_LIMIT),
+            advice=shorten(clean(found.advice), TEXT_LIMIT),
+        )
+
+
+def _measured(result: Result, judgements: Sequence[Judgement], look: Look) -> Iterator[Block]:
+    if is_of_regions(result):
+        yield from regions(result)
+        return
+    yield from results(result, judgements)
+    yield from breakdown(result)
+    yield from latencies(result)
+    yield from layers(result, look)
+    yield from operations(result)
+    yield from generation(result)
+    yield from memory(result)
+    yield from devices(result, look)
+    yield from reservations(result, look)
+
+
+def _judgement(judgement: Judgement) -> Notice:
+    severity = Severity(judgement.verdict.value)
+    return Notice(severity=severity, text=shorten(clean(judgement.sentence()), TEXT_LIMIT))
+
+
+def _failure(failure: Failure) -> Notice:
+    log = "\n".join(shorten(line, 400) for line in _telling(failure.log.splitlines()))
+    return Notice(
+        severity=Severity.FAILURE,
+        code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
+        text=shorten(clean(failure.message), TEXT_LIMIT),
+        log=log,
+    )
+
+
+def _telling(lines: Sequence[str]) -> Sequence[str]:
+    """Give the end of a log; of a crash the beginning of its stack, where the last call stands."""
+    crashed = next((place for place, line in enumerate(lines) if line.startswith(_CRASHED)), None)
+    if crashed is None:
+        return lines[-LOG_LINES:]
+    stack = lines[crashed : crashed + LOG_LINES]
+    return stack[: stack.index("")] if "" in stack else stack
+
+
+_CRASHED = "Current thread "
+"""Begins the stack that Python's fault handler writes."""
+
+
+def latencies(result: Result) -> Iterator[Bins]:
+    """Draw how the times of the calls are spread, where there are enough of them to show a shape."""
+    found = result.find("latency")
+    if found is None or not isinstance(found.value, Distribution):
+        return
+    value, shape = found.value, histogram(found.value)
+    if shape is None:
+        return
+    edges, counts = _with_tail(value, shape)
+    yield Bins(
+        title="Latency",
+        scale=Scale(label="latency", unit=found.row.unit),
+        edges=edges,
+        counts=counts,
+        counted=f"{unit_of_work(result)}s",
+        marks=tuple(
+            Rule(name=name, at=value.statistic(name), vertical=True)
+            for name in ("p50", "p99")
+            if not value.missing(name)
+        ),
+        note=_left_out(value, shape, found.row.unit),
+    )
+
+
+def _with_tail(value: Distribution, shape: Histogram) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Add one bin for the slow calls beyond the even ones, so that the tail and its p99 are drawn."""
+    counts = tuple(map(float, shape.counts))
+    most = value.statistic("max")
+    if not shape.above or most <= shape.edges[-1]:
+        return shape.edges, counts
+    return (*shape.edges, nextafter(most, inf)), (*counts, float(shape.above))
+
+
+def _left_out(value: Distribution, shape: Histogram, unit: str) -> str:
+    least, most = (format_quantity(value.statistic(end), unit, 3) for end in ("min", "max"))
+    below = f"not drawn: {shape.below:,} below, down to {least}" if shape.below else ""
+    above = f"the last bin holds all {shape.above:,} slower ones, up to {most}" if shape.above else ""
+    growing = "" if shape.even else "each bin is wider than the one before by the same factor"
+    return "; ".join(filter(None, (above, below, growing)))

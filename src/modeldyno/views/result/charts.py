@@ -1,0 +1,237 @@
+"""Pictures of a Result: its calls one after the other, where their time goes, what memory they hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.charts import Band, Node, Plot, Rule, Scale, Series, Stack, Tree
+from modeldyno.core.spec.static_options import HERE
+from modeldyno.core.stats.statistics import unpack
+from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
+from modeldyno.views.result.layer_tree import tree
+from modeldyno.views.result.memory import BEFORE, moments
+from modeldyno.views.result.served import stages
+from modeldyno.views.text import count, number, share, unit_of_work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy import ndarray
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.views.result.layer_tree import Branch
+
+_POINTS, _PROCESSES = 600, 6
+"""Points of a line, and processes that have one each."""
+_CELLS, _THIN = 600, 0.001
+"""Parts of a tree, and the share of the whole below which one is too thin to be seen."""
+_LAYERS = 60
+"""Layers on a roofline."""
+
+
+# --- time ------------------------------------------------------------------------------------------
+
+
+def course(result: Result) -> Iterator[Plot]:
+    """Draw the calls in the order in which they were made, with the warm-up before them."""
+    found = result.find("latency")
+    if found is None or not isinstance(found.value, Distribution) or len(found.value) < _FEWEST:
+        return
+    value, unit = found.value, unit_of_work(result)
+    runs = [run for run in value.arrays() if len(run)]
+    longest = max(map(len, runs))
+    step = max(1, -(-longest // _POINTS))
+    series = [
+        each
+        for place, run in enumerate(runs[:_PROCESSES], 1)
+        for each in _line(run, step, unit, f"process {place}: " if len(runs) > 1 else "")
+    ]
+    dropped = value.warmup_dropped // len(value.runs)
+    yield Plot(
+        title=f"{unit.capitalize()}s in their order",
+        x=Scale(label=f"{unit} after the warm-up"),
+        y=Scale(label="latency", unit=SECONDS, logarithmic=_spread(value)),
+        series=tuple(series),
+        rules=tuple(
+            Rule(name=name, at=value.statistic(name)) for name in ("p50", "p99") if not value.missing(name)
+        ),
+        bands=(Band(name="warm-up", low=-float(dropped), high=0.0),) if dropped else (),
+        note="; ".join(filter(None, (_warmup(value, unit), _left_out(runs)))),
+    )
+
+
+_FEWEST, _WIDE = 8, 20.0
+
+
+def _spread(value: Distribution) -> bool:
+    """Say whether the slowest calls would flatten all others."""
+    least = value.statistic("min")
+    return least > 0 and value.statistic("max") > _WIDE * least
+
+
+def _line(run: ndarray, step: int, unit: str, whose: str) -> Iterator[Series]:
+    """Draw each call, or of many the middle and the slowest of each few."""
+    if step == 1:
+        places = tuple(map(float, range(len(run))))
+        yield Series(name=f"{whose}each {unit}", x=places, y=tuple(map(float, run)))
+        return
+    starts = range(0, len(run), step)
+    places = tuple(float(start) + (step - 1) / 2 for start in starts)
+    parts = [sorted(map(float, run[start : start + step])) for start in starts]
+    few = f"each {step} {unit}s"
+    yield Series(name=f"{whose}median of {few}", x=places, y=tuple(p[len(p) // 2] for p in parts))
+    if not whose:
+        yield Series(name=f"slowest of {few}", x=places, y=tuple(p[-1] for p in parts), joined=False)
+
+
+def _warmup(value: Distribution, unit: str) -> str:
+    if not value.warmup_dropped:
+        return ""
+    took = f" in {format_quantity(value.warmup_time, SECONDS, 2)}" if value.warmup_time else ""
+    return f"the warm-up, {count(value.warmup_dropped, unit)}{took}, was counted and not kept"
+
+
+def _left_out(runs: Sequence[ndarray]) -> str:
+    more = len(runs) - _PROCESSES
+    return f"{count(more, 'more process', 'more processes')} not drawn" if more > 0 else ""
+
+
+# --- layers ----------------------------------------------------------------------------------------
+
+
+def layers(result: Result) -> Iterator[Tree]:
+    """Draw the layers as they lie in each other, each as wide as its time."""
+    root = tree(result)
+    if root is None or not root.time or not root.children:
+        return
+    drawn = _node(root, _THIN * root.time)
+    yield Tree(
+        title="Layers, each as wide as its time",
+        scale=Scale(label="time of one call", unit=SECONDS),
+        root=drawn,
+        note="equal layers are drawn as one; darker means more time of its own; "
+        "click a layer to zoom in, again to zoom out",
+    )
+
+
+def _node(branch: Branch, least: float) -> Node:
+    kind = f"{branch.count} x {branch.kind}" if branch.count > 1 else branch.kind
+    return Node(
+        name=branch.label or branch.kind or "the whole",
+        value=branch.time,
+        detail=kind,
+        children=(
+            *(_node(child, least) for child in branch.children if child.time >= least),
+            *_own(branch, least),
+        ),
+    )
+
+
+def _own(branch: Branch, least: float) -> Iterator[Node]:
+    """Draw the time of a layer's own code beside that of the layers in it."""
+    own = branch.time - sum(child.time for child in branch.children)
+    if branch.children and own >= least:
+        yield Node(name="own code", value=own, detail="in none of the layers within")
+
+
+def roofline(result: Result) -> Iterator[Plot]:
+    """Draw the deepest layers by their operations per byte and per second, under the roof of the machine."""
+    root = tree(result)
+    peaks = [result.find(metric, HERE) for metric in ("peak_flops", "peak_bandwidth")]
+    if root is None or peaks[0] is None or peaks[1] is None:
+        return
+    flops, bandwidth = (number(peak)[0] for peak in peaks if peak is not None)
+    known = [leaf for leaf in _leaves(root) if leaf.compute and leaf.memory and leaf.time]
+    known = sorted(known, key=lambda leaf: -leaf.time)[:_LAYERS]
+    if not known or not flops or not bandwidth:
+        return
+    # The seconds at the peaks give back what was counted: operations, and bytes each moved once.
+    places = [
+        (leaf.compute * flops / (leaf.memory * bandwidth), leaf.compute * flops / leaf.time) for leaf in known
+    ]
+    ridge = flops / bandwidth
+    low = min(*(x for x, _ in places), ridge) / 2
+    high = max(*(x for x, _ in places), ridge) * 2
+    roof = [(low, low * bandwidth), (ridge, flops), (high, flops)]
+    yield Plot(
+        title="Roofline: what each layer does, under what this machine can do",
+        x=Scale(label="operations per byte", unit="FLOP/B", logarithmic=True),
+        y=Scale(label="operations per second", unit=RATE, logarithmic=True),
+        series=(
+            Series(name="what this machine can do", x=tuple(x for x, _ in roof), y=tuple(y for _, y in roof)),
+            Series(
+                name="layers",
+                x=tuple(x for x, _ in places),
+                y=tuple(y for _, y in places),
+                labels=tuple(f"{leaf.path}, {share(leaf.time, root.time)} of the time" for leaf in known),
+                joined=False,
+                marked=True,
+                named=True,
+            ),
+        ),
+        note=f"the {count(len(known), 'layer')} that take most time; left of the bend memory is the limit, "
+        "right of it compute",
+    )
+
+
+def _leaves(branch: Branch) -> Iterator[Branch]:
+    if not branch.children:
+        yield branch
+    for child in branch.children:
+        yield from _leaves(child)
+
+
+# --- memory ----------------------------------------------------------------------------------------
+
+
+def memory(result: Result) -> Iterator[Plot]:
+    """Draw the memory in use over a call, by what it is taken for."""
+    found = result.activity.course if result.activity else None
+    if found is None:
+        return
+    times = tuple(float(time) for time in unpack(found.times))
+    lines = {name: unpack(line) for name, line in found.levels.items()}
+    levels = {name: line for name, line in lines.items() if name not in BEFORE}
+    given = sum(float(line.max()) for name, line in lines.items() if name in BEFORE and len(line))
+    if len(times) < 2 or not any(line.any() for line in levels.values()):  # noqa: PLR2004 - a line has ends
+        return
+    yield Plot(
+        title=f"Memory in use over one {moments(result)}",
+        x=Scale(label=f"time from the beginning of the {moments(result)}", unit=SECONDS),
+        y=Scale(label="in use", unit=BYTES),
+        series=tuple(
+            Series(name=name, x=times, y=tuple(map(float, line)))
+            for name, line in levels.items()
+            if line.any()
+        ),
+        stacked=True,
+        note=f"beyond {format_quantity(given, BYTES, 3)} that are there before" if given else "",
+    )
+
+
+# --- a server --------------------------------------------------------------------------------------
+
+
+def account(
+    results: Sequence[tuple[str, Result]], title: str = "Where a request spends its time"
+) -> Iterator[Stack]:
+    """Draw the stages of a mean request, a bar for each of some Results, with their names."""
+    known = [(name, dict(stages(result))) for name, result in results]
+    known = [(name, parts) for name, parts in known if parts]
+    names = dict.fromkeys(stage for _, parts in known for stage in parts)
+    if not known or len(names) < 2:  # noqa: PLR2004 - one part is no division
+        return
+    yield Stack(
+        title=title,
+        scale=Scale(label="mean time of a request", unit=SECONDS),
+        bars=tuple(name for name, _ in known),
+        parts=tuple(
+            Series(
+                name=stage,
+                x=tuple(float(bar) for bar, (_, parts) in enumerate(known) if stage in parts),
+                y=tuple(parts[stage] for _, parts in known if stage in parts),
+            )
+            for stage in names
+        ),
+    )

@@ -1,0 +1,87 @@
+"""The table of five rows that reports of compression have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.stats.units import SECONDS, format_quantity
+from modeldyno.views.text import amount, called, number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.core.result.result import Result
+
+_FEWER, _SMALLER, _FASTER = ("fewer", "more"), ("smaller", "larger"), ("faster", "slower")
+
+
+def summary(results: Sequence[Result]) -> Table:
+    """Give the rows that reports of compression have; for two models, what the second is better in.
+
+    Sizes are in decimal megabytes, and multiply-accumulates are called by their name.
+    """
+    rows = (
+        ("Model size", "weight_bytes", _SMALLER),
+        ("Computational complexity", "macs", _FEWER),
+        ("Total parameters", "parameters", _FEWER),
+        ("Memory footprint", "memory_peak", _SMALLER),
+        ("Execution time", "latency", _FASTER),
+    )
+    two = len(results) == 2  # noqa: PLR2004 - a pair
+    names = called(results)
+    titles = ["Evaluation metric", *names, *(["Enhancement"] if two else [])]
+    return Table(
+        title="",
+        columns=tuple(
+            Column(title=title, align=Align.RIGHT if place else Align.LEFT)
+            for place, title in enumerate(titles)
+        ),
+        rows=tuple((title, *_summarised(results, metric, words)) for title, metric, words in rows),
+    )
+
+
+def _summarised(results: Sequence[Result], metric: str, words: tuple[str, str]) -> Iterator[str]:
+    values = [_value(result.find(metric)) for result in results]
+    nouns = {"macs": "MACs", "parameters": "", "latency": ""}
+    for value in values:
+        if value is None:
+            yield "—"
+        elif metric == "latency":
+            yield format_quantity(value, SECONDS, 3)
+        else:
+            yield amount(value, nouns.get(metric, "B"))
+    if len(values) == 2:  # noqa: PLR2004 - a pair
+        one, other = values
+        yield "—" if one is None or other is None else ratio(one, other, words, 3)
+
+
+def _value(found: Measurement | None) -> float | None:
+    """Give the one number; a latency is told by its median."""
+    if found is None:
+        return None
+    return found.value.statistic("p50") if isinstance(found.value, Distribution) else number(found)[0]
+
+
+def ratio(first: float, second: float, words: tuple[str, str], digits: int = 2) -> str:
+    """Say how the second compares with the first: ``4.2x fewer``, ``1.3x more``, ``equal``."""
+    if first == second:
+        return "equal"
+    if not first or not second:
+        return "none" if first else f"{words[1]}, the first has none"
+    large, small = max(first, second), min(first, second)
+    times = large / small
+    word = words[0] if second < first else words[1]
+    if times < _NEAR:
+        return f"{100 * (times - 1):.2g}% {word}"
+    return f"{times:,.{_places(times, digits)}f}x {word}"
+
+
+_NEAR = 1.05
+"""Ratios nearer to one are told in percent."""
+
+
+def _places(times: float, digits: int) -> int:
+    return max(0, digits - len(f"{times:.0f}"))

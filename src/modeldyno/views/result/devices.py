@@ -1,0 +1,138 @@
+"""What devices did and drew while the model was timed, and what went to and from disks and networks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.views.text import count, joined, number, plain
+from modeldyno.views.view_options import PLAIN, Look
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.core.result.result import Result
+
+_TRAFFIC = ("disk_read", "disk_written", "major_faults", "network_received", "network_sent")
+_GAUGES = ("gpu_utilization", "device_memory", "clock", "temperature", "power", "idle_power", "energy")
+_WORTH = {"disk_read": 2**20, "disk_written": 2**20, "major_faults": 10}
+"""What is less is told to those who ask for everything: every run reads a few pages."""
+APART = frozenset({*_TRAFFIC, *_GAUGES, "device_used", "memory_clock"})
+"""Metrics that are shown here, and in no other table."""
+_NAME = 16
+
+
+def devices(result: Result, look: Look = PLAIN) -> Iterator[Block]:
+    """Show each device that was watched, and the traffic where there was any; in full if verbose."""
+    yield from _table(result)
+    yield from _traffic(result, look)
+    if look.verbose and result.find("latency"):
+        yield from _unknown(result)
+
+
+def _table(result: Result) -> Iterator[Block]:
+    names = dict.fromkeys(m.scope for m in result.measurements if m.metric in _GAUGES and m.scope)
+    rows = [tuple(show(result, name) for _, show in _COLUMNS) for name in names]
+    if len(rows) > 1 and (whole := _number("energy")(result, "")):
+        rows.append(("all", *([" "] * (len(_COLUMNS) - 2)), whole))
+    kept = [place for place in range(len(_COLUMNS)) if any(row[place].strip() for row in rows)]
+    if rows:
+        yield Table(
+            title="Devices in the timed pass",
+            columns=tuple(
+                Column(title=_COLUMNS[place][0], align=Align.RIGHT if place else Align.LEFT) for place in kept
+            ),
+            rows=tuple(tuple(row[place] or "—" for place in kept) for row in rows),
+        )
+        yield from _notes(result, tuple(names))
+
+
+def _notes(result: Result, names: tuple[str, ...]) -> Iterator[Notice]:
+    if result.find("energy"):
+        text = "energy is what one call takes above the idle draw, which was watched before loading"
+        yield Notice(severity=Severity.NOTE, text=text)
+    if any(not result.find("device_memory", name) and _growth(result, name) for name in names):
+        text = "memory with a + is what the use by all processes grew by; here the driver does not name them"
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _traffic(result: Result, look: Look) -> Iterator[Notice]:
+    known = {name: m for name in _TRAFFIC if (m := result.find(name))}
+    found = {name: m for name, m in known.items() if look.verbose or number(m)[0] >= _WORTH.get(name, 1)}
+    faults = found.get("major_faults")
+    said = joined(
+        f"read {plain(found['disk_read'])} from disks" if "disk_read" in found else "",
+        f"wrote {plain(found['disk_written'])} to disks" if "disk_written" in found else "",
+        f"waited for {count(round(number(faults)[0]), 'page')} of memory from a disk" if faults else "",
+    )
+    if said:
+        yield Notice(severity=Severity.NOTE, text=f"the timed pass {said}")
+    if look.verbose and {"network_received", "network_sent"} <= found.keys():
+        text = (
+            f"meanwhile {plain(found['network_received'])} came in by the network and "
+            f"{plain(found['network_sent'])} went out, of everybody in this network namespace"
+        )
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _unknown(result: Result) -> Iterator[Notice]:
+    """Say what could not be measured, and what it takes."""
+    known = {m.metric for m in result.measurements}
+    if "power" not in known:
+        yield Notice(
+            severity=Severity.NOTE,
+            text="power and energy are unknown: no counter could be read. Those of processors (RAPL) are "
+            "mostly for root alone; those of NVIDIA devices need the extra 'gpu', or nvidia-smi",
+        )
+    if "disk_read" not in known:
+        yield Notice(severity=Severity.NOTE, text="disk traffic is unknown: /proc/PID/io could not be read")
+
+
+def _memory(result: Result, name: str) -> str:
+    own = result.find("device_memory", name)
+    if own is not None and isinstance(own.value, Distribution):
+        return format_quantity(own.value.statistic("max"), BYTES, 3)
+    grown = _growth(result, name)
+    return f"+{format_quantity(grown, BYTES, 3)}" if grown else ""
+
+
+def _growth(result: Result, name: str) -> float:
+    used, before = result.find("device_used", name), result.find("device_used", f"{name} baseline")
+    if used is None or before is None or not isinstance(used.value, Distribution):
+        return 0.0
+    return max(0.0, used.value.statistic("max") - number(before)[0])
+
+
+def _number(metric: str) -> Callable[[Result, str], str]:
+    """Show a number with the digits that its interval justifies."""
+
+    def show(result: Result, name: str) -> str:
+        found = result.find(metric, name)
+        return "" if found is None else plain(found)
+
+    return show
+
+
+def _gauge(metric: str) -> Callable[[Result, str], str]:
+    """Show the mean of what was sampled."""
+
+    def show(result: Result, name: str) -> str:
+        found = result.find(metric, name)
+        return "" if found is None else format_quantity(number(found)[0], found.row.unit, 3)
+
+    return show
+
+
+_COLUMNS: tuple[tuple[str, Callable[[Result, str], str]], ...] = (
+    ("device", lambda _result, name: shorten(clean(name), _NAME)),
+    ("busy", _gauge("gpu_utilization")),
+    ("memory", _memory),
+    ("clock", _gauge("clock")),
+    ("temp", _gauge("temperature")),
+    ("power", _number("power")),
+    ("idle", _number("idle_power")),
+    ("energy", _number("energy")),
+)
+"""Title, and what stands below it for a device; a column that is empty for all of them is left out."""

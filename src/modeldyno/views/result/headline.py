@@ -1,0 +1,136 @@
+"""The one sentence that says what came out."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.report.blocks import Severity, clean, shorten
+from modeldyno.core.result.failure_kinds import KINDS
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.stats.units import RATE
+from modeldyno.views.result.layers import layered, slowest
+from modeldyno.views.result.memory import fitting, stepped
+from modeldyno.views.result.operators import operated, wasted
+from modeldyno.views.result.regions import is_of_regions, spent
+from modeldyno.views.result.served import spoken as under_load
+from modeldyno.views.result.tokens import spoken
+from modeldyno.views.text import NAME_LIMIT, amount, analysed_at, count, estimate, number, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.core.result.result import Failure, Result
+
+
+def headline(result: Result, judgements: Sequence[Judgement] = ()) -> str:
+    """Say in one sentence what came out; bounds that are broken or undecided are named after it."""
+    message = shorten(clean(result.failures[0].message), 160).rstrip(".") if result.failures else ""
+    return verdict(result, judgements, f": {message}" if message else "")
+
+
+def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> str:
+    """Say what came out, with `message` behind the failure where there is one."""
+    name = shorten(clean(result.name), NAME_LIMIT) or "The model"
+    parts = ", but ".join(filter(None, (_speed(result), _failed(result.failures, message))))
+    return " ".join((f"{name} {parts or _size(result)}.", *_seen(result), *_exceptions(judgements)))
+
+
+def _seen(result: Result) -> Iterator[str]:
+    """Say first what a reader can act on: which layer is slow, and what is needless."""
+    yield from (f"{text[0].upper()}{text[1:]}." for text in (wasted(result), slowest(result)) if text)
+
+
+def _speed(result: Result) -> str:
+    if is_of_regions(result):
+        return spent(result)
+    if served := under_load(result):
+        return served
+    found = result.find("latency")
+    if found is None or not isinstance(found.value, Distribution):
+        return spoken(result) or fitting(result) or stepped(result) or operated(result) or layered(result)
+    batch = result.job.config.get("batch_size")
+    at = f" at batch {shorten(clean(str(batch)), NAME_LIMIT)}" if batch is not None else ""
+    rate = _rate(result)
+    backend = shorten(clean(result.job.backend), NAME_LIMIT)
+    return f"answers in {_median(found.value)}{at} on {backend}{f'; on average {rate}' if rate else ''}"
+
+
+def _median(found: Distribution) -> str:
+    value, interval = estimate(found.statistic("p50"), found.interval("p50"), METRICS["latency"].unit)
+    if found.missing("p50"):
+        worth = int(found.effective_size("p50"))
+        few = f", equivalent to {count(worth, 'independent call')}" if worth < len(found) else ""
+        return f"about {value} (median of {'' if few else 'only '}{count(len(found), 'call')}{few})"
+    return f"{value} (median, 95 % interval {interval})" if interval else f"{value} (median)"
+
+
+def _rate(result: Result) -> str:
+    found = result.find("throughput")
+    if found is None:
+        return ""
+    value, interval = number(found)
+    return estimate(value, interval, RATE)[0].replace("/s", " samples/s")
+
+
+def _failed(failures: Sequence[Failure], message: str) -> str:
+    if not failures:
+        return ""
+    first = failures[0]
+    more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+    return f"failed in {shorten(clean(first.where), NAME_LIMIT)} ({KINDS[first.kind]}{more}){message}"
+
+
+def _size(result: Result) -> str:
+    parameters, weights, file = (result.find(m) for m in ("parameters", "weight_bytes", "file_bytes"))
+    if parameters is not None:
+        size = f" ({plain(weights)})" if weights else ""
+        parts = (f"has {plain(parameters)} parameters{size}", _work(result))
+        return "; ".join(filter(None, (" and ".join(filter(None, parts)), _memory(result))))
+    if work := _work(result):
+        return "; ".join(filter(None, (work, _memory(result))))
+    return f"takes {plain(file)} on disk" if file else "was not measured"
+
+
+def _work(result: Result) -> str:
+    """Say what one call costs, if nobody timed it."""
+    macs, flops = result.find("macs"), result.find("flops")
+    if macs is None:
+        return ""
+    inspection, sizes = result.job.inspection, analysed_at(result)
+    course = " in a training step" if inspection.mode is Mode.TRAIN else ""
+    beside = f" ({_counted(flops, 'FLOPs')})" if flops else ""
+    return f"costs {_counted(macs, 'MACs')}{beside}{course}{f' at {sizes}' if sizes else ''}"
+
+
+def _counted(found: Measurement, noun: str) -> str:
+    """Count operations; what is open because operators have no formula is told as such."""
+    bounds = found.interval
+    if bounds is None or bounds.low == bounds.high:
+        return amount(number(found)[0], noun)
+    if bounds.high == inf:
+        return f"at least {amount(bounds.low, noun)}"
+    low, high = amount(bounds.low, noun), amount(bounds.high, noun)
+    unit = high.partition(" ")[2]
+    return (
+        f"{low.removesuffix(f' {unit}')} to {high}" if unit == low.partition(" ")[2] else f"{low} to {high}"
+    )
+
+
+def _memory(result: Result) -> str:
+    peak, activations = result.find("memory_peak"), result.find("activation_peak")
+    if peak is None:
+        return f"its activations need {plain(activations)} at the peak" if activations else ""
+    part = f", {plain(activations)} of it activations" if activations else ""
+    return f"it needs {plain(peak)} at the peak{part}"
+
+
+def _exceptions(judgements: Sequence[Judgement]) -> Iterator[str]:
+    for verdict in (Severity.BROKEN, Severity.UNDECIDED):
+        named = [clean(str(j.constraint)) for j in judgements if j.verdict == verdict.value]
+        if named:
+            yield f"{verdict.capitalize()}: {'; '.join(named)}."

@@ -1,0 +1,213 @@
+"""The layers that were watched as a tree, with alike ones joined and their place on the roofline."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.spec.static_options import HERE
+from modeldyno.core.trace.layer_times import Placed, placed
+from modeldyno.views.result.module_tree import follows, parent_of, pattern, ranged
+from modeldyno.views.text import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy import ndarray
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.trace_data import Layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A layer, or several alike, with what they take together."""
+
+    path: str
+    """Such as ``encoder.layer.0-11``."""
+    label: str
+    """What it is called below its parent."""
+    kind: str
+    count: int = 1
+    calls: float = 1.0
+    """Of this module and of those in it, in one call of the model."""
+    time: float
+    """Seconds of a call of the model, children included."""
+    own: float
+    flops: float = 0.0
+    compute: float = 0.0
+    """Seconds for its operations at the peak."""
+    memory: float = 0.0
+    """Seconds for its weights and outputs at the bandwidth."""
+    children: tuple[Branch, ...] = ()
+    likeness: str
+    """Equal for two of one class that have alike children and outputs."""
+
+    @property
+    def placed(self) -> Placed | None:
+        """Its place on the roofline, where that is known."""
+        return placed(self.time, self.compute, self.memory, max(1.0, self.calls))
+
+
+def tree(result: Result) -> Branch | None:
+    """Build the tree of what was watched; alike neighbours are one, with their sum."""
+    found = result.activity.layers if result.activity else ()
+    if not found or found[0].path:
+        return None
+    numbers = _numbers(result)
+    kinds = {module.path: module.kind for module in result.outline.modules} if result.outline else {}
+    known = {layer.path for layer in found}
+    families: defaultdict[str | None, list[Branch]] = defaultdict(list)
+    alike: dict[object, str] = {}
+    for layer in sorted(found, key=lambda layer: -_depth(layer.path)):
+        children = tuple(_collapsed(families.pop(layer.path, [])))
+        parent = parent_of(layer.path, known)
+        named = layer if layer.kind else replace(layer, kind=kinds.get(layer.path, ""))
+        branch = _branch(named, parent, numbers, children, alike)
+        families[parent].append(branch if layer.path else _whole(branch, result, numbers))
+    return families[None][0]
+
+
+def _branch(
+    layer: Layer,
+    parent: str | None,
+    numbers: Mapping[tuple[str, str], float],
+    children: tuple[Branch, ...],
+    alike: dict[object, str],
+) -> Branch:
+    path, label = layer.path, layer.path[len(parent) + 1 :] if parent else layer.path
+    key = (layer.kind, layer.output, layer.calls, tuple((child.label, child.likeness) for child in children))
+    compute, memory = _bounds(path, numbers)
+    branch = Branch(
+        path=path,
+        label=label,
+        kind=layer.kind,
+        calls=layer.calls + sum(child.calls for child in children),
+        time=numbers.get(("latency", path), 0.0),
+        own=numbers.get(("self_time", path), 0.0),
+        flops=numbers.get(("flops", path), 0.0),
+        compute=compute,
+        memory=memory,
+        children=children,
+        likeness=alike.setdefault(key, str(len(alike))),
+    )
+    if layer.calls or len(children) != 1:
+        return branch
+    (child,) = children  # a holder of one thing, such as of a list, says nothing that this does not
+    return replace(child, label=f"{label}.{child.label}")
+
+
+def _whole(root: Branch, result: Result, numbers: Mapping[tuple[str, str], float]) -> Branch:
+    """Let the whole take what all its parts take, and have the bound that the analysis has found for it."""
+    time = sum(value for (metric, _), value in numbers.items() if metric == "self_time")
+    least = _of(result, "roofline_latency", HERE) if _runs_here(result) else 0.0
+    peak = _of(result, "peak_flops", HERE)
+    macs = _of(result, "causal_macs") or _of(result, "macs")
+    compute = min(least, 2 * macs / peak) if peak else 0.0
+    memory = least if compute < _ALL * least else 0.0
+    return replace(root, time=time, compute=compute, memory=memory, flops=_of(result, "flops"))
+
+
+_ALL = 0.999
+
+
+def _bounds(path: str, numbers: Mapping[tuple[str, str], float]) -> tuple[float, float]:
+    """Give the seconds for the products of a layer, and for its weights and outputs, each moved once."""
+    flops, bandwidth = numbers.get(("peak_flops", ""), 0.0), numbers.get(("peak_bandwidth", ""), 0.0)
+    if not flops or not bandwidth:
+        return 0.0, 0.0
+
+    def of(metric: str) -> float:
+        return numbers.get((metric, path), 0.0)
+
+    read, written = of("bytes_read"), of("bytes_written")
+    moved = min(read, of("weight_bytes")) + min(written, of("output_bytes"))
+    return 2 * of("macs") / flops, moved / bandwidth
+
+
+_WANTED = (
+    "latency", "self_time", "flops", "macs", "bytes_read", "bytes_written", "weight_bytes", "output_bytes",
+)  # fmt: skip
+
+
+def _numbers(result: Result) -> dict[tuple[str, str], float]:
+    """Give the numbers of each path, and the peaks of this machine where the model ran on it."""
+    found = {(m.metric, m.scope): m.value for m in result.measurements if m.metric in _WANTED}
+    typical = _typical([found[key] for key in found if key[0] == "self_time"])
+    numbers = {key: _mean(value, typical) for key, value in found.items()}
+    if _runs_here(result):
+        for metric in ("peak_flops", "peak_bandwidth"):
+            numbers[metric, ""] = _of(result, metric, HERE)
+    return numbers
+
+
+def _typical(owns: Sequence[float | Distribution]) -> ndarray:
+    """Choose the middle half of the calls, by their time as a whole: none of them with a hiccup."""
+    import numpy as np  # noqa: PLC0415 - dear at start-up
+
+    samples = [own.samples() for own in owns if isinstance(own, Distribution)]
+    most = max(map(len, samples), default=0)  # a layer that one of several processes did not call has fewer
+    order = np.argsort(sum((each for each in samples if len(each) == most), np.zeros(most)), kind="stable")
+    return order[most // 4 : most - most // 4]
+
+
+def _mean(value: float | Distribution, chosen: ndarray) -> float:
+    """Give a number that adds up over layers: the mean of the same calls for each."""
+    if not isinstance(value, Distribution):
+        return value
+    samples = value.samples()
+    fits = len(chosen) and len(samples) > chosen.max()
+    return float(samples[chosen].mean()) if fits else value.statistic("p50")
+
+
+def _of(result: Result, metric: str, scope: str = "") -> float:
+    found = result.find(metric, scope)
+    return 0.0 if found is None else number(found)[0]
+
+
+def _runs_here(result: Result) -> bool:
+    """Whether it ran on what the peaks of `here` were measured on: the processor."""
+    return str(result.environment.conditions.get("device", "cpu")).startswith("cpu")
+
+
+def _depth(path: str) -> int:
+    return path.count(".") + 1 if path else 0
+
+
+def _collapsed(branches: Sequence[Branch]) -> Iterator[Branch]:
+    """Make one of numbered neighbours that are alike, and of alike ones whose number is further up."""
+    groups: dict[object, list[Branch]] = {}
+    for place, branch in enumerate(branches):
+        before = branches[place - 1]
+        if place and follows(before, branch):
+            key = next(key for key, group in groups.items() if group[-1] is before)
+        else:
+            inner = pattern(branch.label)
+            key = place if inner == branch.label or inner.endswith("*") else (inner, branch.likeness)
+        groups.setdefault(key, []).append(branch)
+    for group in groups.values():
+        label = ranged([one.label for one in group])
+        path = group[0].path.removesuffix(group[0].label) + label
+        yield _added(group, group[0].path, path, label) if len(group) > 1 else group[0]
+
+
+def _added(alike: Sequence[Branch], old: str, new: str, label: str = "") -> Branch:
+    first = alike[0]
+    return replace(
+        first,
+        path=new + first.path[len(old) :],
+        label=label or first.label,
+        count=sum(one.count for one in alike),
+        calls=sum(one.calls for one in alike),
+        time=sum(one.time for one in alike),
+        own=sum(one.own for one in alike),
+        flops=sum(one.flops for one in alike),
+        compute=sum(one.compute for one in alike),
+        memory=sum(one.memory for one in alike),
+        children=tuple(
+            _added(parts, old, new) for parts in zip(*(one.children for one in alike), strict=True)
+        ),
+        likeness=f"{first.likeness}x{len(alike)}",
+    )

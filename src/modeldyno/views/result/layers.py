@@ -1,0 +1,226 @@
+"""Where the time of a call goes, layer by layer: a sentence, a tree, and the layers with most time to win."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
+from modeldyno.views.result.layer_tree import Branch, tree
+from modeldyno.views.text import count, ending, number, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.trace.layer_times import Placed
+    from modeldyno.views.view_options import Look
+
+TOLD = frozenset({"self_time", "achieved_flops", "pass_overhead", "unattributed"})
+"""Metrics that are told here, and in no other table."""
+_ROWS, _NAME = 25, 32
+"""Rows that are read at a glance, and characters of a layer's name."""
+_LIGHT = 0.005
+"""Part of the time below which a layer is left out, where nobody asked for a depth."""
+_MOST = 0.6
+"""A layer that takes this part of the one around it is what that one is about."""
+_WINNERS = 3
+
+
+def layers(result: Result, look: Look) -> Iterator[Block]:
+    """Show the layers that were watched."""
+    root = tree(result)
+    if root is None or not root.time or not root.children:
+        return
+    some = bool(result.job.observation.layers)
+    yield Notice(severity=Severity.NOTE, text=_slowest(replace(root, own=0.0) if some else root))
+    yield from _table(root, look)
+    if text := _winners(root):
+        yield Notice(severity=Severity.NOTE, text=text)
+    if text := _trust(result):
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+# -- the table ----------------------------------------------------------------------------------------
+
+
+def _table(root: Branch, look: Look) -> Iterator[Block]:
+    everything = list(_walk(root))
+    rows = [
+        (level, branch)
+        for level, branch in everything
+        if look.depth is not None or branch.time >= _LIGHT * root.time
+    ]
+    depth = _readable([level for level, _ in rows]) if look.depth is None else look.depth
+    shown = [(level, branch) for level, branch in rows if level <= depth]
+    cut = 0 if look.depth is not None else max(0, len(shown) - _ROWS)
+    shown = shown[: len(shown) - cut]
+    roofline = any(branch.placed for _, branch in shown)
+    titles = ["layer", "time>", "share>", "own>", *(["FLOP/s>", "roofline>"] if roofline else [])]
+    yield Table(
+        title="Layers: mean time in the middle half of the calls, measuring overhead subtracted",
+        columns=tuple(
+            Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
+            for title in titles
+        ),
+        rows=tuple(_row(level, branch, root, roofline=roofline) for level, branch in shown),
+    )
+    beyond = dict.fromkeys(b.placed.bound for _, b in shown if b.placed and b.placed.share > _ROOF)
+    for bound in beyond:
+        yield Notice(severity=Severity.NOTE, text=f"over 100 % of the roof: {_BEYOND[bound]}")
+    if hidden := len(everything) - len(shown):
+        why = f"lighter than {_LIGHT:.1%} or deeper" if look.depth is None else "deeper"
+        text = f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` gives any"
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _walk(branch: Branch, level: int = 0) -> Iterator[tuple[int, Branch]]:
+    yield level, branch
+    for child in branch.children:
+        yield from _walk(child, level + 1)
+
+
+def _readable(levels: Sequence[int]) -> int:
+    """Give the depth to which the tree is read at a glance; one level is always shown."""
+    deepest = max(levels)
+    return next(
+        (d for d in range(deepest, 1, -1) if sum(level <= d for level in levels) <= _ROWS), min(1, deepest)
+    )
+
+
+def _row(level: int, branch: Branch, root: Branch, *, roofline: bool) -> tuple[str, ...]:
+    times = (
+        _seconds(branch.time),
+        share(branch.time, root.time),
+        _seconds(branch.own) if branch.own else "—",
+    )
+    return _name(level, branch), *times, *(_on_roof(branch) if roofline else ())
+
+
+def _on_roof(branch: Branch) -> tuple[str, str]:
+    place = branch.placed
+    rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
+    return rate.removesuffix("/s").strip(), _reached(place) if place else "—"
+
+
+def _reached(place: Placed) -> str:
+    """Say which share of a peak of the machine is reached, and of which peak where that is the limit."""
+    if place.bound == "overhead":
+        return "overhead-bound"
+    peak = "peak" if place.bound == "neither" else place.bound
+    return f"{_percent(place)} of {peak}"
+
+
+def _percent(place: Placed) -> str:
+    return f"{place.share:.0%}" if place.share >= _PERCENT else "<1%"
+
+
+_PERCENT = 0.005
+_ROOF = 1.005
+"""Share of a bound from which on it shows as more than all of it."""
+_BEYOND = {
+    "memory": "the data came from a cache, which is faster than the memory whose bandwidth is the roof",
+    "compute": "it was faster than what was measured as the peak of this machine",
+}
+
+
+def _seconds(value: float) -> str:
+    return format_quantity(value, SECONDS, 3)
+
+
+def _name(level: int, branch: Branch) -> str:
+    """Name a layer, a dot for each level; a class that leaves no room is left out."""
+    dots, label = "· " * level, clean(branch.label)
+    kind = clean(f"{branch.count} x {branch.kind}" if branch.count > 1 else branch.kind)
+    room = _NAME - len(dots)
+    if not label:
+        return shorten(kind or "the whole", room)
+    named = label if kind in {"", label.rstrip("_0123456789")} else f"{label} ({kind})"
+    return dots + (named if len(named) <= room else ending(label, room))
+
+
+# -- sentences ----------------------------------------------------------------------------------------
+
+
+def slowest(result: Result) -> str:
+    """Say which layer takes most of the time of a call; empty where no layers were watched."""
+    root = tree(result)
+    if root is None or not root.time or not root.children:
+        return ""
+    return _slowest(replace(root, own=0.0) if result.job.observation.layers else root)
+
+
+def layered(result: Result) -> str:
+    """Say how long a call takes by its layers, where nothing else timed it."""
+    root = tree(result)
+    return f"takes {_seconds(root.time)} a call while its layers are measured" if root and root.time else ""
+
+
+def _slowest(root: Branch) -> str:
+    """Say which layer takes most, where there is a choice: not the one around everything."""
+    at = root
+    while at.children:
+        heaviest = max(at.children, key=lambda child: child.time)
+        if heaviest.time < _MOST * at.time:
+            break
+        at = heaviest
+    found = max((*at.children, at), key=lambda each: each.own if each is at else each.time)
+    itself = found is at and bool(at.children)
+    time = found.own if itself else found.time
+    part = f"{share(time, root.time)} of the time: {_seconds(time)} of {_seconds(root.time)}"
+    if not itself:
+        return f"{_layer(found)} takes {part}"
+    return f"the code of {_called(found)} outside its submodules takes {part}"
+
+
+def _layer(branch: Branch) -> str:
+    called = _called(branch)
+    return called if not branch.path or "layer" in called else f"the layer {called}"
+
+
+def _called(branch: Branch) -> str:
+    """Name a layer in a sentence; a mere number says nothing without its class."""
+    path = clean(branch.path)
+    kind = f" ({clean(branch.kind)})" if path.rpartition(".")[2].isdecimal() else ""
+    return ending(path, _LONGEST) + kind or "the model"
+
+
+_LONGEST = 60
+
+
+def _winners(root: Branch) -> str:
+    """Name the layers that take longest beyond what this machine would need at its peaks."""
+    found = [(branch, place) for branch in _finest(root) if (place := branch.placed)]
+    best = sorted(found, key=lambda item: -item[1].to_win)[:_WINNERS]
+    named = [
+        f"{_called(branch)}: {_seconds(place.to_win)} ({_said(place)})"
+        for branch, place in best
+        if place.to_win
+    ]
+    return f"most time to gain, by the roofline of this machine: {'; '.join(named)}" if named else ""
+
+
+def _said(place: Placed) -> str:
+    if place.bound == "neither":
+        return f"{_percent(place)} of the machine's peak"
+    return f"{place.bound}-bound, {_percent(place)} of the roofline"
+
+
+def _finest(branch: Branch) -> Iterable[Branch]:
+    """Give the deepest layers that stand on the roofline."""
+    below = [one for child in branch.children for one in _finest(child)]
+    return below or ([branch] if branch.placed else [])
+
+
+def _trust(result: Result) -> str:
+    overhead, alone = (result.find(metric, "layers") for metric in ("pass_overhead", "unattributed"))
+    if overhead is None or alone is None:
+        return ""
+    ratio, free = number(overhead)[0], number(alone)[0]
+    where = "no watched layer" if result.job.observation.layers else "no layer"
+    cost = f"slowed the call by {ratio - 1:.0%}, which is subtracted" if ratio > _SLOWER else _FREE
+    return f"measuring the layers {cost}; {free:.1%} of the time is in {where}"
+
+
+_SLOWER, _FREE = 1.005, "did not slow the call measurably"

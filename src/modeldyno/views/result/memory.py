@@ -1,0 +1,331 @@
+"""Measured memory: what a call holds at its peak and who made it, beside the prediction; training steps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.stats.statistics import unpack
+from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.core.trace.allocations import GIVEN, ROOM, Category
+from modeldyno.views.result.module_tree import pattern, ranged
+from modeldyno.views.text import count, ending, estimate, number, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.static_data import Held
+    from modeldyno.core.result.trace_data import Activity, Course
+
+APART = frozenset(("step_time", "allocated_peak", "fragmentation", "memory_growth"))
+"""Metrics that have tables of their own."""
+_STAGES = ("copy", "forward", "backward", "optimizer")
+_MEASURED = "measured"
+_NAME, _HELD, _WIDE = 38, 6, 32
+BEFORE = GIVEN | {Category.OPTIMIZER}
+"""What is there before a call begins."""
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def memory(result: Result) -> Iterator[Block]:
+    """Lay out what was measured of memory and of training steps, if anything was."""
+    yield from sizes(result)
+    if result.activity is not None and result.activity.held:
+        yield from _course(result.activity)
+    yield from contents(result)
+
+
+def sizes(result: Result) -> Iterator[Block]:
+    """Lay out the numbers: training steps, what was measured beside what was predicted, the peak."""
+    yield from _steps(result)
+    yield from _numbers(result)
+    if result.activity is not None and result.activity.held:
+        yield from _sentence(result, result.activity)
+
+
+def contents(result: Result) -> Iterator[Table]:
+    """Lay out what lay in memory at the peak."""
+    if result.activity is not None and result.activity.held:
+        yield _contents(result, result.activity)
+
+
+def stepped(result: Result) -> str:
+    """Say how long a training step takes, or what a call holds where nothing else is known."""
+    found, peak = result.find("step_time"), result.find("allocated_peak")
+    if peak is not None and found is None and result.find("parameters") is None:
+        return f"takes {_bytes(peak)} at the peak of a call, beyond weights and inputs"
+    if found is None or not isinstance(found.value, Distribution):
+        return ""
+    optimizer = clean(result.job.inspection.optimizer)
+    with_ = "without an optimiser" if optimizer == "none" else f"with {optimizer}"
+    about = "about " if found.value.missing("p50") else ""
+    shown, span = _median(found.value)
+    known = f", 95 % interval {span}" if span and not about else ""
+    return f"takes {about}{shown} (median{known}) for a training step {with_} on {clean(result.job.backend)}"
+
+
+def fitting(result: Result) -> str:
+    """Say how large a batch may be, if that was measured; nothing where a step was timed, too."""
+    found = result.find("largest_batch", _MEASURED)
+    if found is None or result.find("step_time"):
+        return ""
+    does = "makes training steps" if result.job.inspection.mode is Mode.TRAIN else "runs"
+    samples = count(round(number(found)[0]), "sample")
+    limit = _within(result).removeprefix("largest batch")
+    return f"{does} with batches of up to {samples}{limit} on {clean(result.job.backend)}"
+
+
+def _columns(*titles: str) -> tuple[Column, ...]:
+    """Make columns: a title that ends with ``>`` stands over numbers."""
+    return tuple(
+        Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
+        for title in titles
+    )
+
+
+def _median(found: Distribution) -> tuple[str, str]:
+    return estimate(found.statistic("p50"), found.interval("p50"), SECONDS)
+
+
+# --- training ------------------------------------------------------------------------------------
+
+
+def _steps(result: Result) -> Iterator[Table]:
+    """Give the stages of a step, with the most bytes that it holds during each."""
+    whole = result.find("step_time")
+    if whole is None or not isinstance(whole.value, Distribution):
+        return
+    peaks = result.find("allocated_peak") is not None
+    rows = []
+    for stage in ("", *_STAGES):
+        found = result.find("step_time", stage)
+        if found is not None and isinstance(found.value, Distribution):
+            most = result.find("allocated_peak", stage)
+            rows.append(
+                (
+                    stage or "a whole step",
+                    *_median(found.value),
+                    share(found.value.statistic("p50"), whole.value.statistic("p50")),
+                    *((_bytes(most),) if peaks else ()),
+                )
+            )
+    titles = ("stage", "median>", "95 % interval", "share>", *(("held at most>",) if peaks else ()))
+    beyond = "; held: beyond weights, inputs and the optimiser's state" if peaks else ""
+    yield Table(title=f"A training step{beyond}", columns=_columns(*titles), rows=tuple(rows))
+
+
+# --- the numbers ---------------------------------------------------------------------------------
+
+
+def _numbers(result: Result) -> Iterator[Block]:
+    """Set what was measured beside what was predicted."""
+    of = moments(result)
+    rows = list(_compared(result))
+    single = (
+        ("idle in the allocator's reserve", "fragmentation"),
+        (f"left behind by each {of}", "memory_growth"),
+        ("reserved by the allocator", "allocator_reserved"),
+    )
+    rows += [(name, _shown(found), "", "") for name, metric in single if (found := result.find(metric))]
+    if rows and (process := result.find("process_memory")) and isinstance(process.value, Distribution):
+        most = format_quantity(process.value.statistic("max"), BYTES, 3)
+        rows.append(("the whole process, above its baseline", most, "", ""))
+    if rows:
+        yield Table(
+            title=f"Memory of a {'training ' if of == 'step' else ''}{of}",
+            columns=_columns("what", "measured>", "predicted>", "of that>"),
+            rows=tuple(rows),
+        )
+    if predicted := _foreseen(result):
+        room = format_quantity(float(predicted.scope.removeprefix(ROOM)), BYTES, 3)
+        text = (
+            f"the largest batch is predicted for {room}, what the limit leaves beside the process itself: "
+            f"weights, inputs{', state' if of == 'step' else ''} and activations together"
+        )
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _foreseen(result: Result) -> Measurement | None:
+    """Find the largest batch that was predicted for the room in which one was searched."""
+    return next((m for m in result.measurements if m.metric == "largest_batch" and _is_room(m.scope)), None)
+
+
+def _is_room(scope: str) -> bool:
+    return scope.startswith(ROOM) and scope.removeprefix(ROOM).isdecimal()
+
+
+def _compared(result: Result) -> Iterator[tuple[str, str, str, str]]:
+    if result.find("allocated_peak"):
+        held = result.activity.held if result.activity else ()
+        for category, metric in ((Category.WEIGHTS, "weight_bytes"), (Category.INPUTS, "input_bytes")):
+            if size := sum(part.bytes for part in held if part.role == category):
+                yield _row(str(category), size, result.find(metric))
+    for name, metric, scope, predicted in (
+        ("at the peak, beyond these", "allocated_peak", "", "activation_peak"),
+        ("gradients of parameters", "gradient_bytes", _MEASURED, "gradient_bytes"),
+        ("the optimiser's state", "optimizer_bytes", _MEASURED, "optimizer_bytes"),
+        (_within(result), "largest_batch", _MEASURED, "largest_batch"),
+    ):
+        if found := result.find(metric, scope):
+            foreseen = (_foreseen(result) if metric == "largest_batch" else None) or result.find(predicted)
+            yield _row(name, number(found)[0], foreseen, unit=found.row.unit)
+
+
+def _within(result: Result) -> str:
+    limit = result.job.inspection.memory or result.job.plan.memory_limit
+    return f"largest batch within {format_quantity(limit, BYTES, None)}" if limit else "largest batch"
+
+
+def _row(
+    name: str, measured: float, predicted: Measurement | None, unit: str = BYTES
+) -> tuple[str, str, str, str]:
+    def told(value: float) -> str:
+        return format_quantity(value, unit, 3) if unit == BYTES else f"{value:,.0f}"
+
+    if predicted is None:
+        return name, told(measured), "—", "—"
+    foreseen = number(predicted)[0]
+    return name, told(measured), told(foreseen), share(measured, foreseen)
+
+
+def _shown(found: Measurement) -> str:
+    return format_quantity(number(found)[0], found.row.unit, 3)
+
+
+def _bytes(found: Measurement | None) -> str:
+    return "—" if found is None else format_quantity(number(found)[0], BYTES, 3)
+
+
+# --- the peak ------------------------------------------------------------------------------------
+
+
+class Holding(Protocol):
+    """Memory that one module holds in one role."""
+
+    @property
+    def scope(self) -> str:
+        """Path of the module."""
+
+    @property
+    def role(self) -> str:
+        """The category."""
+
+
+H = TypeVar("H", bound=Holding)
+
+
+def grouped(held: Iterable[H]) -> list[tuple[str, list[H]]]:
+    """Join modules alike, and what was there before whoever has it; each group with its name."""
+    groups: defaultdict[tuple[str, str], list[H]] = defaultdict(list)
+    for each in held:
+        apart = each.role in {Category.ACTIVATIONS, Category.WORKSPACE}
+        groups[pattern(each.scope) if apart else "", each.role].append(each)
+    return [
+        (_what(clean(ranged([each.scope for each in group])) if place else "", role), group)
+        for (place, role), group in groups.items()
+    ]
+
+
+def _groups(activity: Activity) -> list[tuple[str, str, int]]:
+    """Give what was held as its name, category and bytes, the largest first."""
+    found = [(name, group[0].role, _sum(group)) for name, group in grouped(activity.held)]
+    return sorted(found, key=lambda row: -row[2])
+
+
+def _sum(held: Sequence[Held]) -> int:
+    return sum(part.bytes for part in held)
+
+
+def _what(scope: str, role: str) -> str:
+    if role in {Category.ACTIVATIONS, Category.WORKSPACE}:
+        verb = "output" if role == Category.ACTIVATIONS else "workspace"
+        return f"{verb} of {ending(scope, _NAME)}" if scope else f"{verb} outside of any module"
+    named: dict[str, str] = {
+        Category.GRADIENTS: "gradients of parameters",
+        Category.OPTIMIZER: "optimiser's state",
+    }
+    return named.get(role) or clean(role)
+
+
+def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
+    """Say what most of the peak is."""
+    peak = result.find("allocated_peak")
+    made = [group for group in _groups(activity) if group[1] not in BEFORE]
+    if peak is None or not made or not number(peak)[0]:
+        return
+    name, _, size = made[0]
+    whole = _taken(made)
+    where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
+    text = f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}"
+    yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _taken(groups: Iterable[tuple[str, str, int]]) -> int:
+    """Add up what was not there before: the base of all shares."""
+    return sum(size for _, role, size in groups if role not in BEFORE)
+
+
+def moments(result: Result) -> str:
+    """Name what the memory is of: a call, or a training step."""
+    return "step" if result.job.inspection.mode is Mode.TRAIN else "call"
+
+
+def _contents(result: Result, activity: Activity) -> Table:
+    groups = _groups(activity)
+    whole = _taken(groups)
+
+    def told(name: str, few: Sequence[tuple[str, str, int]]) -> tuple[str, str, str]:
+        size, own = sum(bytes_ for _, _, bytes_ in few), _taken(few)
+        return name, format_quantity(size, BYTES, 3), share(own, whole) if own else "—"
+
+    rows = [told(group[0], [group]) for group in groups[:_HELD]]
+    if rest := groups[_HELD:]:
+        rows.append(told(f"in {count(len(rest), 'more place')}", rest))
+    where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
+    return Table(
+        title=f"Held at the measured peak{where}: shares of what the {moments(result)} itself took",
+        columns=_columns("what", "bytes>", "share>"),
+        rows=tuple(rows),
+    )
+
+
+# --- the course ----------------------------------------------------------------------------------
+
+
+def _course(activity: Activity) -> Iterator[Notice]:
+    """Draw the bytes in use beyond what was given, over the time of the call."""
+    if activity.course is not None and (drawn := curve(activity.course)):
+        yield Notice(severity=Severity.NOTE, text=f"in use over time: {drawn}")
+
+
+def levels(course: Course) -> list[float]:
+    """Give the bytes in use at each moment, beyond what was there before the call."""
+    lines = [unpack(line) for name, line in course.levels.items() if name not in BEFORE]
+    return [float(sum(column)) for column in zip(*lines, strict=True)]
+
+
+def curve(course: Course, top: float = 0.0) -> str:
+    """Draw a course on one line, with its peak and its length; nothing where there is none.
+
+    `top` are the bytes of a full height, where that is more than the peak.
+    """
+    times, found = unpack(course.times), levels(course)
+    most, last = max(found, default=0.0), float(times[-1]) if len(times) else 0.0
+    if not most or not last:
+        return ""
+    tops, full = [0.0] * _WIDE, max(most, top)
+    for time, level, until in zip(times, found, (*times[1:], last), strict=True):
+        for place in range(_place(time, last), _place(until, last) + 1):
+            tops[place] = max(tops[place], level)
+    drawn = "".join(_LEVELS[min(len(_LEVELS) - 1, int(each / full * len(_LEVELS)))] for each in tops)
+    text = f"{drawn} up to {format_quantity(most, BYTES, 3)} in {format_quantity(last, SECONDS, 2)}"
+    return shorten(text, 78)
+
+
+def _place(time: float, last: float) -> int:
+    return min(_WIDE - 1, int(time / last * _WIDE))

@@ -1,0 +1,155 @@
+"""Two snapshots of memory at the peak of a call: what came, what went, and what was unlike beforehand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.core.trace.memory_diff import memory_change
+from modeldyno.views.result.memory import curve, grouped, levels
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.trace.memory_diff import HeldChange
+
+_CHANGED, _VALUE = 12, 30
+
+Group = tuple[str, int, int]
+"""Name of some places, their bytes before and after."""
+
+
+def memory_changed(baseline: Result, candidate: Result) -> tuple[Block, ...]:
+    """Lay out how memory at the peak differs.
+
+    Raises:
+        RunFailed: one of the two holds no snapshot of memory.
+    """
+    held = memory_change(baseline, candidate).held
+    groups = [(name, *_sums(group)) for name, group in grouped(held)]
+    groups.sort(key=lambda group: -abs(_more(group)))
+    whole = ("in all", *_sums(held))
+    return (
+        Notice(severity=Severity.VERDICT, text=_sentence(candidate, whole, groups)),
+        *_unlike(baseline, candidate),
+        Table(
+            title="Held at the measured peak",
+            columns=tuple(
+                Column(title=title, align=Align.RIGHT if place else Align.LEFT)
+                for place, title in enumerate(("what", "before", "after", "change"))
+            ),
+            rows=tuple(map(_row, _listed(whole, groups))),
+        ),
+        *_courses(baseline, candidate),
+    )
+
+
+def _sums(held: Sequence[HeldChange]) -> tuple[int, int]:
+    return sum(each.before for each in held), sum(each.after for each in held)
+
+
+def _more(group: Group) -> int:
+    _, before, after = group
+    return after - before
+
+
+def _sentence(candidate: Result, whole: Group, groups: Sequence[Group]) -> str:
+    """Say how much more or less is held, and what has most of that."""
+    name = shorten(clean(candidate.name), NAME_LIMIT) or "The model"
+    _, before, after = whole
+    now, change = format_quantity(after, BYTES, 3), _more(whole)
+    if not any(map(_more, groups)):
+        return f"{name} holds the same at its peak as before: {now}."
+    if not change:
+        return f"{name} holds as much at its peak as before, {now}, but not the same."
+    most = max(groups, key=lambda group: _more(group) if change > 0 else -_more(group))
+    word = "more" if change > 0 else "less"
+    size = f"{_size(abs(change))} {word} at its peak than before, {now} against {_size(before)}"
+    return f"{name} holds {size}; most of that is {most[0]} ({_signed(_more(most))})."
+
+
+def _listed(whole: Group, groups: Sequence[Group]) -> Iterator[Group]:
+    """Give the sum, the groups that differ most, and the rest of them as one."""
+    changed = [group for group in groups if _more(group)]
+    alike = [group for group in groups if not _more(group)]
+    yield whole
+    yield from changed[:_CHANGED]
+    if rest := changed[_CHANGED:]:
+        yield _joined(f"in {count(len(rest), 'more place')}", rest)
+    if alike:
+        names = alike[0][0] if len(alike) == 1 else count(len(alike), "place")
+        yield _joined(f"{names}, alike", alike)
+
+
+def _joined(name: str, groups: Sequence[Group]) -> Group:
+    return name, sum(before for _, before, _ in groups), sum(after for _, _, after in groups)
+
+
+def _row(group: Group) -> tuple[str, ...]:
+    name, before, after = group
+    word = "" if (before and after) or before == after else " (new)" if after else " (gone)"
+    return name, _size(before), _size(after), f"{_signed(after - before)}{word}"
+
+
+def _size(value: float) -> str:
+    return format_quantity(value, BYTES, 3) if value else "—"
+
+
+def _signed(value: int) -> str:
+    return f"{'+' if value > 0 else '-'}{_size(abs(value))}" if value else "none"
+
+
+# --- what was unlike beforehand ------------------------------------------------------------------
+
+
+def _unlike(baseline: Result, candidate: Result) -> Iterator[Notice]:
+    """Say in what the two runs differ besides: model, knobs, inputs, machine."""
+    old, new = _facts(baseline), _facts(candidate)
+    told = [
+        f"{name} {_shown(old.get(name))} -> {_shown(new.get(name))}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
+    ]
+    if told:
+        text = f"unlike in the two: {', '.join(told)}"
+        yield Notice(severity=Severity.NOTE, text=shorten(text, TEXT_LIMIT))
+
+
+def _facts(result: Result) -> Mapping[str, object]:
+    """Give what may change how much memory a call takes, by its name."""
+    job, model = result.job, result.model
+    return {
+        "model": result.name,
+        "content": model.digest.removeprefix("sha256:")[:12] if model else None,
+        "mode": str(job.inspection.mode),
+        "optimizer": job.inspection.optimizer if result.find("step_time") else None,
+        "backend": job.backend,
+        **job.config,
+        **{spec.name or "input": _shape(spec) for spec in result.inputs},
+        **result.environment.hardware,
+        **result.environment.software,
+    }
+
+
+def _shape(spec: InputSpec) -> str:
+    return f"{'x'.join(map(str, spec.shape or ()))} {spec.dtype}"
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else shorten(clean(str(value)), _VALUE)
+
+
+# --- the course ----------------------------------------------------------------------------------
+
+
+def _courses(baseline: Result, candidate: Result) -> Iterator[Notice]:
+    """Draw the bytes in use over the time of a call, both on one scale."""
+    found = [result.activity.course if result.activity else None for result in (baseline, candidate)]
+    top = max((level for course in found if course is not None for level in levels(course)), default=0.0)
+    for word, course in zip(("before", "after"), found, strict=True):
+        if course is not None and (drawn := curve(course, top)):
+            yield Notice(severity=Severity.NOTE, text=f"over time, {word}: {drawn}")

@@ -1,0 +1,263 @@
+"""The modules of a network as a tree that can be read: alike ones as one, empty shells joined."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from modeldyno.core.report.blocks import clean
+from modeldyno.views.text import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.result.result import Result
+
+NUMBERS = ("macs", "elementwise", "flops", "parameters", "weight_bytes", "bytes_read", "bytes_written")
+_INDEX = re.compile(r"(?<![^.])\d{1,9}(?:-\d{1,9})?(?![^.])")
+"""A part of a path that is a number, or a range of them."""
+
+_DEEPEST = 100
+"""Levels that a network may have; what lies deeper is part of what holds it."""
+
+_NUMBER = re.compile(r"\d{1,9}")
+
+Numbers = tuple[float, ...]
+"""One for each of NUMBERS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A module, or several alike."""
+
+    path: str
+    """Such as ``encoder.layer.0-11``."""
+    label: str
+    """What it is called below its parent."""
+    kind: str
+    count: int = 1
+    """How many it stands for, in all."""
+    output: str = ""
+    """What a call of one of them gives."""
+    numbers: Numbers
+    """Of all of them together."""
+    children: tuple[Node, ...] = ()
+    likeness: str
+    """Equal for two modules of one class that have equal numbers and equal children."""
+
+    def of(self, metric: str) -> float:
+        """Give one number; ``bytes`` are those read and written."""
+        if metric == "bytes":
+            return self.of("bytes_read") + self.of("bytes_written")
+        return self.numbers[NUMBERS.index(metric)]
+
+
+def tree(result: Result) -> Node | None:
+    """Build the tree, or give None where no modules were analysed."""
+    outline = result.outline
+    if outline is None or len(outline.modules) < 2 or outline.modules[0].path:  # noqa: PLR2004 - whole and part
+        return None
+    found = {(m.metric, m.scope): number(m)[0] for m in result.measurements if m.metric in NUMBERS}
+    known = {module.path for module in outline.modules}
+    alike: dict[object, str] = {}
+    families: defaultdict[str | None, list[Node]] = defaultdict(list)
+    for module in reversed(outline.modules):  # children before their parents
+        numbers = tuple(float(found.get((metric, module.path), 0)) for metric in NUMBERS)
+        children = tuple(map(_joined, _collapsed(families.pop(module.path, [])[::-1])))
+        if module.path and (module.path.count(".") > _DEEPEST or not (any(numbers) or children)):
+            continue
+        parent = parent_of(module.path, known)
+        kind = f"{module.kind} {module.kernel}".rstrip()
+        key = (kind, module.output, numbers, tuple((child.label, child.likeness) for child in children))
+        families[parent].append(
+            Node(
+                path=module.path,
+                label=module.path[len(parent) + 1 :] if parent else module.path,
+                kind=kind,
+                output=module.output,
+                numbers=numbers,
+                children=children,
+                likeness=alike.setdefault(key, str(len(alike))),
+            )
+        )
+    return families[None][-1]
+
+
+def parent_of(path: str, known: set[str]) -> str | None:
+    """Give the nearest module that holds this one; None for the whole."""
+    if not path:
+        return None
+    while "." in path:
+        path = path.rpartition(".")[0]
+        if path in known:
+            return path
+    return ""
+
+
+def _collapsed(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Make one of numbered neighbours that are alike."""
+    run: list[Node] = []
+    for node in nodes:
+        if run and not follows(run[-1], node):
+            yield _one(run)
+            run = []
+        run.append(node)
+    if run:
+        yield _one(run)
+
+
+class Labelled(Protocol):
+    """What has a place in a tree, and may be like its neighbour."""
+
+    @property
+    def label(self) -> str:
+        """What it is called below its parent."""
+
+    @property
+    def likeness(self) -> str:
+        """Equal for two that are alike."""
+
+
+def follows(before: Labelled, node: Labelled) -> bool:
+    """Say whether a node is like the one before it, and has the next number."""
+    (head, _, index), (next_head, _, next_index) = before.label.rpartition("."), node.label.rpartition(".")
+    numbered = head == next_head and _NUMBER.fullmatch(index) and _NUMBER.fullmatch(next_index)
+    return bool(numbered) and int(index) + 1 == int(next_index) and before.likeness == node.likeness
+
+
+def _one(run: Sequence[Node]) -> Node:
+    first, last = run[0], run[-1]
+    if first is last:
+        return first
+    label = f"{first.label}-{last.label.rpartition('.')[2]}"
+    path = first.path.removesuffix(first.label) + label
+    return _times(first, len(run), first.path, path, label)
+
+
+def _times(node: Node, times: int, old: str, new: str, label: str = "") -> Node:
+    """Let a node and all below it stand for several."""
+    return replace(
+        node,
+        path=new + node.path[len(old) :],
+        label=label or node.label,
+        count=node.count * times,
+        numbers=tuple(value * times for value in node.numbers),
+        children=tuple(_times(child, times, old, new) for child in node.children),
+        likeness=f"{node.likeness}x{times}",
+    )
+
+
+def _joined(node: Node) -> Node:
+    """Join a shell to the one module in it that does all of its work."""
+    if len(node.children) != 1 or node.children[0].numbers != node.numbers:
+        return node
+    (child,) = node.children
+    return replace(child, label=f"{node.label}.{child.label}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A node at its place."""
+
+    node: Node
+    level: int
+
+
+def walk(root: Node, sort: str = "order") -> list[Row]:
+    """Give all nodes, each before its children, siblings in the order asked for."""
+    rows: list[Row] = []
+    stack = [Row(node=root, level=0)]
+    while stack:
+        row = stack.pop()
+        rows.append(row)
+        children = sorted_by(row.node.children, sort)
+        stack += [Row(node=child, level=row.level + 1) for child in reversed(children)]
+    return rows
+
+
+def sorted_by(nodes: Iterable[Node], sort: str) -> list[Node]:
+    """Sort nodes by a number, the largest first, or leave them in their order."""
+    return list(nodes) if sort == "order" else sorted(nodes, key=lambda node: -node.of(sort))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is done in one place of the network, by the modules there or by code between them."""
+
+    path: str
+    kind: str
+    count: int
+    numbers: Numbers
+
+
+def leaves(root: Node) -> list[Work]:
+    """Give the work that no deeper module does; layers that differ in their number alone are one."""
+    groups: defaultdict[tuple[str, str], list[tuple[Node, Numbers]]] = defaultdict(list)
+    for row in walk(root):
+        node = row.node
+        below = [sum(column) for column in zip(*(child.numbers for child in node.children), strict=True)]
+        if not below:
+            groups[pattern(node.path), node.kind].append((node, node.numbers))
+        elif any(own := tuple(max(0.0, n - part) for n, part in zip(node.numbers, below, strict=True))):
+            groups[pattern(node.path), f"{node.kind} itself"].append((node, own))
+    return [
+        Work(
+            path=_alike([node.path for node, _ in group]),
+            kind=kind,
+            count=sum(node.count for node, _ in group),
+            numbers=tuple(map(sum, zip(*(numbers for _, numbers in group), strict=True))),
+        )
+        for (_, kind), group in groups.items()
+    ]
+
+
+def _alike(paths: Sequence[str]) -> str:
+    """Name paths of one pattern by that; where it is nothing but stars, by the first ones."""
+    if len(paths) == 1:
+        return paths[0]
+    common = pattern(paths[0])
+    if common.strip("*."):
+        return common
+    return ", ".join(paths[:_FEW]) + (", …" if len(paths) > _FEW else "")
+
+
+_FEW = 4
+"""Paths that are named one by one."""
+
+
+def pattern(path: str) -> str:
+    """Put a star for each number in a path."""
+    return _INDEX.sub("*", path)
+
+
+def ranged(paths: Sequence[str]) -> str:
+    """Name paths of one pattern together: ``layer.0-11.mlp``, with a star where they leave gaps."""
+    common = _alike(sorted(set(paths), key=_natural))
+    if len(set(paths)) == 1:
+        return paths[0]
+    indices = {tuple(_INDEX.findall(path)) for path in paths}
+    if "*" in paths[0] or not all(_NUMBER.fullmatch(index) for found in indices for index in found):
+        return common
+    found = sorted(tuple(map(int, found)) for found in indices)
+    varying = [place for place, column in enumerate(zip(*found, strict=True)) if len(set(column)) > 1]
+    if len(varying) != 1:
+        return common
+    column = [numbers[varying[0]] for numbers in found]
+    if column != list(range(column[0], column[-1] + 1)):
+        return common
+    parts = [str(n) for n in found[0]]
+    parts[varying[0]] = f"{column[0]}-{column[-1]}"
+    return _INDEX.sub(lambda _match: parts.pop(0), pattern(paths[0]).replace("*", "0"))
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    """Order paths so that 10 comes after 9."""
+    return [(int(part) if _NUMBER.fullmatch(part) else -1, part) for part in path.split(".")]
+
+
+def titled(node: Node) -> str:
+    """Name the class of a module, and how many it stands for."""
+    kind = clean(node.kind)
+    return f"{node.count} x {kind}" if kind and node.count > 1 else kind

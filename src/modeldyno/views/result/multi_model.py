@@ -1,0 +1,75 @@
+"""Several models on one server: what each of them did, one below the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load import multi_model
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.stats.units import SECONDS, format_quantity
+from modeldyno.views.text import NAME_LIMIT, estimate, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.core.result.result import Result
+
+_COLUMNS = ("throughput", "latency p50", "latency p99", "queue", "compute")
+
+
+def alone(result: Result) -> Result:
+    """Give a Result without what was measured of models beside its own."""
+    names = [str(each.name) for each in result.job.beside]
+    return replace(result, measurements=tuple(multi_model.first(names, result.measurements)))
+
+
+def neighbours(result: Result) -> Iterator[Table]:
+    """Lay the models of one server side by side; nothing where there is one, or nothing was measured."""
+    if not result.job.beside or not any(each.metric == "latency" for each in result.measurements):
+        return
+    names = [str(each.name) for each in result.job.beside]
+    parts = [(result.name, result.job.load, tuple(multi_model.first(names, result.measurements)))]
+    parts += [
+        (name, each.load, tuple(multi_model.of(name, result.measurements)))
+        for name, each in zip(names, result.job.beside, strict=True)
+    ]
+    yield Table(
+        title="The models of the server, under load at the same time",
+        columns=(
+            Column(title="model"),
+            Column(title="load"),
+            *(Column(title=title, align=Align.RIGHT) for title in _COLUMNS),
+        ),
+        rows=tuple(
+            (shorten(clean(name), NAME_LIMIT), str(load or ""), *_figures(found))
+            for name, load, found in parts
+        ),
+    )
+
+
+def _figures(measurements: tuple[Measurement, ...]) -> Iterator[str]:
+    found = {each.metric: each for each in measurements if not each.scope}
+    yield _told(found.get("throughput"))
+    for name in ("p50", "p99"):
+        latency = found.get("latency")
+        yield _quantile(latency.value, name) if latency else ""
+    for metric in ("queue_time", "compute_time"):
+        yield _told(found.get(metric))
+
+
+def _told(found: Measurement | None) -> str:
+    return "" if found is None else plain(found)
+
+
+def _quantile(times: object, name: str) -> str:
+    """Give a percentile with its margin; one that is no claim yet as being about so much."""
+    if not isinstance(times, Distribution):
+        return ""
+    if times.void:
+        return times.void
+    if times.missing(name):
+        return f"about {format_quantity(times.statistic(name), SECONDS, 2)}"
+    return estimate(times.statistic(name), times.interval(name), SECONDS)[0]

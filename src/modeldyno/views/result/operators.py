@@ -1,0 +1,220 @@
+"""What ran within the calls: the slowest operators, where they ran, and what of it was needless."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.result.trace_data import Executed, Happening
+from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.views.result.module_tree import pattern, ranged
+from modeldyno.views.text import TEXT_LIMIT, count, ending, number, share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.trace_data import Waste
+
+_COSTLIEST, _WASTES = 8, 8
+_NAME, _KIND = 34, 30
+_SHOWS = 1.005
+"""Ratio from which on a cost is one; below it, the noise of the machine was larger."""
+WHOLE = "(the model itself)"
+_OTHERS = {
+    Happening.KERNEL: "Kernels",
+    Happening.TRANSFER: "Transfers",
+    Happening.SYNCHRONISATION: "Waits for a device",
+    Happening.RANGE: "Ranges of the model's own code",
+}
+
+Group = tuple[str, str, list[Executed]]
+"""Place, name, and what happened there under it."""
+
+
+def operations(result: Result) -> Iterator[Block]:
+    """Lay out what the probe of operators saw, and nothing where it did not look."""
+    executed = result.activity.executed if result.activity else ()
+    if executed:
+        yield Notice(severity=Severity.NOTE, code="operators", text=_leading(result, executed))
+        operators = [row for row in executed if row.kind is Happening.OPERATOR]
+        yield from _table("Slowest operators", _grouped(operators, lambda _row: ""))
+        if any(row.scope for row in operators):
+            yield from _table("Slowest operators by module", _grouped(operators, _place))
+        for kind, title in _OTHERS.items():
+            rows = [row for row in executed if row.kind is kind]
+            yield from _table(title, _grouped(rows, _place))
+    yield from needless(result)
+    for artifact in result.artifacts:
+        if artifact.name == "trace":
+            text = f"the trace is in {shorten(clean(artifact.path), TEXT_LIMIT)}; open it at ui.perfetto.dev"
+            yield Notice(severity=Severity.NOTE, text=text)
+
+
+def operated(result: Result) -> str:
+    """Say in a few words what the operators of a call take, for the one sentence of a report."""
+    executed = result.activity.executed if result.activity else ()
+    if not executed:
+        return ""
+    runs = count(round(_calls(executed)), "operator")
+    return f"spends {format_quantity(_whole(executed), SECONDS, 3)} in {runs} of a call"
+
+
+def _leading(result: Result, executed: Sequence[Executed]) -> str:
+    """Say how many operators a call runs, how long they take, and which has most of that."""
+    whole, on_device = _whole(executed), _device_time(executed) > 0
+    text = f"one call runs {count(round(_calls(executed)), 'operator')}"
+    groups = _grouped([row for row in executed if row.kind is Happening.OPERATOR], lambda _row: "")
+    if whole:
+        place = "on the device" if on_device else "of operator time"
+        text += f", which take {format_quantity(whole, SECONDS, 3)} {place}"
+    if whole and groups:
+        costs = {name: sum(map(_cost(on_device), rows)) for _, name, rows in groups}
+        costliest = max(costs, key=costs.__getitem__)
+        text += f"; {shorten(clean(costliest), _KIND)} has {share(costs[costliest], whole)}"
+    overhead = result.find("pass_overhead", "ops")
+    if overhead is not None:
+        ratio = number(overhead)[0]
+        cost = f"slowed the call by {ratio - 1:.0%}" if ratio > _SHOWS else "did not slow the call measurably"
+        text += f"; recording them {cost}"
+    return text
+
+
+def _calls(executed: Sequence[Executed]) -> float:
+    return sum(row.calls for row in executed if row.kind is Happening.OPERATOR)
+
+
+def _device_time(executed: Sequence[Executed]) -> float:
+    """Sum up the time on a device, which kernels and transfers have once, and who launched them again."""
+    return sum(row.device_time for row in executed if row.kind in {Happening.KERNEL, Happening.TRANSFER})
+
+
+def _whole(executed: Sequence[Executed]) -> float:
+    own = (row.self_time for row in executed if row.kind is Happening.OPERATOR)
+    return _device_time(executed) or sum(own)
+
+
+def _cost(on_device: bool) -> Callable[[Executed], float]:
+    return (lambda row: row.device_time) if on_device else (lambda row: row.self_time)
+
+
+def _place(row: Executed) -> str:
+    return pattern(row.scope)
+
+
+def _grouped(rows: Sequence[Executed], place: Callable[[Executed], str]) -> list[Group]:
+    """Join what has one name in one place, the costliest first; modules that differ by a number are one."""
+    groups: defaultdict[tuple[str, str], list[Executed]] = defaultdict(list)
+    for row in rows:
+        groups[place(row), row.name].append(row)
+    found = [
+        (ranged([row.scope for row in group]) if place(group[0]) else "", name, group)
+        for (_, name), group in groups.items()
+    ]
+    return sorted(found, key=lambda group: -sum(max(row.self_time, row.device_time) for row in group[2]))
+
+
+def _table(title: str, groups: Sequence[Group]) -> Iterator[Table]:
+    if not groups:
+        return
+    every = [row for _, _, rows in groups for row in rows]
+    device = any(row.device_time for row in every)
+    placed = any(place for place, _, _ in groups)
+    whole = sum(map(_cost(device), every))
+    titles = [
+        *(("module",) if placed else ()), "name", "calls>", "own time>",
+        *(("device>",) if device else ()), "share>",
+    ]  # fmt: skip
+    shown = [_cells(group, whole, placed=placed, device=device) for group in groups[:_COSTLIEST]]
+    yield Table(
+        title=f"{title}{f', {len(shown)} of {len(groups):,}' if len(groups) > len(shown) else ''}",
+        columns=tuple(
+            Column(title=t.removesuffix(">"), align=Align.RIGHT if t.endswith(">") else Align.LEFT)
+            for t in titles
+        ),
+        rows=tuple(shown),
+    )
+
+
+def _cells(group: Group, whole: float, *, placed: bool, device: bool) -> tuple[str, ...]:
+    place, name, rows = group
+    own, on_device = sum(row.self_time for row in rows), sum(row.device_time for row in rows)
+    return (
+        *((ending(clean(place), _NAME) or WHOLE,) if placed else ()),
+        shorten(clean(name), _KIND),
+        _number(sum(row.calls for row in rows)),
+        format_quantity(own, SECONDS, 3),
+        *((format_quantity(on_device, SECONDS, 3),) if device else ()),
+        share(on_device if device else own, whole),
+    )
+
+
+def _number(value: float) -> str:
+    """Show calls in one call of the model."""
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+
+
+# --- waste ---------------------------------------------------------------------------------------
+
+_NONE_FOUND = "no needless copies, casts, transfers or waits were found"
+
+
+def wasted(result: Result) -> str:
+    """Say what needless copies, casts, transfers and waits cost, and where most of that is."""
+    wastes = result.activity.wastes if result.activity else None
+    time = sum(waste.time for waste in wastes or ())
+    if not wastes or not time:
+        return ""
+    costs: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for waste in wastes:
+        costs[waste.name, pattern(waste.scope)] += waste.time
+    name, scope = max(costs, key=costs.__getitem__)
+    place = f" in {ending(clean(scope), _NAME)}" if scope else ""
+    lead = "" if len(costs) == 1 else "most of it "
+    return (
+        f"needless copies and waits cost {format_quantity(time, SECONDS, 3)} of a call, {lead}"
+        f"{shorten(clean(name), _KIND)}{place}"
+    )
+
+
+def needless(result: Result) -> Iterator[Block]:
+    """Lay out the copies, casts, transfers and waits that the result does not need."""
+    wastes = result.activity.wastes if result.activity else None
+    if wastes is None:
+        return
+    if not wastes:
+        yield Notice(severity=Severity.NOTE, text=_NONE_FOUND)
+        return
+    groups: defaultdict[tuple[str, ...], list[Waste]] = defaultdict(list)
+    for waste in wastes:
+        key = (waste.kind, waste.name, pattern(waste.scope), waste.line, pattern(waste.reason))
+        groups[key].append(waste)
+    rows = sorted(groups.values(), key=lambda found: -sum(waste.time for waste in found))
+    whole = sum(waste.time for found in rows for waste in found)
+    shown = rows[:_WASTES]
+    part = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
+    yield Table(
+        title=f"Needless: {format_quantity(whole, SECONDS, 3)} of a call{part}",
+        columns=(
+            Column(title="in"),
+            Column(title="what"),
+            Column(title="calls", align=Align.RIGHT),
+            Column(title="time", align=Align.RIGHT),
+            Column(title="bytes", align=Align.RIGHT),
+            Column(title="why"),
+        ),
+        rows=tuple(map(_waste, shown)),
+    )
+
+
+def _waste(found: Sequence[Waste]) -> tuple[str, ...]:
+    first = found[0]
+    return (
+        ending(clean(ranged([waste.scope for waste in found])), _NAME) or WHOLE,
+        f"{first.kind}, {shorten(clean(first.name), _KIND)}",
+        _number(sum(waste.calls for waste in found)),
+        format_quantity(sum(waste.time for waste in found), SECONDS, 3),
+        format_quantity(sum(waste.bytes for waste in found), BYTES, 3),
+        shorten(clean(f"{first.line}: {first.reason}" if first.line else first.reason), TEXT_LIMIT),
+    )

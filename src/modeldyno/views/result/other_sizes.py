@@ -1,0 +1,143 @@
+"""What other sizes and devices would give: a grid of totals, and lower bounds that are no measurements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.spec.devices import DEVICES
+from modeldyno.core.static.roofline import Bound, bound_by
+from modeldyno.core.stats.units import format_quantity
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, amount, number, ordered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.static_data import Outline, Point
+
+_WANTED = ("macs", "flops", "activation_peak", "memory_peak")
+_TITLES = {
+    "macs": "MACs", "flops": "FLOPs", "activation_peak": "activations", "memory_peak": "memory",
+    "roofline_latency": "bound",
+}  # fmt: skip
+_LATENCIES = ("roofline_latency", "eager_latency", "decode_latency")
+_ROOFS = {Bound.COMPUTE: "arithmetic", Bound.MEMORY: "memory"}
+_COLUMNS = 7
+"""That fit 80 columns of text."""
+_POINTS = 40
+
+
+def grid(result: Result) -> Iterator[Block]:
+    """Show the totals at the sizes that were asked for, and the formulas that give them."""
+    outline = result.outline
+    if outline is None or not outline.points:
+        return
+    names = ordered(dict.fromkeys(name for point in outline.points for name in point.sizes))
+    metrics = _metrics(outline)[: max(2, _COLUMNS - len(names))]
+    titles = [*(shorten(clean(name), NAME_LIMIT) for name in names), *map(_title, metrics)]
+    yield Table(
+        title="At other sizes",
+        columns=tuple(Column(title=title, align=Align.RIGHT) for title in titles),
+        rows=tuple(
+            (*(_size(point, name) for name in names), *(_value(result, point, metric) for metric in metrics))
+            for point in outline.points[:_POINTS]
+        ),
+    )
+    yield from _formulas(outline)
+    if len(outline.points) > _POINTS:
+        more = len(outline.points) - _POINTS
+        yield Notice(severity=Severity.NOTE, text=f"{more:,} more sizes are in the document: --json PATH")
+
+
+def _metrics(outline: Outline) -> list[str]:
+    """Choose what is shown: totals first, then the bounds of each device."""
+    known = dict.fromkeys(name for point in outline.points for name in point.values)
+    estimates = [name for name in known if name.partition("@")[0] == "roofline_latency"]
+    return [*(name for name in _WANTED if name in known), *estimates]
+
+
+def _title(metric: str) -> str:
+    name, _, device = metric.partition("@")
+    return " ".join(filter(None, (shorten(clean(device), 12), _TITLES.get(name, name))))
+
+
+def _size(point: Point, name: str) -> str:
+    return f"{point.sizes[name]:,}" if name in point.sizes else "—"
+
+
+def _value(result: Result, point: Point, metric: str) -> str:
+    """Show a number of a point; a bound, and what operators without a formula add to, is at least that."""
+    if metric not in point.values:
+        return "—"
+    name = metric.partition("@")[0]
+    shown = format_quantity(point.values[metric], METRICS[name].unit, 3)
+    whole = result.find(name)
+    uncounted = whole is not None and whole.interval is not None
+    return f"≥ {shown}" if uncounted or name.endswith("_latency") else shown
+
+
+def _formulas(outline: Outline) -> Iterator[Block]:
+    rows = tuple(
+        (shorten(clean(metric), NAME_LIMIT), shorten(clean(text), TEXT_LIMIT))
+        for metric, text in outline.formulas.items()
+        if text
+    )
+    if rows:
+        yield Table(title="In formulas", columns=(Column(title=""), Column(title="")), rows=rows)
+        if outline.domain:
+            text = f"the formulas hold for {shorten(clean(outline.domain), TEXT_LIMIT)}"
+            yield Notice(severity=Severity.NOTE, text=text)
+    elif outline.traced:
+        text = "no polynomial was found to hold at all of these sizes, so each was traced by itself"
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def devices(result: Result) -> Iterator[Block]:
+    """Show what a device could do at best; every figure is an estimate from published peaks."""
+    names = dict.fromkeys(m.scope for m in result.measurements if m.metric == "roofline_latency" and m.scope)
+    rows = tuple(_device(result, name) for name in names)
+    if rows:
+        titles = ("device", "one call >", "op by op >", "one token >", "bound by", "its peaks")
+        yield Table(
+            title="Estimates: lower bounds from the peaks of devices; nothing was run",
+            columns=tuple(
+                Column(
+                    title=title.removesuffix(" >"), align=Align.RIGHT if title.endswith(">") else Align.LEFT
+                )
+                for title in titles
+            ),
+            rows=rows,
+        )
+    if any(_is_tf32(result, name) for name in names):
+        text = "float32 is taken at the faster peak of TF32, in which cuDNN's convolutions run by default"
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _is_tf32(result: Result, name: str) -> bool:
+    """Say whether the peak of a device is that of TF32, and another than that of float32."""
+    peaks = DEVICES[name].flops if name in DEVICES else {}
+    narrow = peaks.get("tf32")
+    return narrow is not None and narrow == _number(result, "peak_flops", name) != peaks.get("float32")
+
+
+def _device(result: Result, name: str) -> tuple[str, ...]:
+    call, eager, token = (result.find(metric, name) for metric in _LATENCIES)
+    flops, bandwidth = (_number(result, metric, name) for metric in ("peak_flops", "peak_bandwidth"))
+    nouns = ((flops, "FLOP/s"), (bandwidth, "B/s"))
+    peaks = ", ".join(amount(value, noun) if value else f"unknown {noun}" for value, noun in nouns)
+    macs = _number(result, "causal_macs") or _number(result, "macs")
+    seconds = 0.0 if call is None else number(call)[0]
+    limit = _ROOFS[bound_by(2 * macs / flops if flops else 0.0, seconds)] if seconds else "—"
+    return shorten(clean(name), 20), _bound(call), _bound(eager), _bound(token), limit, peaks
+
+
+def _bound(found: Measurement | None) -> str:
+    return "—" if found is None else f"≥ {format_quantity(number(found)[0], found.row.unit, 3)}"
+
+
+def _number(result: Result, metric: str, scope: str = "") -> float:
+    found = result.find(metric, scope)
+    return 0.0 if found is None else number(found)[0]

@@ -1,0 +1,134 @@
+"""How it was measured: everything that the figures depend on, a line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.doubt import EXPECTED
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Column, Table, clean, shorten
+from modeldyno.core.spec.input_spec import show
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.views.result.served import loaded
+from modeldyno.views.result.totals import looked_at
+from modeldyno.views.text import (
+    NAME_LIMIT,
+    NOISE,
+    TEXT_LIMIT,
+    analysed_at,
+    count,
+    joined,
+    moment,
+    plain,
+    unit_of_work,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from modeldyno.core.result.result import Fact, Result
+    from modeldyno.core.spec.input_spec import InputSpec
+
+
+def footer(result: Result) -> Table:
+    """Say what was measured, how, on what: everything that the figures depend on."""
+    model, environment = result.model, result.environment
+    identity = f"{model.name}, {_short(model.digest)}, {model.framework}" if model else str(result.job.model)
+    looked = looked_at(result)
+    facts = {
+        "model": identity,
+        "inputs": "; ".join(map(_input, result.inputs)),
+        "backend": "" if looked else _backend(result),
+        "analysed": _analysed(result) if looked else "",
+        "load": "" if result.job.load is None else loaded(result, result.job.load),
+        "measured": _how(result),
+        "ran": "; ".join(found.seen for found in result.doubts if found.code in EXPECTED),
+        "noise": _disturbance(result),
+        "hardware": listed(environment.hardware),
+        "software": listed(environment.software),
+        "conditions": "" if looked else listed(environment.conditions),
+        "result": joined(result.id, moment(result.created)),
+    }
+    rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
+    return Table(title="How it was measured", columns=(Column(title=""), Column(title="")), rows=rows)
+
+
+def _backend(result: Result) -> str:
+    settings = (f"{name} {_fact(name, value)}" for name, value in result.job.config.items())
+    return joined(result.job.backend, *settings)
+
+
+def _analysed(result: Result) -> str:
+    """Say which course was analysed, and at which sizes."""
+    asked, sizes = result.job.inspection, analysed_at(result)
+    course = f"a training step with {asked.optimizer}" if asked.mode is Mode.TRAIN else "inference"
+    return joined(f"{course} at {sizes}" if sizes else course, "nothing was run")
+
+
+def _how(result: Result) -> str:
+    """Say how many calls, or training steps, were timed, and why no more."""
+    calls, steps = result.find("latency"), result.find("step_time")
+    found, unit = (calls, unit_of_work(result)) if calls else (steps, "training step")
+    if found is None or not isinstance(found.value, Distribution):
+        return ""
+    value = found.value
+    processes, worth = len(value.runs), round(value.effective_size("p50"))
+    unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
+    parts = [
+        f"{count(len(value), unit)} in {count(processes, 'process', 'processes')}",
+        f"equivalent to {worth:,} independent ones for the median" if worth < len(value) else "",
+        f"{value.warmup_dropped:,} of warm-up left out" if value.warmup_dropped else "no warm-up",
+        f"{value.rejected:,} rejected as invalid" if value.rejected else "",
+        f"stop: {value.stop}{unmet}",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _disturbance(result: Result) -> str:
+    found = ((text, result.find(metric)) for metric, text in NOISE.items())
+    return ", ".join(f"{text} {plain(m)}" for text, m in found if m is not None)
+
+
+def _input(spec: InputSpec) -> str:
+    shape = "" if spec.shape is None or spec.dtype == "object" else show(spec.shape)
+    values = f"from {spec.source}" if spec.source else _drawn(spec)
+    distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
+    return joined(
+        " ".join(filter(None, (shorten(spec.name, NAME_LIMIT), shape, spec.dtype))), values, distinct
+    )
+
+
+def _drawn(spec: InputSpec) -> str:
+    """Say what values are drawn."""
+    if spec.low is None or spec.high is None:
+        return ""
+    if spec.dtype == "string":
+        words = f"{spec.low:g}" if spec.low == spec.high else f"{spec.low:g} to {spec.high:g}"
+        return f"of {words} random words each"
+    return f"all {spec.low:g}" if spec.low == spec.high else f"random in {spec.low:g}..{spec.high:g}"
+
+
+_SPEAKING = {"processor", "architecture", "system"}
+"""Facts that say what they are."""
+
+
+def listed(facts: Mapping[str, Fact]) -> str:
+    """List facts of an environment."""
+    return ", ".join(
+        _fact(name, value) if name in _SPEAKING else f"{name.replace('_', ' ')} {_fact(name, value)}"
+        for name, value in facts.items()
+    )
+
+
+def _fact(name: str, value: Fact) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, int) and "memory" in name:
+        return format_quantity(value, BYTES, 3)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _short(digest: str) -> str:
+    scheme, _, digits = digest.rpartition(":")
+    return f"{scheme}:{digits[:12]}" if scheme else digits[:12]

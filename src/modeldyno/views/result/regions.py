@@ -1,0 +1,112 @@
+"""Named regions of code: which took the time, what one call took, and the memory of a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, clean
+from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.core.trace import regions as trace_regions
+from modeldyno.views.text import count, ending, number, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.result.result import Result
+
+_NAME = 24
+"""Characters of a region's name; its end tells it apart."""
+_CALL = ("mean", "min", "p50", "p95", "p99", "max")
+_DASHES = "— stands for a percentile with too few independent calls to be a claim; the document has them all."
+_MEMORY = ("allocated", "freed", "allocated_peak")
+
+
+def is_of_regions(result: Result) -> bool:
+    """Tell whether a Result is about regions of code."""
+    return trace_regions.PROBE in result.job.probes
+
+
+def spent(result: Result) -> str:
+    """Say in a clause where most of the time went."""
+    own = {m.scope: number(m)[0] for m in _of(result, "total_self_time")}
+    if not own:
+        return "called nothing that is marked with profiled"
+    whole = sum(own.values())
+    name = max(own, key=lambda name: own[name])
+    parts = count(len(own), "marked region of code", "marked regions of code")
+    most = f", {share(own[name], whole)} of it in {_named(name)} itself" if len(own) > 1 else ""
+    return f"spent {format_quantity(whole, SECONDS, 3)} in {parts}{most}"
+
+
+def regions(result: Result) -> Iterator[Table | Notice]:
+    """Give the tables: the time in all, that of one call, and the memory of one call."""
+    own = _of(result, "total_self_time")
+    whole = sum(number(m)[0] for m in own)
+    names = [m.scope for m in own]
+    if not names:
+        return
+    yield _table(
+        "Time in all calls",
+        ("region", "calls", "total", "self", "share"),
+        [(_named(name), *_in_all(result, name, whole)) for name in names],
+    )
+    yield _table(
+        "Time of one call", ("region", *_CALL), [(_named(name), *_one_call(result, name)) for name in names]
+    )
+    if any(_lacking(result, name) for name in names):
+        yield Notice(severity=Severity.NOTE, text=_DASHES)
+    if rows := [row for name in names for row in _memory(result, name)]:
+        yield _table("Memory of one call", ("region", "where", "allocated", "freed", "peak"), rows, texts=2)
+
+
+def _in_all(result: Result, name: str, whole: float) -> tuple[str, ...]:
+    calls, total, own = (
+        number(found)[0] if (found := result.find(metric, name)) is not None else 0.0
+        for metric in ("calls", "total_time", "total_self_time")
+    )
+    times = (format_quantity(seconds, SECONDS, 3) for seconds in (total, own))
+    return f"{calls:,.0f}", *times, share(own, whole)
+
+
+def _one_call(result: Result, name: str) -> tuple[str, ...]:
+    found = result.find("latency", name)
+    assert found is not None
+    value = found.value
+    assert isinstance(value, Distribution)
+    return tuple(
+        "—" if value.missing(statistic) else format_quantity(value.statistic(statistic), SECONDS, 3)
+        for statistic in _CALL
+    )
+
+
+def _lacking(result: Result, name: str) -> bool:
+    return "—" in _one_call(result, name)
+
+
+def _memory(result: Result, name: str) -> Iterator[tuple[str, ...]]:
+    places = (trace_regions.parted(m.scope) for m in _of(result, "allocated"))
+    for place in (place for owner, place in places if owner == name):
+        found = (result.find(metric, trace_regions.at(name, place)) for metric in _MEMORY)
+        sizes = ("—" if m is None else format_quantity(round(number(m)[0]), BYTES, 3) for m in found)
+        yield _named(name), place, *sizes
+
+
+def _of(result: Result, metric: str) -> list[Measurement]:
+    return [m for m in result.measurements if m.metric == metric]
+
+
+def _named(name: str) -> str:
+    return ending(clean(name), _NAME)
+
+
+def _table(title: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]], *, texts: int = 1) -> Table:
+    """Make a table whose first columns are text and whose others are numbers."""
+    return Table(
+        title=title,
+        columns=tuple(
+            Column(title=title, align=Align.LEFT if place < texts else Align.RIGHT)
+            for place, title in enumerate(titles)
+        ),
+        rows=tuple(rows),
+    )

@@ -1,0 +1,147 @@
+"""A server under load: the sentence, and where the time of a request goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.load.latency_breakdown import STAGES
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
+from modeldyno.views.text import NAME_LIMIT, count, estimate, joined, number, plain, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.load_spec import Load
+
+STAGE_NAMES = {
+    "queue_time": "queue",
+    "compute_input_time": "compute: input",
+    "compute_time": "compute: model",
+    "compute_output_time": "compute: output",
+    "network_time": "network, protocol and client",
+}
+SERVED = frozenset((*STAGE_NAMES, "formed_batch", "executions", "in_flight", "client_cpu", "client_time"))
+"""Metrics that have a place of their own."""
+_LARGEST = 4
+"""Sizes of batches that are named."""
+
+assert set(STAGES) < set(STAGE_NAMES)
+
+
+def spoken(result: Result) -> str:
+    """Say what the server did; nothing where nothing was served."""
+    rate, latency = result.find("request_rate"), result.find("latency")
+    if rate is None and result.job.load is not None:  # another tool may count samples alone
+        rate = result.find("throughput")
+    if rate is None:
+        return ""
+    backend = shorten(clean(result.job.backend), NAME_LIMIT)
+    at = f"at {result.job.load}" if result.job.load else "under load"
+    value, interval = number(rate)
+    counted = "requests" if rate.metric == "request_rate" else "samples"
+    speed = estimate(value, interval, RATE)[0].replace("/s", f" {counted}/s")
+    does = f"answers {speed} {at} on {backend}"
+    if tokens := result.find("token_rate"):
+        does = f"generates {plain(tokens).replace('/s', ' tokens/s')} ({speed}) {at} on {backend}"
+    if latency is None or not isinstance(latency.value, Distribution):
+        return does
+    if latency.value.void:
+        return f"{does}, and was {latency.value.void}: its latency is no claim"
+    return f"{does}: {_generated(result) or f'latency {_half_and_tail(latency.value)}'}"
+
+
+def streamed(result: Result) -> bool:
+    """Say whether its answers came in pieces."""
+    return result.find("request_rate") is not None and result.find("time_to_first_token") is not None
+
+
+def _generated(result: Result) -> str:
+    """Say when tokens came; nothing where answers came whole."""
+    first, each = result.find("time_to_first_token"), result.find("time_per_output_token")
+    if first is None or not isinstance(first.value, Distribution):
+        return ""
+    follow = f", then one every {_half(each.value)}" if each and isinstance(each.value, Distribution) else ""
+    return f"first token after {_half_and_tail(first.value)}{follow.replace('every about', 'about every')}"
+
+
+def _half_and_tail(times: Distribution) -> str:
+    tail = times.certified("p99")
+    slow = "" if tail is None else f", {estimate(tail, times.interval('p99'), SECONDS)[0]} (p99)"
+    return f"{_half(times)} (median){slow}"
+
+
+def _half(times: Distribution) -> str:
+    few = "about " if times.missing("p50") else ""
+    return f"{few}{estimate(times.statistic('p50'), times.interval('p50'), SECONDS)[0]}"
+
+
+def stages(result: Result) -> Iterator[tuple[str, float]]:
+    """Give the stages of a mean request that are known, and the seconds of each."""
+    for metric, name in STAGE_NAMES.items():
+        found = result.find(metric)
+        if found is not None:
+            yield name, number(found)[0]
+
+
+def breakdown(result: Result) -> Iterator[Block]:
+    """Divide the mean time of a request into the stages that the server tells of, and the rest."""
+    service = result.find("service_time")
+    parts = [(metric, found) for metric in STAGE_NAMES if (found := result.find(metric)) is not None]
+    if service is None or not isinstance(service.value, Distribution) or not parts:
+        return
+    whole = service.value.statistic("mean")
+    rows = [
+        (STAGE_NAMES[metric], plain(found), share(number(found)[0], whole), metric) for metric, found in parts
+    ]
+    yield Table(
+        title="Where a request spends its time, on the average, by the server's own account",
+        columns=(
+            Column(title="stage", align=Align.LEFT),
+            Column(title="time", align=Align.RIGHT),
+            Column(title="share", align=Align.RIGHT),
+            Column(title="metric", align=Align.LEFT),
+        ),
+        rows=(*rows, ("in all", format_quantity(whole, SECONDS, 3), "100%", "service_time.mean")),
+    )
+    if batches := _batches(result):
+        yield Notice(severity=Severity.NOTE, code="batches", text=batches)
+
+
+def loaded(result: Result, load: Load) -> str:
+    """Say what the load was, and what it cost the client."""
+    kind = "closed loop" if load.closed else "open loop"
+    busy = [number(m)[0] for m in result.measurements if m.metric == "client_cpu"]
+    flight, each = result.find("in_flight"), result.find("client_time")
+    return joined(
+        f"{load} ({kind})",
+        f"{plain(flight)} on their way at once" if flight else "",
+        f"{count(len(busy), 'driver')} kept {format_quantity(sum(busy), CORES, 2)} busy" if busy else "",
+        f"{plain(each)} a request" if each else "",
+    )
+
+
+def redundant(result: Result) -> frozenset[str]:
+    """Name what need not be told: what another row gives, and that all went well."""
+    rates = [found.value for name in ("throughput", "request_rate") if (found := result.find(name))]
+    errors = result.find("error_rate")
+    return frozenset((
+        *(("request_rate",) if len(rates) == 2 and rates[0] == rates[1] else ()),  # noqa: PLR2004 - both
+        *(("requests",) if errors is not None and not errors.value else ()),
+        *(("inter_chunk_latency",) if streamed(result) and result.find("inter_token_latency") else ()),
+    ))  # fmt: skip
+
+
+def _batches(result: Result) -> str:
+    """Say what batches the server formed."""
+    mean = result.find("formed_batch")
+    if mean is None:
+        return ""
+    sizes = [m for m in result.measurements if m.metric == "executions"]
+    sizes.sort(key=lambda m: -number(m)[0])
+    named = ", ".join(
+        f"{m.scope.removeprefix('batch ')} ({count(int(number(m)[0]), 'call')})" for m in sizes[:_LARGEST]
+    )
+    return f"the server ran batches of {plain(mean)} on the average{f': {named}' if named else ''}"

@@ -1,0 +1,298 @@
+"""What was found without running a model: where its cost lies, and what could not be counted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import inf
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.static.graph import Role
+from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
+from modeldyno.views.result.module_tree import (
+    Node,
+    Row,
+    leaves,
+    pattern,
+    ranged,
+    sorted_by,
+    titled,
+    tree,
+    walk,
+)
+from modeldyno.views.result.other_sizes import devices, grid
+from modeldyno.views.result.totals import totals
+from modeldyno.views.text import TEXT_LIMIT, count, ending, joined, share, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.static_data import Held, Operator, Outline
+    from modeldyno.views.view_options import Look
+
+_COSTLIEST, _HELD, _UNCOUNTED = 5, 6, 12
+_GLANCE = 25
+"""Rows of a tree that are read at a glance."""
+_NAME, _KIND, _LABEL, _OUTPUT = 38, 22, 36, 15
+"""Characters of a module's name, of its class, of both beside what it gives, and of that."""
+_TITLES = {
+    "macs": "MACs", "parameters": "parameters", "flops": "FLOPs", "weight_bytes": "weights",
+    "bytes": "bytes moved",
+}  # fmt: skip
+
+
+def inspection(result: Result, look: Look) -> Iterator[Block]:
+    """Lay out everything that was found without running the model."""
+    root = tree(result)
+    yield from totals(result)
+    if root is not None:
+        yield from _costliest(root, look)
+        yield from _matching(root, look) if look.filter else _tree(root, look)
+    if result.outline is not None:
+        yield from _peak(result.outline)
+        if look.verbose or root is None:
+            yield from _operators(result.outline)
+    yield from reservations(result, look)
+    yield from grid(result)
+    yield from devices(result)
+
+
+def reservations(result: Result, look: Look) -> Iterator[Block]:
+    """Say what was not counted and what was taken for granted."""
+    if result.outline is not None:
+        yield from _uncounted(result.outline, look)
+        told = {doubt.seen for doubt in result.doubts}
+        for text in (text for text in result.outline.assumptions if text not in told):
+            yield Notice(
+                severity=Severity.NOTE, code="assumed", text=shorten(clean(text), TEXT_LIMIT).rstrip(".")
+            )
+
+
+def _columns(*titles: str) -> tuple[Column, ...]:
+    """Make columns: a title that ends with ``>`` stands over numbers."""
+    return tuple(
+        Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
+        for title in titles
+    )
+
+
+# --- modules -----------------------------------------------------------------------------------
+
+
+def _costliest(root: Node, look: Look) -> Iterator[Table]:
+    metric = "macs" if look.sort == "order" else look.sort
+    if metric == "macs" and not root.of("macs"):
+        metric = "flops"
+    works = [
+        Node(path=w.path, label=w.path, kind=w.kind, count=w.count, numbers=w.numbers, likeness="")
+        for w in leaves(root)
+    ]
+    rows = tuple(
+        (
+            ending(clean(node.path), _NAME - 2) or "(the model itself)",
+            shorten(titled(node), _KIND),
+            _shown(node, metric),
+            share(node.of(metric), root.of(metric)),
+        )
+        for node in sorted_by(works, metric)[:_COSTLIEST]
+        if node.of(metric)
+    )
+    if rows:
+        yield Table(
+            title=f"Most expensive, by {_TITLES[metric]}",
+            columns=_columns("module", "class", f"{_TITLES[metric]}>", "share>"),
+            rows=rows,
+        )
+
+
+def _shown(node: Node, metric: str) -> str:
+    unit = BYTES if metric in {"weight_bytes", "bytes"} else COUNT
+    return format_quantity(node.of(metric), unit, 3)
+
+
+def _tree(root: Node, look: Look) -> Iterator[Block]:
+    everything = walk(root, look.sort)
+    rows = everything if look.depth is not None else [row for row in everything if _weighs(row)]
+    deepest = max(row.level for row in rows)
+    depth = _readable(rows) if look.depth is None else min(look.depth, deepest)
+    shown = [row for row in rows if row.level <= depth]
+    cut = 0 if look.depth is not None else max(0, len(shown) - _GLANCE)
+    yield _module_table(root, shown[: len(shown) - cut], _depth_title(depth, deepest), look.sort)
+    below = len(rows) - len(shown)
+    if cut:
+        text = f"{count(cut, 'more module')} at this depth; --depth {depth} shows all"
+        yield Notice(severity=Severity.NOTE, text=text)
+    elif below:
+        text = f"{count(below, 'more module')} below these; --depth {depth + 1} goes deeper"
+        yield Notice(severity=Severity.NOTE, text=text)
+    if light := len(everything) - len(rows):
+        text = f"{count(light, 'module')} with neither parameters nor MACs left out; --depth shows all"
+        yield Notice(severity=Severity.NOTE, text=text)
+    if any(row.node.count > 1 for row in shown):
+        yield Notice(severity=Severity.NOTE, text="several alike are one row, which has their sum")
+
+
+def _weighs(row: Row) -> bool:
+    return not row.level or any(row.node.of(metric) for metric in ("parameters", "macs", "weight_bytes"))
+
+
+def _depth_title(depth: int, deepest: int) -> str:
+    return "Modules" if depth >= deepest else f"Modules, to depth {depth}"
+
+
+def _readable(rows: Sequence[Row]) -> int:
+    """Give the depth to which the tree is read at a glance; one level is always shown."""
+    deepest = max(row.level for row in rows)
+    return next(
+        (d for d in range(deepest, 1, -1) if sum(row.level <= d for row in rows) <= _GLANCE), min(1, deepest)
+    )
+
+
+def _matching(root: Node, look: Look) -> Iterator[Block]:
+    wanted = look.filter.lower()
+    rows = [row for row in walk(root) if wanted in row.node.path.lower() or wanted in row.node.kind.lower()]
+    nodes = sorted_by((row.node for row in rows if look.depth is None or row.level <= look.depth), look.sort)
+    title = f"Modules with '{look.filter}' in their path or class"
+    if not nodes:
+        yield Notice(severity=Severity.NOTE, text=f"no module has '{look.filter}' in its path or class")
+        return
+    yield _module_table(root, [Row(node=node, level=0) for node in nodes], title, look.sort, whole=True)
+
+
+def _module_table(root: Node, rows: Sequence[Row], title: str, sort: str, *, whole: bool = False) -> Table:
+    weighed = "weight_bytes" if sort == "weight_bytes" else "parameters"
+    outputs = any(row.node.output for row in rows)
+    cells = tuple(
+        (
+            _label(row, whole=whole),
+            *((_output(row.node),) if outputs else ()),
+            _shown(row.node, weighed),
+            _shown(row.node, "macs"),
+            share(row.node.of("macs"), root.of("macs")),
+        )
+        for row in rows
+    )
+    titles = ("module", *(("output",) if outputs else ()), f"{_TITLES[weighed]}>", "MACs>", "share>")
+    return Table(title=title, columns=_columns(*titles), rows=cells)
+
+
+def _output(node: Node) -> str:
+    """Write the shape that a module gives, with its dtype where that is not the usual one."""
+    shape, _, more = clean(node.output).partition(" and ")
+    text = shape.removesuffix(" float32") + (f" +{more.removesuffix(' more')}" if more else "")
+    return shorten(text, _OUTPUT)
+
+
+def _label(row: Row, *, whole: bool) -> str:
+    """Name a module, a dot for each level; a class that leaves no room is cut before the name is."""
+    node = row.node
+    name = clean(node.path if whole else node.label)
+    dots = "· " * row.level
+    room = _LABEL - len(dots)
+    kind = titled(node)
+    if not name:
+        return shorten(kind, room) or "(the model itself)"
+    if not kind:
+        return f"{dots}{ending(name, room)}"
+    if len(name) + len(kind) + 3 <= room:
+        return f"{dots}{name} ({kind})"
+    left = room - len(name) - 3
+    return f"{dots}{name} ({shorten(kind, left)})" if left >= _SHORTEST else f"{dots}{ending(name, room)}"
+
+
+_SHORTEST = 6
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def _peak(outline: Outline) -> Iterator[Table]:
+    """Say what is held at the peak: activations by module, all else by role."""
+    if not outline.peak:
+        return
+    whole = sum(held.bytes for held in outline.peak)
+    groups: defaultdict[tuple[str, str], list[Held]] = defaultdict(list)
+    for held in outline.peak:
+        place = pattern(held.scope) if held.role == Role.ACTIVATION else ""
+        groups[place, held.role].append(held)
+    ranked = sorted(groups.items(), key=lambda item: -_bytes(item[1]))
+    rows = [(*_held(role, group), share(_bytes(group), whole)) for (_, role), group in ranked]
+    shown, rest = rows[:_HELD], [held for _, group in ranked[_HELD:] for held in group]
+    if rest:
+        size = format_quantity(_bytes(rest), BYTES, 3)
+        shown.append((f"in {count(len(ranked) - _HELD, 'more place')}", size, share(_bytes(rest), whole)))
+    place, operator = (clean(text) for text in (outline.peak_scope, outline.peak_operator))
+    where = f", in {ending(place, _NAME)}" if place else ""
+    during = f" ({shorten(operator, _KIND)})" if operator else ""
+    yield Table(
+        title=f"Held at the peak{where}{during}",
+        columns=_columns("what", "bytes>", "share>"),
+        rows=tuple(shown),
+    )
+
+
+_ROLES: dict[str, str] = {
+    Role.WEIGHT: "weights",
+    Role.INPUT: "inputs",
+    Role.GRADIENT: "gradients of parameters",
+    Role.STATE: "optimiser's state",
+}
+
+
+def _bytes(group: Sequence[Held]) -> int:
+    return sum(held.bytes for held in group)
+
+
+def _held(role: str, group: Sequence[Held]) -> tuple[str, str]:
+    what = _ROLES.get(role, "")
+    if role == Role.ACTIVATION:
+        scope = clean(ranged([held.scope for held in group]))
+        what = f"activations of {ending(scope, _NAME)}" if scope else "activations"
+    return what or shorten(clean(role), _NAME), format_quantity(_bytes(group), BYTES, 3)
+
+
+# --- operators ---------------------------------------------------------------------------------
+
+
+def _operators(outline: Outline) -> Iterator[Table]:
+    rows = tuple(
+        (
+            shorten(clean(op.kind), _NAME),
+            f"{op.calls:,}",
+            format_quantity(op.macs, COUNT, 3) if op.counted else span(op.macs, _most([op])),
+            format_quantity(op.elementwise, COUNT, 3) if op.counted else "—",
+        )
+        for op in outline.operators
+    )
+    if rows:
+        yield Table(
+            title="Operators", columns=_columns("operator", "calls>", "MACs>", "elementwise>"), rows=rows
+        )
+
+
+def _uncounted(outline: Outline, look: Look) -> Iterator[Table]:
+    """List every operator without a formula, with the most that it can cost."""
+    found = [op for op in outline.operators if not op.counted]
+    shown = found if look.verbose else found[:_UNCOUNTED]
+    rows = [
+        (shorten(clean(op.kind), _NAME), f"{op.calls:,}", span(0, _most([op])), _where(op)) for op in shown
+    ]
+    if rest := found[len(shown) :]:
+        calls = sum(op.calls for op in rest)
+        rows.append((f"{len(rest)} more", f"{calls:,}", span(0, _most(rest)), "-v lists them"))
+    if rows:
+        yield Table(
+            title=f"Not counted, for want of a formula{' or of shapes' if _most(found) == inf else ''}",
+            columns=_columns("operator", "calls>", "MACs, between>", "shapes of one call"),
+            rows=tuple(rows),
+        )
+
+
+def _most(operators: Iterable[Operator]) -> float:
+    return sum(inf if op.most is None else op.most for op in operators)
+
+
+def _where(op: Operator) -> str:
+    place = f"in {shorten(clean(op.scope), _NAME)}" if op.scope else ""
+    return joined(shorten(clean(op.shapes), 120), place)

@@ -1,0 +1,229 @@
+"""The table of results: which rows, in which order, with which digits and notes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
+from modeldyno.core.metrics.metric import METRICS, Query
+from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.result.scopes import scopes
+from modeldyno.core.spec.static_options import HERE
+from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
+from modeldyno.views.result.devices import APART
+from modeldyno.views.result.layers import TOLD
+from modeldyno.views.result.memory import APART as MEMORY
+from modeldyno.views.result.served import SERVED, redundant
+from modeldyno.views.result.tokens import GENERATED
+from modeldyno.views.result.totals import SHOWN_BESIDE_SPEED, STATIC, exact, said
+from modeldyno.views.text import NAME_LIMIT, NOISE, count, estimate, joined, number, plain, unit_of_work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.result.result import Result
+
+_USUAL = {
+    "latency": ("p50", "p90", "p95", "p99", "mean", "std", "min"),
+    "service_time": ("p50", "p99", "mean"),
+    "send_lag": ("p50", "p99"),
+    "time_to_first_token": ("p50", "p90", "p99"),
+    "time_per_output_token": ("p50", "p99"),
+    "inter_token_latency": ("p50", "p99"),
+    "inter_chunk_latency": ("p50", "p99"),
+    "process_memory": ("max",),
+}
+"""The statistics that a reader of a metric looks for; of others, the mean."""
+_ROWS = (
+    "time_to_first_token", "time_per_output_token", "inter_token_latency", "inter_chunk_latency",
+    "token_rate",
+    "latency", "service_time", "send_lag", "throughput", "batch_rate", "request_rate", "offered_rate",
+    "goodput", "error_rate", "requests", "in_flight", "client_cpu", "client_time", "load_time", "first_call",
+    "process_memory", "allocator_reserved", "cpu_utilization", "parameters", "trainable_parameters",
+    "buffers", "weight_bytes", "file_bytes",
+)  # fmt: skip
+"""The order of the table; a metric that is not here follows, and one of NOISE is evidence, no result."""
+
+
+_GAPS = {"inter_token_latency", "inter_chunk_latency"}
+"""Metrics of which a request has many samples."""
+_SUMS = {"load_time", "weight_bytes"}
+"""Metrics whose parts stand in the note of the whole."""
+
+
+def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
+    """Give what was measured, and what was computed from the model, each as a table."""
+    shown = _ordered(result, {j.constraint.query.metric for j in judgements})
+    measured = [found for found in shown if found.metric not in STATIC]
+    computed = [found for found in shown if found.metric in STATIC]
+    for title, group in ((MEASURED, measured), (COMPUTED, computed)):
+        rows = tuple(row for found in group for row in _rows(result, found, judgements))
+        if rows:
+            yield _table(title, rows)
+
+
+MEASURED, COMPUTED = "Measured", "Computed from the model, not measured"
+"""Titles of the two tables."""
+
+
+def measured_briefly(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
+    """Give the figures that a reader looks for first; a bound adds the metric that it is of."""
+    asked = {j.constraint.query.metric for j in judgements}
+    shown = [m for m in _ordered(result, asked) if m.metric in _BRIEF or m.metric in asked]
+    rows = [row for m in shown if not m.scope for row in _rows(result, m, judgements)]
+    rows = [row for row in rows if row[0] != "latency.p95" or "p95" in result.job.plan.percentiles]
+    if rows:
+        yield _table(MEASURED, tuple(map(_shortened, rows)))
+
+
+_BRIEF = frozenset({
+    "latency", "throughput", "load_time", "first_call", "process_memory", "cpu_utilization", "step_time",
+    "time_to_first_token", "time_per_output_token", "inter_token_latency", "token_rate",
+})  # fmt: skip
+"""Metrics of which a profile shows figures unasked."""
+
+
+def _shortened(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
+    """Replace a note that would take a second line."""
+    name, value, interval, note = row
+    if len(note) > _SHORT:
+        note = "needs more calls" if value == "—" else note.partition(",")[0]
+    return name, value, interval, note
+
+
+_SHORT = 24
+"""Characters of a note that stands on the line of its figure at 80 columns."""
+
+
+def _table(title: str, rows: tuple[tuple[str, str, str, str], ...]) -> Table:
+    titles = (
+        ("metric", Align.LEFT),
+        ("value", Align.RIGHT),
+        ("95 % interval", Align.LEFT),
+        ("note", Align.LEFT),
+    )
+    return Table(title=title, columns=tuple(Column(title=t, align=align) for t, align in titles), rows=rows)
+
+
+def _ordered(result: Result, asked: set[str]) -> list[Measurement]:
+    """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
+    modules = scopes(result)
+    ranks = {name: rank for rank, name in enumerate(dict.fromkeys((*_ROWS, *METRICS)))}
+    told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | MEMORY | SERVED
+    told |= GENERATED if result.find("request_rate") is None else set()
+    hidden = {*NOISE, *APART, *((told | redundant(result)) - asked)}
+    shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
+    return sorted(shown, key=lambda m: (ranks.get(m.metric, len(ranks)), m.metric, m.scope))
+
+
+def _rows(
+    result: Result, found: Measurement, judgements: Sequence[Judgement]
+) -> Iterator[tuple[str, str, str, str]]:
+    if isinstance(found.value, Distribution):
+        for statistic in _statistics(result, found, judgements):
+            yield _distribution_row(result, found, found.value, statistic)
+    elif found.metric in _SUMS and found.scope and result.find(found.metric):
+        return
+    elif found.metric in STATIC and found.interval is not None:
+        yield _asked(found), plain(exact(found)), "", said(result, found)
+    elif found.told:
+        yield _told(result, found)
+    elif found.value or found.metric not in {"trainable_parameters", "buffers"}:
+        yield (_asked(found), *estimate(found.value, found.interval, found.row.unit), _note(result, found))
+
+
+def _statistics(result: Result, found: Measurement, judgements: Sequence[Judgement]) -> tuple[str, ...]:
+    """Give the statistics that a reader of this metric looks for, and those that somebody asked for."""
+    usual = _USUAL.get(found.metric, ("mean",))
+    asked = {
+        query.statistic
+        for query in (j.constraint.query for j in judgements)
+        if (query.metric, query.scope) == (found.metric, found.scope)
+    } | (set(result.job.plan.percentiles) if found.metric == "latency" else set())
+    percentiles = {name for name in (*usual, *asked) if name and name.startswith("p")}
+    others = (name for name in usual if name not in percentiles)
+    return (*sorted(percentiles, key=lambda name: float(name[1:])), *others)
+
+
+def _distribution_row(
+    result: Result, found: Measurement, value: Distribution, statistic: str
+) -> tuple[str, str, str, str]:
+    name = _asked(found, statistic)
+    interval = value.interval(statistic)
+    if value.void:
+        return name, "—", _at_least(interval, found.row.unit), value.void
+    if missing := value.missing(statistic):
+        _, span = estimate(None, interval, found.row.unit)
+        return name, "—", span, f"{count(missing, 'more effective sample')} needed"
+    if found.metric == "process_memory":
+        return name, format_quantity(value.statistic(statistic), BYTES, 3), "", _note(result, found)
+    unit = "gap" if found.metric in _GAPS else unit_of_work(result)
+    note = f"{count(len(value), unit)}, {value.stop}" if statistic == "p50" else ""
+    return (name, *estimate(value.statistic(statistic), interval, found.row.unit), note)
+
+
+def _told(result: Result, found: Measurement) -> tuple[str, str, str, str]:
+    """Give a statistic that another tool told; one that is no claim by the query that gives it even so."""
+    query = Query(metric=found.metric, statistic=found.told)
+    claimed = result.ask(query).value is not None
+    name = str(query if claimed else replace(query, part="raw"))
+    note = "told without its samples" if claimed else "told without its samples, no claim"
+    return (name, *estimate(number(found)[0], None, found.row.unit), note)
+
+
+def _at_least(interval: Interval | None, unit: str) -> str:
+    """Show from where on a value lies that only grows."""
+    return f"at least {format_quantity(interval.low, unit, 3)}" if interval and interval.low > 0 else ""
+
+
+def _note(result: Result, found: Measurement) -> str:
+    if found.metric == "process_memory":
+        baseline = result.find("process_memory", "baseline")
+        if found.scope:
+            return "before loading" if found.scope == "baseline" else ""
+        return "peak above baseline" if baseline else "peak"
+    if found.metric == "cpu_utilization":
+        return threads(result)
+    if found.metric == "flops" and (reached := reached_flops(result)):
+        return reached
+    once = found.row.unit == SECONDS and len(found.runs) == 1 and found.interval is None
+    return joined("seen once" if once else "", _parts(result, found.metric))
+
+
+def threads(result: Result) -> str:
+    """Say how many threads worked, where that is known: as the model's process told, or as was asked for."""
+    told = result.environment.conditions.get("threads")
+    config = result.job.config
+    asked = config.get("threads", config.get("intra_threads", told))
+    return "default threads" if asked is None else count(int(asked), "thread")
+
+
+def reached_flops(result: Result) -> str:
+    """Say how many operations per second the median call reaches, and of which peak of the machine."""
+    flops, calls = result.find("flops"), result.find("latency")
+    if flops is None or calls is None or not isinstance(calls.value, Distribution):
+        return ""
+    took, peak = calls.value.statistic("p50"), result.find("peak_flops", HERE)
+    if not took or not number(flops)[0]:
+        return ""
+    rate = number(flops)[0] / took
+    of_peak = f", {rate / number(peak)[0]:.1%} of this machine's peak" if peak and number(peak)[0] else ""
+    return f"{format_quantity(rate, RATE, 3).removesuffix('/s').strip()}FLOP/s in the median call{of_peak}"
+
+
+def _parts(result: Result, metric: str) -> str:
+    """Name the parts of a sum, the largest first; one part alone is the whole."""
+    modules = scopes(result)
+    parts = [m for m in result.measurements if m.metric == metric and m.scope and metric in _SUMS]
+    parts = [m for m in parts if m.scope not in modules]
+    if len(parts) == 1:
+        return shorten(clean(parts[0].scope), NAME_LIMIT)
+    parts.sort(key=lambda m: -number(m)[0])
+    return ", ".join(f"{shorten(clean(m.scope), NAME_LIMIT)} {plain(m)}" for m in parts)
+
+
+def _asked(found: Measurement, statistic: str | None = None) -> str:
+    """Name a row by the query that gives its number, so that a reader can ask for it."""
+    return str(Query(metric=found.metric, statistic=statistic, scope=shorten(clean(found.scope), NAME_LIMIT)))

@@ -1,0 +1,72 @@
+"""The few figures of a Result that a page sets large, above everything else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Column, Table
+from modeldyno.core.spec.static_options import HERE
+from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.views.text import amount, estimate, number, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.result.result import Result
+
+Tile = tuple[str, str, str]
+"""What it is, the figure, and a note to it."""
+
+
+def tiles(result: Result) -> Iterator[Table]:
+    """Give the key figures, where there are at least two."""
+    rows = (*_times(result), *_rates(result), *_memory(result), *_size(result))
+    if len(rows) > 1:
+        yield Table(title="", columns=(Column(title=""),) * 3, rows=rows, tiles=True)
+
+
+def _times(result: Result) -> Iterator[Tile]:
+    found = result.find("latency")
+    if found is None or not isinstance(found.value, Distribution):
+        return
+    for statistic, name in (("p50", "median latency"), ("p99", "p99 latency")):
+        if found.value.missing(statistic):
+            yield name, "—", "needs more calls"
+        else:
+            interval = found.value.interval(statistic)
+            value, span = estimate(found.value.statistic(statistic), interval, found.row.unit)
+            yield name, value, f"95 %: {span}" if span else ""
+
+
+def _rates(result: Result) -> Iterator[Tile]:
+    for metric, name, note in (
+        ("throughput", "throughput", "samples per second, on average"),
+        ("request_rate", "requests", "answered per second"),
+    ):
+        found = result.find(metric)
+        if found is not None:
+            yield name, plain(found), note
+            return
+
+
+def _memory(result: Result) -> Iterator[Tile]:
+    used, computed = result.find("process_memory"), result.find("memory_peak")
+    if used is not None and isinstance(used.value, Distribution):
+        yield (
+            "peak memory",
+            format_quantity(used.value.statistic("max"), BYTES, 3),
+            "measured, above baseline",
+        )
+    elif computed is not None:
+        yield "peak memory", plain(computed), "computed, not measured"
+
+
+def _size(result: Result) -> Iterator[Tile]:
+    parameters, weights = result.find("parameters"), result.find("weight_bytes")
+    macs, peak = result.find("macs"), result.find("peak_flops", HERE)
+    if parameters is not None:
+        yield "parameters", plain(parameters), f"{plain(weights)} of weights" if weights else ""
+    if macs is not None:
+        note = f"peak here {format_quantity(number(peak)[0], peak.row.unit, 3)}" if peak else ""
+        yield "operations of a call", amount(number(macs)[0], "MACs"), note

@@ -1,0 +1,161 @@
+"""What a model costs as a whole, in numbers with their meaning."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.result.scopes import scopes
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.static.graph import Phase
+from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.views.text import NAME_LIMIT, analysed_at, count, joined, number, plain, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.result.result import Result
+
+_MEANINGS = {
+    "parameters": "",
+    "weight_bytes": "",
+    "file_bytes": "of its files on disk",
+    "macs": "multiply-accumulates; 1 MAC is 2 FLOPs",
+    "causal_macs": "where attention skips what is masked",
+    "dense_macs": "if every expert took every token",
+    "elementwise": "elementary operations beside them",
+    "flops": "2 x macs + elementwise",
+    "coverage": "of the operators called have a formula",
+    "bytes_read": "by the operators, each on its own",
+    "bytes_written": "by the operators, each on its own",
+    "arithmetic_intensity": "FLOPs for each byte read or written",
+    "input_bytes": "of the inputs of one call",
+    "output_bytes": "that one call returns",
+    "kv_cache_per_token": "that each token of one sample adds",
+    "activation_peak": "held at once beyond weights and inputs",
+    "gradient_bytes": "of the trainable parameters",
+    "optimizer_bytes": "",
+    "memory_peak": "",
+    "largest_batch": "",
+}
+"""Metric to its meaning, in the order of the table; one without is told what this model says of it."""
+ESTIMATES = ("roofline_latency", "eager_latency", "decode_latency", "peak_flops", "peak_bandwidth")
+"""What holds for a device, its name being the scope."""
+STATIC = frozenset({*_MEANINGS, "trainable_parameters", "buffers", "held_at_peak", *ESTIMATES})
+"""Everything that can be known of a model without running it."""
+KEPT = frozenset({"parameters", "trainable_parameters", "buffers", "weight_bytes", "file_bytes"})
+SHOWN_BESIDE_SPEED = KEPT | {"macs", "flops", "coverage", "activation_peak", "memory_peak"}
+"""What of it stands in the table of a model that was run."""
+
+
+def looked_at(result: Result) -> bool:
+    """Say whether this Result is an inspection: a model that was analysed and not run."""
+    analysed = result.outline is not None or result.job.probes == ("static",)
+    return analysed and all(m.metric in STATIC for m in result.measurements)
+
+
+def totals(result: Result) -> Iterator[Table]:
+    """Give the table, where there is anything in it."""
+    found = {m.metric: m for m in result.measurements if not m.scope and m.metric in _MEANINGS}
+    rows = tuple(
+        (metric, _value(found[metric]), said(result, found[metric]))
+        for metric in _MEANINGS
+        if metric in found and _matters(found[metric])
+    )
+    if rows:
+        sizes = analysed_at(result)
+        yield Table(
+            title=f"In all, at {sizes}" if sizes else "In all",
+            columns=(
+                Column(title="metric"),
+                Column(title="value", align=Align.RIGHT),
+                Column(title="meaning"),
+            ),
+            rows=rows,
+        )
+
+
+def _value(found: Measurement) -> str:
+    return f"{number(found)[0]:,.0f}" if found.metric == "largest_batch" else plain(exact(found))
+
+
+def _matters(found: Measurement) -> bool:
+    return bool(found.value) or found.metric in _TOLD_AT_ZERO
+
+
+_TOLD_AT_ZERO = frozenset({"parameters", "macs", "flops", "activation_peak", "coverage", "largest_batch"})
+
+
+def exact(found: Measurement) -> Measurement:
+    """Drop what is no interval of confidence, but what operators without a formula leave open."""
+    return Measurement(metric=found.metric, value=found.value, scope=found.scope)
+
+
+def said(result: Result, found: Measurement) -> str:
+    """Say what a number of the whole means, for this model."""
+    special = {
+        "parameters": _parameters,
+        "weight_bytes": _dtypes,
+        "macs": _open,
+        "flops": _open,
+        "optimizer_bytes": lambda result, _found: f"of the state of {clean(result.job.inspection.optimizer)}",
+        "memory_peak": _memory,
+        "largest_batch": _batch,
+    }.get(found.metric)
+    return (special(result, found) if special else "") or _MEANINGS.get(found.metric, "")
+
+
+def _parameters(result: Result, found: Measurement) -> str:
+    trainable, buffers = result.find("trainable_parameters"), result.find("buffers")
+    beside = f"{plain(buffers)} more elements in buffers" if buffers is not None and buffers.value else ""
+    if trainable is None or not found.value:
+        return beside
+    free = number(trainable)[0]
+    words = "all trainable" if free == number(found)[0] else f"{plain(trainable)} trainable" if free else ""
+    return joined(words or "none trainable", beside)
+
+
+def _dtypes(result: Result, found: Measurement) -> str:
+    """Name the dtypes, the largest first; one alone is the whole."""
+    modules = scopes(result)
+    parts = [
+        m for m in result.measurements if m.metric == found.metric and m.scope and m.scope not in modules
+    ]
+    parts.sort(key=lambda m: -number(m)[0])
+    names = [shorten(clean(m.scope), NAME_LIMIT) for m in parts]
+    if len(parts) == 1:
+        return names[0]
+    return ", ".join(f"{name} {plain(m)}" for name, m in zip(names, parts, strict=True))
+
+
+def _open(result: Result, found: Measurement) -> str:
+    bounds = found.interval
+    if bounds is None or bounds.low == bounds.high:
+        return _phases(result) if found.metric == "macs" else ""
+    without = sum(1 for op in result.outline.operators if not op.counted) if result.outline else 0
+    why = f": {count(without, 'operator')} uncounted" if without else ""
+    between = "" if bounds.high == inf else "between "
+    return f"{between}{span(bounds.low, bounds.high)}{why}".replace(" to ", " and ", 1)
+
+
+def _phases(result: Result) -> str:
+    """Say how a training step divides up."""
+    phases = ((phase, result.find("macs", f"phase {phase}")) for phase in Phase)
+    return ", ".join(
+        f"{phase} {plain(found)}" for phase, found in phases if found is not None and found.value
+    )
+
+
+def _memory(result: Result, _found: Measurement) -> str:
+    inspection = result.job.inspection
+    state = "" if inspection.optimizer == "none" else ", optimiser's state"
+    training = f", gradients{state}" if inspection.mode is Mode.TRAIN else ""
+    return f"predicted for this CPU, with weights, inputs{training}"
+
+
+def _batch(result: Result, found: Measurement) -> str:
+    memory = result.job.inspection.memory
+    fits = f"whose peak fits {format_quantity(memory, BYTES, None)}" if memory else "whose peak fits"
+    return fits if found.value else f"not even one sample is one {fits}"

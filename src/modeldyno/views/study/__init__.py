@@ -1,0 +1,3 @@
+"""A study as blocks, charts and a page."""
+
+from __future__ import annotations

@@ -1,0 +1,277 @@
+"""Pictures of a study: throughput against latency, the objective against each knob, all knobs, the front."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.metric import METRICS, Query
+from modeldyno.core.report.charts import Parallel, Picture, Plot, Rule, Scale, Series
+from modeldyno.core.study.pooled_estimate import hint
+from modeldyno.core.study.search_space import key
+from modeldyno.views.study.rows import point, word
+from modeldyno.views.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.core.study.goal import Objective
+    from modeldyno.core.study.ranking import Ranking, Standing
+    from modeldyno.core.study.search_space import Axis
+    from modeldyno.core.study.study import Candidate, Study
+
+CURVES = 3
+"""Configurations that have a curve of their own, the default apart."""
+_THROUGHPUT, _USUAL = Query(metric="throughput"), Query(metric="latency", statistic="p99")
+_MEMORY = (
+    Query(metric="process_memory", statistic="max"),
+    Query(metric="device_memory", statistic="max"),
+)
+_TITLES = {"throughput": "Throughput", "process_memory": "Process memory", "device_memory": "Device memory"}
+
+
+def charts(found: Study, ranked: Ranking) -> Iterator[Picture]:
+    """Draw what a study tells; a picture for which nothing was measured is left out."""
+    drawn = (
+        _curves(found, ranked, _THROUGHPUT),
+        *(_curves(found, ranked, query) for query in _MEMORY),
+        *(_front(found, pair) for pair in combinations(found.goal.objectives, 2)),
+        *(_against(found, ranked, axis) for axis in found.space.axes),
+        _parallel(found, ranked),
+    )
+    yield from (picture for picture in drawn if picture is not None)
+
+
+# --- throughput and memory against latency -----------------------------------------------------------
+
+
+def _curves(found: Study, ranked: Ranking, query: Query) -> Plot | None:
+    """Draw a curve through the loads of the best configurations and the default, with the bounds.
+
+    The other candidates are points behind them.
+    """
+    rows = foremost(ranked)
+    series = [drawn for row in rows if (drawn := _curve(found, ranked, row, query)).x]
+    if not series:
+        return None
+    shown = [found.configuration(row.point) for row in rows]
+    rest = [c for c in found.candidates.values() if found.configuration(c.point) not in shown]
+    others = _points(found, "others", rest, query)
+    loads = any(axis.name in found.loads for axis in found.space.axes)
+    through = "; each line goes through the loads of one" if loads else ""
+    places = [x for each in (*series, others) for x in each.x if x > 0]
+    return Plot(
+        title=f"{_TITLES[query.metric]} against latency",
+        x=replace(_scale(latency_of(found)), logarithmic=max(places) > _FAR * min(places)),
+        y=_scale(query),
+        series=(*series, *((others,) if others.x else ())),
+        rules=tuple(_rules(found, query)),
+        note=f"{_whose(ranked, len(series))}{through}",
+    )
+
+
+def _whose(ranked: Ranking, drawn: int) -> str:
+    """Say what is drawn as a line."""
+    best = drawn - any(row.default for row in foremost(ranked)[-1:])
+    beside = ", and the default" if best < drawn else ""
+    return (
+        f"the best {best} of {count(ranked.configurations, 'configuration')}{beside}"
+        if best
+        else "the default"
+    )
+
+
+def foremost(ranked: Ranking) -> list[Standing]:
+    """Give the best configurations and the default, as far as they gave anything."""
+    rows = [row for row in ranked.rows if not row.failure][:CURVES]
+    default = ranked.default
+    return [
+        *rows,
+        *((default,) if default is not None and not default.failure and default not in rows else ()),
+    ]
+
+
+def latency_of(found: Study) -> Query:
+    """Give the latency that a study is about: the one that is bounded, or else that of the slowest in 100."""
+    bounded = (bound.query for bound in found.goal.constraints if bound.query.metric == "latency")
+    return next(bounded, _USUAL)
+
+
+def _points(found: Study, name: str, candidates: Sequence[Candidate], query: Query) -> Series:
+    known = [
+        (latency, value, candidate)
+        for candidate in candidates
+        if (latency := hint(candidate, latency_of(found))) is not None and (value := hint(candidate, query))
+    ]
+    return Series(
+        name=name,
+        x=tuple(latency for latency, _, _ in known),
+        y=tuple(value for _, value, _ in known),
+        labels=tuple(point(c.point) for _, _, c in known),
+        joined=False,
+    )
+
+
+def under_loads(found: Study, row: Standing) -> list[Candidate]:
+    """Give what was measured of the configuration of a row, in the order of the loads."""
+    mine = [
+        candidate
+        for candidate in found.candidates.values()
+        if found.configuration(candidate.point) == found.configuration(row.point)
+    ]
+    # The order of the loads is that of the points of the space, whenever they were measured.
+    return sorted(mine, key=lambda candidate: [float(v) for v in _load(found, candidate.point)])
+
+
+def called(found: Study, row: Standing) -> str:
+    """Name the configuration of a row, without its load."""
+    return "the default" if row.default else point(found.configuration(row.point)) or "the model"
+
+
+def _curve(found: Study, ranked: Ranking, row: Standing, query: Query) -> Series:
+    drawn = _points(found, called(found, row), under_loads(found, row), query)
+    return replace(drawn, joined=True, marked=row == ranked.best)
+
+
+def _load(found: Study, at: Mapping[str, KnobValue]) -> Sequence[KnobValue]:
+    configuration = found.configuration(at)
+    return [value for name, value in at.items() if name not in configuration]
+
+
+def _rules(found: Study, query: Query) -> Iterator[Rule]:
+    for bound in found.goal.constraints:
+        if bound.query in {latency_of(found), query}:
+            yield Rule(name=str(bound), at=bound.bound, vertical=bound.query == latency_of(found))
+
+
+# --- several objectives ----------------------------------------------------------------------------
+
+
+def _front(found: Study, pair: tuple[Objective, Objective]) -> Plot | None:
+    """Draw all candidates by two objectives, and the front of those that nothing beats in both."""
+    places = {
+        k: (x, y)
+        for k, candidate in found.candidates.items()
+        if (x := hint(candidate, pair[0].query)) is not None
+        and (y := hint(candidate, pair[1].query)) is not None
+    }
+    if not places:
+        return None
+    best = {k for k in places if not any(_beats(places[o], places[k], pair) for o in places)}
+    first = sorted(best, key=lambda k: places[k][0])
+    rest = [k for k in places if k not in best]
+    groups = (("the front", first, True), ("others", rest, False))
+    return Plot(
+        title=f"{pair[0].query} against {pair[1].query}",
+        x=_scale(pair[0].query),
+        y=_scale(pair[1].query),
+        series=tuple(
+            Series(
+                name=name,
+                x=tuple(places[k][0] for k in keys),
+                y=tuple(places[k][1] for k in keys),
+                labels=tuple(point(found.candidates[k].point) for k in keys),
+                joined=front,
+                marked=front,
+            )
+            for name, keys, front in groups
+            if keys
+        ),
+    )
+
+
+def _beats(one: tuple[float, float], other: tuple[float, float], pair: tuple[Objective, Objective]) -> bool:
+    gains = [o.gain(a, b) for o, a, b in zip(pair, one, other, strict=True)]
+    return min(gains) >= 0 and max(gains) > 0
+
+
+# --- knobs -----------------------------------------------------------------------------------------
+
+
+def _against(found: Study, ranked: Ranking, axis: Axis) -> Plot | None:
+    """Draw the first objective against a knob: every candidate, and the best of each value."""
+    query = found.goal.objectives[0].query
+    scale = _knob(found, axis)
+    known = [
+        (_place(scale, axis, candidate), value, candidate)
+        for candidate in found.candidates.values()
+        if axis.name in candidate.point and (value := hint(candidate, query)) is not None
+    ]
+    if len({place for place, _, _ in known}) < 2:  # noqa: PLR2004 - one value shows nothing
+        return None
+    pick = max if found.goal.objectives[0].maximize else min
+    tops = {place: pick(v for p, v, _ in known if p == place) for place in sorted({p for p, _, _ in known})}
+    best = ranked.best
+    every = Series(
+        name="every candidate",
+        x=tuple(place for place, _, _ in known),
+        y=tuple(value for _, value, _ in known),
+        labels=tuple(point(candidate.point) for _, _, candidate in known),
+        joined=False,
+    )
+    top = Series(
+        name="the best of each value", x=tuple(tops), y=tuple(tops.values()), marked=best is not None
+    )
+    return Plot(title=f"{query} against {axis.name}", x=scale, y=_scale(query), series=(every, top))
+
+
+def _parallel(found: Study, ranked: Ranking) -> Parallel | None:
+    """Draw each candidate as a line across its knobs, its objectives and its bounded metrics."""
+    axes = [axis for axis in found.space.axes if len(axis.values) > 1]
+    knobs = [_knob(found, axis) for axis in axes]
+    lines = []
+    for candidate in found.candidates.values():
+        values = [
+            *(
+                _place(scale, axis, candidate) if axis.name in candidate.point else None
+                for scale, axis in zip(knobs, axes, strict=True)
+            ),
+            *(hint(candidate, query) for query in found.goal.queries),
+        ]
+        there = [
+            (place, value) for place, value in enumerate(values) if value is not None and isfinite(value)
+        ]
+        lines.append(
+            Series(
+                name=point(candidate.point) or "the default",
+                x=tuple(float(place) for place, _ in there),
+                y=tuple(value for _, value in there),
+                marked=ranked.best is not None and key(ranked.best.point) == key(candidate.point),
+            )
+        )
+    if not lines or not axes:
+        return None
+    return Parallel(
+        title="Every candidate, across its knobs",
+        scales=(*knobs, *map(_scale, found.goal.queries)),
+        lines=tuple(line for line in lines if len(line.x) > 1),
+    )
+
+
+def _knob(found: Study, axis: Axis) -> Scale:
+    """Lay off the values of a knob, side by side as long as they are few."""
+    seen = (c.point[axis.name] for c in found.candidates.values() if axis.name in c.point)
+    values = tuple(dict.fromkeys((*axis.values, *seen)))
+    if axis.ordered:
+        values = tuple(sorted(values, key=float))
+    if not axis.ordered or len(values) <= _FEW:
+        return Scale(label=axis.name, categories=tuple(map(word, values)))
+    ends = float(values[0]), float(values[-1])
+    return Scale(label=axis.name, logarithmic=ends[0] > 0 and ends[1] >= _WIDE * ends[0])
+
+
+_WIDE, _FEW, _FAR = 10.0, 12, 40.0
+"""Ratio of the ends of an axis from which on its logarithm is laid off, values that stand side by side, and
+the ratio from which on the largest latency would press all others together."""
+
+
+def _place(scale: Scale, axis: Axis, candidate: Candidate) -> float:
+    value = candidate.point[axis.name]
+    return float(scale.categories.index(word(value))) if scale.categories else float(value)
+
+
+def _scale(query: Query) -> Scale:
+    return Scale(label=str(query), unit=METRICS[query.metric].unit)

@@ -1,0 +1,215 @@
+"""A study as a page: the answer, the curves, what each knob does, every configuration, and its winners."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Align, Block, Column, Heading, Notice, Severity, Table
+from modeldyno.core.report.charts import Parallel, Scale, Series, Stack
+from modeldyno.core.stats.units import SECONDS, format_quantity
+from modeldyno.core.study.pooled_estimate import hint
+from modeldyno.core.study.search_space import key
+from modeldyno.views import pages
+from modeldyno.views.rerun_command import sweeping
+from modeldyno.views.result.provenance import listed
+from modeldyno.views.result.served import STAGE_NAMES
+from modeldyno.views.study import blocks as told
+from modeldyno.views.study.charts import called, charts, foremost, under_loads
+from modeldyno.views.study.rows import UNMEASURED, curve, far, point, word
+from modeldyno.views.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.study.ranking import Ranking, Standing
+    from modeldyno.core.study.study import Candidate, Study
+
+_TOP, _EVERY = 10, 200
+"""Rows of the table of the best, and of that of every configuration."""
+_SATISFIES = {Verdict.HELD: "yes", Verdict.BROKEN: "no", Verdict.UNDECIDED: "undecided"}
+_BESIDE = {
+    "p99 latency": Query(metric="latency", statistic="p99"),
+    "throughput": Query(metric="throughput"),
+    "memory": Query(metric="process_memory", statistic="max"),
+    "device memory": Query(metric="device_memory", statistic="max"),
+    "device use": Query(metric="gpu_utilization", statistic="mean"),
+}
+"""What is told of every configuration, where it was measured."""
+
+
+def page(found: Study, ranked: Ranking, kept: Callable[[str], Result | None]) -> Iterator[Block]:
+    """Lay a study out as a page; `kept` gives the Result of a trial by its id, where there still is one."""
+    blocks = list(told.study(found, ranked, top=_TOP))
+    drawn = list(charts(found, ranked))
+    curves = [picture for picture in drawn if picture.title.endswith(" against latency")]
+    across = [picture for picture in drawn if isinstance(picture, Parallel)]
+    yield from (block for block in blocks if isinstance(block, Notice))
+    yield Heading(title="The best configurations")
+    yield from curves[:1]
+    yield from (block for block in blocks if isinstance(block, Table) and block.title != UNMEASURED)
+    yield from curves[1:]
+    if effects := [picture for picture in drawn if picture not in curves and picture not in across]:
+        yield Heading(title="What each knob does")
+        yield from effects
+        yield from across
+    if ranked.rows:
+        yield Heading(title="Every configuration")
+        yield from every(found, ranked)
+    yield from (block for block in blocks if isinstance(block, Table) and block.title == UNMEASURED)
+    for row in foremost(ranked):
+        yield from _winner(found, row, kept)
+    yield from _making(found, ranked)
+
+
+# --- every configuration ---------------------------------------------------------------------------
+
+
+def every(found: Study, ranked: Ranking) -> Iterator[Block]:
+    """Lay out each configuration at its best load, with whether it satisfies the constraints."""
+    rows = ranked.rows[:_EVERY]
+    axes = [axis.name for axis in found.space.axes]
+    asked = {str(query): query for query in found.goal.queries}
+    queries = asked | {name: query for name, query in _BESIDE.items() if query not in asked.values()}
+    known = {name: [_value(found, row, query) for row in rows] for name, query in queries.items()}
+    shown = {name: column for name, column in known.items() if any(column)}
+    bounded = bool(found.goal.constraints)
+    yield Table(
+        title="Each at its best load",
+        columns=(
+            Column(title="", align=Align.RIGHT),
+            *(Column(title=name, align=Align.RIGHT) for name in axes),
+            *(Column(title=name, align=Align.RIGHT) for name in shown),
+            *((Column(title="satisfies constraints"),) if bounded else ()),
+        ),
+        rows=tuple(
+            (
+                str(row.rank),
+                *(word(row.point[name]) if name in row.point else "—" for name in axes),
+                *(column[place] or "—" for column in shown.values()),
+                *((_satisfies(row),) if bounded else ()),
+            )
+            for place, row in enumerate(rows)
+        ),
+    )
+    if more := len(ranked.rows) - len(rows):
+        text = f"{count(more, 'more configuration')}; a report as .csv has every trial"
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _value(found: Study, row: Standing, query: Query) -> str:
+    value = hint(found.candidates[key(row.point)], query)
+    return "" if value is None else format_quantity(value, query.unit, 3)
+
+
+def _satisfies(row: Standing) -> str:
+    if row.failure:
+        return "failed"
+    misses = f", misses by {far(row.miss)}" if row.verdict is Verdict.BROKEN and row.miss else ""
+    return _SATISFIES[row.verdict] + misses
+
+
+# --- a winner --------------------------------------------------------------------------------------
+
+
+def _winner(found: Study, row: Standing, kept: Callable[[str], Result | None]) -> Iterator[Block]:
+    """Show a configuration in detail: its loads, where their requests spend their time, its own Result."""
+    yield Heading(title="The default in detail" if row.default else f"Rank {row.rank} in detail")
+    if row.default:
+        yield from _said(point(row.point))
+    else:
+        yield from _said(called(found, row))
+    there = under_loads(found, row)
+    yield from (replace(table, title="Under each load") for table in curve(found, row))
+    yield from account(found, there)
+    trial = found.candidates[key(row.point)].telling[-1]
+    result = kept(trial.result) if trial.result else None
+    if result is None:
+        text = (
+            f"the result of its trial {trial.number}, {trial.result or 'which has none'}, is not in the "
+            "store: its histogram and its parts cannot be shown"
+        )
+        yield Notice(severity=Severity.NOTE, text=text)
+        return
+    at = point(row.point)
+    yield Notice(
+        severity=Severity.NOTE, text=f"what follows is of trial {trial.number}{f', at {at}' if at else ''}"
+    )
+    yield from pages.parts(result, trial.judgements, level=2)
+    yield from pages.making(result, trial.judgements, level=2)
+
+
+def _said(text: str) -> Iterator[Block]:
+    if text:
+        yield Heading(title=text, level=2)
+
+
+def account(found: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
+    """Draw the stages of a mean request under each load of a configuration, with the throughput beside."""
+    known = [
+        (
+            candidate,
+            {name: value for metric, name in STAGE_NAMES.items() if (value := _mean(candidate, metric))},
+        )
+        for candidate in candidates
+    ]
+    known = [(candidate, parts) for candidate, parts in known if parts]
+    names = dict.fromkeys(name for _, parts in known for name in parts)
+    if not known or len(names) < 2:  # noqa: PLR2004 - one part is no division
+        return
+    yield Stack(
+        title="Where a request spends its time, under each load",
+        scale=Scale(label="mean time of a request", unit=SECONDS),
+        bars=tuple(_bar(found, candidate) for candidate, _ in known),
+        parts=tuple(
+            Series(
+                name=name,
+                x=tuple(float(bar) for bar, (_, parts) in enumerate(known) if name in parts),
+                y=tuple(parts[name] for _, parts in known if name in parts),
+            )
+            for name in names
+        ),
+    )
+
+
+def _mean(candidate: Candidate, metric: str) -> float | None:
+    found = hint(candidate, Query(metric=metric, statistic="mean"))
+    return hint(candidate, Query(metric=metric)) if found is None else found
+
+
+def _bar(found: Study, candidate: Candidate) -> str:
+    """Name a load, with what it gives."""
+    fixed = found.configuration(candidate.point)
+    load = point({name: value for name, value in candidate.point.items() if name not in fixed})
+    rate = hint(candidate, Query(metric="throughput"))
+    given = "" if rate is None else f"{format_quantity(rate, '1/s', 3)}"
+    return " · ".join(filter(None, (load or point(candidate.point) or "the default", given)))
+
+
+# --- how -------------------------------------------------------------------------------------------
+
+
+def _making(found: Study, ranked: Ranking) -> Iterator[Block]:
+    yield Heading(title="How it was measured")
+    model = found.model
+    facts = {
+        "model": f"{model.name}, {model.digest[:19]}, {model.framework}" if model else str(found.job.model),
+        "backend": found.job.backend,
+        "space": "; ".join(map(str, found.space.axes)),
+        "goal": "; ".join((*map(str, found.goal.objectives), *map(str, found.goal.constraints))),
+        "strategy": f"{found.strategy}, seed {found.seed}",
+        "measured": f"{count(ranked.measurements, 'measurement')} over "
+        f"{count(ranked.configurations, 'configuration')} in {format_quantity(found.spent, SECONDS, 3)}"
+        + (f", {ranked.failed} failed" if ranked.failed else "")
+        + (f", {ranked.skipped} cannot be" if ranked.skipped else ""),
+        "study": f"{found.id}, {found.created[:19].replace('T', ' ')} UTC",
+    }
+    if found.environment is not None:
+        facts["hardware"] = listed(found.environment.hardware)
+        facts["software"] = listed(found.environment.software)
+    rows = tuple((name, text) for name, text in facts.items() if text)
+    yield Table(title="", columns=(Column(title=""), Column(title="")), rows=rows)
+    yield pages.again(sweeping(found))

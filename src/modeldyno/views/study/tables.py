@@ -1,0 +1,93 @@
+"""Studies as tables of numbers, and as lists: every trial of one, and every study of a store."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.study.search_space import key
+from modeldyno.views.study.rows import word
+from modeldyno.views.text import moment, short
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.metrics.constraints import Answer, Constraint
+    from modeldyno.core.study.ranking import Ranking, Standing
+    from modeldyno.core.study.study import Study, Trial
+    from modeldyno.interfaces import StudyEntry
+
+_FIRST, _PLACE = ("trial", "stage", "state"), ("rank", "best_in", "gain")
+_LAST = ("seconds", "doubts", "kind", "failure", "result")
+_TEXTS = {"stage", "state", "doubts", "kind", "failure", "result"}
+_REASON, _NAME, _TOLD = 1000, 18, 72
+"""Characters of a failure, of a name, and of what came out."""
+
+
+def trials(found: Study, ranked: Ranking) -> Table:
+    """Give a row for each trial: its point, what was measured with both ends, the bounds, its place."""
+    named = (*(axis.name for axis in found.space.axes), *(name for t in found.trials for name in t.point))
+    axes = tuple(dict.fromkeys(named))
+    answered = (answer.query for trial in found.trials for answer in trial.answers)
+    asked = tuple(dict.fromkeys((*found.goal.queries, *answered)))
+    bounds = tuple(map(str, found.goal.constraints))
+    figures = (f"{query}{end}" for query in asked for end in ("", ".low", ".high"))
+    places = {key(row.point): row for row in ranked.rows}
+    texts = {*_TEXTS, *axes, *bounds}
+    return Table(
+        title="Trials",
+        columns=tuple(
+            Column(title=title, align=Align.LEFT if title in texts else Align.RIGHT)
+            for title in (*_FIRST, *axes, *figures, *bounds, *_PLACE, *_LAST)
+        ),
+        rows=tuple(
+            (
+                *(str(trial.number), str(trial.stage), str(trial.state)),
+                *(word(trial.point[name]) if name in trial.point else "" for name in axes),
+                *(cell for query in asked for cell in _figures(trial.ask(query))),
+                *(_verdict(trial, bound) for bound in found.goal.constraints),
+                *_place(places.get(key(trial.point))),
+                *(_number(trial.seconds), " ".join(trial.doubts), trial.kind),
+                *(shorten(trial.failure, _REASON), trial.result),
+            )
+            for trial in found.trials
+        ),
+    )
+
+
+def _figures(answer: Answer | None) -> tuple[str, str, str]:
+    if answer is None:
+        return "", "", ""
+    ends = answer.interval
+    value = "" if answer.value is None else _number(answer.value)
+    return (value, "", "") if ends is None else (value, _number(ends.low), _number(ends.high))
+
+
+def _verdict(trial: Trial, bound: Constraint) -> str:
+    return next((str(j.verdict) for j in trial.judgements if j.constraint == bound), "")
+
+
+def _place(row: Standing | None) -> tuple[str, str, str]:
+    if row is None:
+        return "", "", ""
+    return str(row.rank), _number(row.share), "" if row.gain is None else _number(row.gain.times)
+
+
+def _number(value: float) -> str:
+    return repr(value) if isfinite(value) else ""
+
+
+def studies(entries: Sequence[StudyEntry]) -> Table:
+    """Lay out the studies of a store, one row for each."""
+    columns = tuple(Column(title=title) for title in ("study", "created", "model", "what came out"))
+    rows = tuple(
+        (
+            name,
+            moment(entry.created)[:16],
+            shorten(clean(entry.name), _NAME),
+            shorten(clean(entry.headline), _TOLD),
+        )
+        for entry, name in zip(entries, short([entry.id for entry in entries]), strict=True)
+    )
+    return Table(title="", columns=columns, rows=rows)

@@ -1,0 +1,164 @@
+"""Words and figures that the views share."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
+from modeldyno.core.report.blocks import clean, shorten
+from modeldyno.core.spec.input_spec import BATCH
+from modeldyno.core.stats.units import COUNT, format_estimate, format_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from modeldyno.core.result.result import Result
+
+
+NAME_LIMIT, TEXT_LIMIT, LOG_LINES = 60, 600, 12
+"""Characters of a name and of a sentence, and lines of a log, that a report shows."""
+NOISE = {
+    "foreign_cpu": "others",
+    "steal": "stolen",
+    "context_switches": "context switches",
+    "preemptions": "preemptions",
+}
+"""Metrics that are evidence of noise, and no results of the model."""
+
+
+def estimate(value: float | None, interval: Interval | None, unit: str) -> tuple[str, str]:
+    """Show an estimate and its interval; what has no interval gets three digits."""
+    if interval is None:
+        return "" if value is None else format_quantity(value, unit, 3), ""
+    return format_estimate(value, interval.low, interval.high, unit)
+
+
+def number(found: Measurement) -> tuple[float, Interval | None]:
+    """Give the one number of a measurement; the mean stands for a distribution."""
+    if isinstance(found.value, Distribution):
+        return found.value.statistic("mean"), found.value.interval("mean")
+    return found.value, found.interval
+
+
+def plain(found: Measurement) -> str:
+    """Show a measurement without its interval."""
+    value, interval = number(found)
+    return estimate(value, interval, found.row.unit)[0]
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Count things by their noun: ``1 call``, ``2,400 calls``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def interrupted(result: Result, rounds: int) -> str:
+    """Begin the sentence on what was measured in rounds: with their number, if it was interrupted."""
+    cut = any(doubt.code == "interrupted" for doubt in result.doubts)
+    return f"Interrupted after {count(rounds, 'round')}; " if cut and rounds else ""
+
+
+def unit_of_work(result: Result) -> str:
+    """Name what one sample of the latency is of."""
+    return "call" if result.job.load is None else "request"
+
+
+def joined(*parts: str) -> str:
+    """List what there is."""
+    return ", ".join(filter(None, parts))
+
+
+def short(ids: Sequence[str]) -> list[str]:
+    """Shorten ids to as many characters as tell these apart, and to six at least."""
+    longest = max(map(len, ids), default=_SHORT)
+    enough = (size for size in range(_SHORT, longest) if len({each[:size] for each in ids}) == len({*ids}))
+    size = next(enough, longest)
+    return [each[:size] for each in ids]
+
+
+_SHORT = 6
+
+
+def moment(created: str) -> str:
+    """Show a time of UTC to the second."""
+    return created[:19].replace("T", " ") + " UTC"
+
+
+def amount(value: float, noun: str) -> str:
+    """Count what has decimal prefixes: ``1.41 GMACs``, ``640 MACs``, ``90.9 MB``."""
+    text = format_quantity(value, COUNT, 3)
+    return text + noun if text[-1:].isalpha() else f"{text} {noun}"
+
+
+def span(low: float, high: float) -> str:
+    """Show what lies between two counts: ``0 to 3.20 M``; ``1.41 G or more`` where nothing bounds it."""
+    if high == inf:
+        return f"{format_quantity(low, COUNT, 3)} or more"
+    ends = tuple(dict.fromkeys(format_quantity(end, COUNT, 3) for end in (low, high)))
+    return " to ".join(ends)
+
+
+def share(part: float, whole: float) -> str:
+    """Show a part of a whole to a tenth of a percent; what is there is never shown as nothing."""
+    if not part or not whole:
+        return "—" if not whole else "0%"
+    percent = 100 * part / whole
+    return "<0.1%" if 0 < percent < _LEAST else f"{percent:.1f}%".replace("100.0", "100")
+
+
+_LEAST = 0.05
+
+
+def sized(sizes: Mapping[str, int]) -> str:
+    """List sizes by their names: ``batch 8, seq 128``; the batch comes first."""
+    return ", ".join(f"{clean(name)} {sizes[name]:,}" for name in ordered(sizes))
+
+
+def analysed_at(result: Result) -> str:
+    """Say the sizes of which an analysis speaks: ``batch 8, seq 128``, or where none is free the shapes."""
+    sizes = result.outline.sizes if result.outline else {}
+    shapes = [(spec.name, spec.shape) for spec in result.inputs if spec.shape]
+    fixed = all(isinstance(size, int) for _, shape in shapes for size in shape)
+    if sizes or not result.outline or not fixed or len(shapes) > _SHAPES:
+        return sized(sizes)
+    return ", ".join(f"{clean(name)}={'x'.join(map(str, shape))}" for name, shape in shapes)
+
+
+_SHAPES = 2
+"""Shapes of inputs that a sentence names."""
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Put the batch before other dimensions, which stay in their order."""
+    return sorted(names, key=lambda name: name != BATCH)
+
+
+def ending(text: str, limit: int) -> str:
+    """Cut text from its beginning to at most `limit` characters: what tells two paths apart is their end."""
+    return text if len(text) <= limit else f"…{text[len(text) - limit + 1 :]}"
+
+
+def called(results: Sequence[Result]) -> tuple[str, ...]:
+    """Name models, short enough for columns; those of one name are numbered."""
+    whole = [clean(result.name) or "the model" for result in results]
+    short = [shorten(name, _NAME) for name in whole]
+    if len(set(short)) < len(set(whole)):  # they begin alike
+        short = [ending(name, _NAME) for name in whole]
+    return tuple(
+        f"{shorten(name, _NAME - 4)} ({place})" if short.count(name) > 1 else name
+        for place, name in enumerate(short, 1)
+    )
+
+
+_NAME = 18
+
+
+def lasting(seconds: float) -> str:
+    """Write how long something takes: to the second below ten minutes, so that a limit is told as given."""
+    if seconds < 100:  # noqa: PLR2004 - below, minutes tell too little
+        return f"{seconds:.0f} s"
+    if seconds < 600:  # noqa: PLR2004 - from ten minutes on, seconds tell nothing
+        whole, rest = divmod(round(seconds), 60)
+        return f"{whole} min {rest} s" if rest else f"{whole} min"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{round(minutes / 60, 1):g} h"  # noqa: PLR2004

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from modeldyno import plugins
+from modeldyno.adapters.backends.served import export_cache, model_files
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.servers.inside_server import runner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.interfaces import Model
+
+torch = pytest.importorskip("torch")
+CODE = """
+import torch
+from {helper} import scale
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3)
+    def forward(self, x):
+        return scale(self.layer(x))
+
+def net():
+    torch.manual_seed(0)
+    return Net(), torch.zeros(2, 4)
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """A module whose code is in two files of the user's; the cache is its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    helper = f"helper_{tmp_path.name}"
+    (tmp_path / f"{helper}.py").write_text("def scale(x):\n    return 2 * x\n")
+    (tmp_path / "net.py").write_text(CODE.format(helper=helper))
+    ref = ModelRef(scheme="torch", locator=f"{tmp_path / 'net.py'}:net")
+    return plugins.loader("torch").load(ref, seed=0, trust=False)
+
+
+def refuse(*_: object) -> None:
+    """Stand for an export that must not be needed."""
+    raise AssertionError
+
+
+def test_a_module_is_exported_once(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second server gets the file of the first one, the same tensors, and the answers of the module."""
+    first = model_files.deploy(model, tmp_path / "first")
+    monkeypatch.setattr(model_files, "_export", refuse)
+    second = model_files.deploy(model, tmp_path / "second")
+    assert second == first
+    assert {path.name for path in (tmp_path / "second").iterdir()} == {"model.pt2"}
+    x = np.random.default_rng(0).random((3, 4), dtype="float32")
+    run = runner.opened(str(tmp_path / "second" / "model.pt2"), ["x"], ["output"], 0, "cpu")
+    np.testing.assert_allclose(run({"x": x})["output"], model.value(torch.from_numpy(x)).detach(), rtol=1e-5)
+
+
+def test_what_an_export_depends_on(model: Model, tmp_path: Path) -> None:
+    """Other weights, inputs, versions or code of the user's own make it another; a live object has none."""
+    spec = InputSpec(name="x", shape=("batch", 4), dtype="float32")
+    feed = {"x": np.zeros((2, 4), "float32")}
+    before = export_cache.key(model, (spec,), feed)
+    assert before == export_cache.key(model, (spec,), feed)
+    identity = replace(model.identity, digest="sha256:1")
+    assert export_cache.key(replace(model, identity=identity), (spec,), feed) != before
+    assert export_cache.key(model, (replace(spec, shape=(2, 4)),), feed) != before
+    assert export_cache.key(model, (spec,), {"x": np.zeros((3, 4), "float32")}) != before
+    (helper,) = tmp_path.glob("helper_*.py")
+    helper.write_text("def scale(x):\n    return 3 * x\n")
+    assert export_cache.key(model, (spec,), feed) != before
+    assert export_cache.key(replace(model, borrowed=True), (spec,), feed) == ""
+
+
+@pytest.mark.parametrize("damage", ["", "no JSON", "[{}]", '[{"name": "y", "shape": 3}]'])
+def test_a_damaged_entry_is_none(model: Model, tmp_path: Path, damage: str) -> None:
+    """What cannot be read is exported anew, and no half of it is left in the server's folder."""
+    first = model_files.deploy(model, tmp_path / "first")
+    (about,) = (tmp_path / "cache").rglob("about.json")
+    about.write_text(damage)
+    assert model_files.deploy(model, tmp_path / "second") == first
+
+
+def test_a_script_is_kept_like_a_module(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A TorchScript is written once, too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch deprecates it
+        scripted = torch.jit.trace(model.value, torch.zeros(2, 4))
+    first = model_files.deploy(replace(model, value=scripted), tmp_path / "first")
+    monkeypatch.setattr(torch.jit, "save", refuse)
+    assert model_files.deploy(replace(model, value=scripted), tmp_path / "second") == first
+    assert (tmp_path / "second" / "model.pt").exists()

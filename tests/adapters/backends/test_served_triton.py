@@ -1,0 +1,474 @@
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core.load.request_target import Transport
+from modeldyno.core.load.server_stats import Account
+from modeldyno.core.spec.knob import KnobValue, configure
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.interfaces import CanSend, Feed, HasServerStats, Model
+from modeldyno.loadgen.single_request import once
+from modeldyno.servers import triton as engine
+from modeldyno.servers.server_process import ServerFailed, http_ready
+from modeldyno.testing.backends import DeclaredSuite, ServingSuite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+
+
+def digits() -> Model:
+    """The classifier of the examples."""
+    return plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(DIGITS)), seed=0, trust=False)
+
+
+def opened(settings: dict[str, KnobValue], model: Model | None = None) -> Any:
+    """Open a session with these knobs."""
+    backend = plugins.backend("triton")
+    config = configure(backend.knobs, settings)
+    backend.check(config)
+    return backend.open(model or digits(), config)
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A tritonserver that infers nothing."""
+    monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path / "engines"))
+    path = tmp_path / "bin" / "tritonserver"
+    path.parent.mkdir()
+    script = Path(__file__).parent / "fake_triton.py"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+class TestDeclared(DeclaredSuite):
+    name = "triton"
+
+    @pytest.fixture
+    def model(self) -> Model:
+        """The classifier of the examples."""
+        return digits()
+
+
+def test_a_session_of_a_server_of_ours(program: str) -> None:
+    """The session sends by the protocol asked for, and reads the server's counters and version."""
+    with opened({"program": program, "protocol": "grpc", "batch_size": 2}) as session:
+        assert all(isinstance(session, able) for able in (CanSend, HasServerStats))
+        target = session.target([{"image": np.zeros((2, 1, 8, 8), "float32")}] * 3)
+        assert (target.protocol, target.transport, len(target.messages)) == ("kserve-grpc", Transport.GRPC, 3)
+        assert target.port == session.server.ports["grpc"]
+        assert session.software == {"triton": "0.0.1"}
+        assert session.account() == Account(
+            requests=4,
+            failures=1,
+            samples=6,
+            executions=3,
+            queue=2.0,
+            compute_input=1e-9,
+            compute=0.5,
+            compute_output=2.0,
+            batches={2: 3},
+        )
+        assert session.ended() == ""
+        pid = session.pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_files_that_triton_is_given(program: str) -> None:
+    """Every shorthand stands in the configuration, and a path beside it."""
+    settings: dict[str, KnobValue] = {
+        "program": program,
+        "instances": 2,
+        "batch_size": 16,
+        "queue_delay": 500,
+        "preferred_batch": "4,8",
+        "threads": 3,
+        "config.dynamic_batching.priority_levels": 2,
+        "config.instance_group.0.name": "here",
+    }
+    with opened(settings) as session:
+        ((name, text),) = session.files
+    assert name == "config.pbtxt"
+    for line in (
+        'backend: "python"', "max_batch_size: 16", "  count: 2", "  kind: KIND_CPU", '  name: "here"',
+        "  preferred_batch_size: [4, 8]", "  max_queue_delay_microseconds: 500", "  priority_levels: 2",
+        '    string_value: "model.onnx"', '    string_value: "3"', "  dims: [1, 8, 8]", "  dims: [10]",
+    ):  # fmt: skip
+        assert f"{line}\n" in text
+
+
+def test_a_server_of_ours_has_further_models(program: str) -> None:
+    """Another model has its own configuration and statistics, is there for the while, and replaces none."""
+    with opened({"program": program}) as session:
+        http = session.server.ports["http"]
+        config = configure(plugins.backend("triton").knobs, {"instances": 3})
+        for _ in range(2):  # again, as with other knobs
+            with session.host(named("second"), config) as guest:
+                assert "count: 3" in guest.files[0][1]
+                assert guest.account().requests == 4
+                assert guest.endpoint.model == "second"
+                assert http_ready(http, "/v2/models/second/ready")
+            assert not http_ready(http, "/v2/models/second/ready")
+        with (
+            pytest.raises(ServerFailed, match=r"does not load second: .*nonsense"),
+            session.host(named("second"), {**config, "config.nonsense": "1"}),
+        ):
+            pass
+        with (
+            pytest.raises(RequestError, match="has a model 'digits' already"),
+            session.host(digits(), config),
+        ):
+            pass
+        assert http_ready(http, "/v2/models/digits/ready")
+
+
+def named(name: str) -> Model:
+    """The classifier of the examples under another name."""
+    model = digits()
+    return replace(model, identity=replace(model.identity, name=name))
+
+
+def test_a_field_that_triton_has_not_is_told_in_its_own_words(program: str) -> None:
+    """A server that does not start is an outcome, and the first line names the cause."""
+    with pytest.raises(ServerFailed) as failed, opened({"program": program, "config.nonsense": 1}):
+        pass
+    assert 'has no field named "nonsense"' in str(failed.value).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"device": "gpu"}, "cpu, cuda or cuda:1, not 'gpu'"),
+        ({"ports": "8000"}, "3 numbers"),
+        ({"preferred_batch": "4,x"}, "sizes such as 4,8"),
+        ({"preferred_batch": "4,16", "max_batch": 8}, "preferred_batch=16 is larger than max_batch=8"),
+        ({"max_batch": 0, "queue_delay": 5}, "nothing can be gathered"),
+        ({"max_batch": 2, "batch_size": 4}, "larger than max_batch=2"),
+        ({"server": "ftp://x"}, "no address of a server"),
+        ({"server": "host:8000", "flags": "--x"}, "server= names another"),
+        ({"config.max_batch_size": 2, "config.max_batch_size.x.y": 1}, "which has no fields"),
+    ],
+)
+def test_knobs_that_cannot_be(settings: dict[str, KnobValue], said: str) -> None:
+    """What cannot be is refused before anything is started."""
+    backend = plugins.backend("triton")
+    with pytest.raises(RequestError, match=said):
+        backend.check(configure(backend.knobs, settings))
+
+
+def test_a_misspelt_knob_is_no_field() -> None:
+    """Only what stands below config. is taken as it is."""
+    with pytest.raises(UnknownName, match="did you mean 'instances'"):
+        configure(plugins.backend("triton").knobs, {"instancs": 2})
+
+
+def test_what_is_not_here(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is not there, an engine that is not installed, a backend that it has not."""
+    with pytest.raises(RequestError, match="no program '/no/triton'"), opened({"program": "/no/triton"}):
+        pass
+    with (
+        pytest.raises(RequestError, match="no such backend"),
+        opened({"program": program, "runtime": "onnxruntime"}),
+    ):
+        pass
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(engine, "_USUAL", Path("/no/such/place"))
+    with pytest.raises(MissingExtra, match="modeldyno engine install triton"), opened({}):
+        pass
+
+
+def test_a_full_triton_uses_its_own_backend(program: str) -> None:
+    """Where ONNX Runtime's backend is there, it runs the model, unless Python is asked for."""
+    place = Path(program).parent.parent / "backends" / "onnxruntime"
+    place.mkdir(parents=True)
+    (place / "libtriton_onnxruntime.so").write_text("")
+    found = engine.program(program)
+    assert found.has("onnxruntime")
+    assert not found.has("tensorrt")
+    with opened({"program": program, "runtime": "python"}) as session:
+        assert 'backend: "python"' in session.files[0][1]
+    with pytest.raises(ServerFailed, match="AssertionError"), opened({"program": program}):
+        pass  # the fake has Python's alone, and says so
+
+
+def test_a_model_without_a_free_batch_has_no_batches(program: str, tmp_path: Path) -> None:
+    """A model of one size runs as it is, and to gather requests for it is refused."""
+    model = fixed(tmp_path)
+    with opened({"program": program}, model) as session:
+        assert "max_batch_size: 0" in session.files[0][1]
+        assert "dims: [1, 4]" in session.files[0][1]
+    with (
+        pytest.raises(RequestError, match=r"cannot be gathered.* x 1x4 -> y 1x4;"),
+        opened({"program": program, "dynamic_batching": True}, model),
+    ):
+        pass
+
+
+def fixed(folder: Path) -> Model:
+    """A model of one size, with its weights in a file of their own."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weight = numpy_helper.from_array(np.ones((4, 4), "float32"), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
+        [weight],
+    )
+    path = folder / "fixed.onnx"
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(made, path, save_as_external_data=True, location="fixed.data", size_threshold=0)
+    return plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
+
+
+def test_weights_go_with_the_file(tmp_path: Path) -> None:
+    """A file of weights lies beside the model in the server, too, and takes no second place on the disk."""
+    from modeldyno.adapters.backends.served.model_files import deploy
+
+    found = deploy(fixed(tmp_path), tmp_path / "made")
+    assert not found.batched
+    assert {path.name for path in (tmp_path / "made").iterdir()} == {"model.onnx", "fixed.data"}
+    assert (tmp_path / "made" / "fixed.data").samefile(tmp_path / "fixed.data")
+
+
+def test_the_command_line_of_a_container(tmp_path: Path) -> None:
+    """Only the loopback is published, devices are asked for where one is wanted, and it removes itself."""
+    made = engine.Container(image="image:1", label="mine", device="cuda:1")
+    words = engine.container(made, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3}, ["--log-verbose=1"])
+    assert words[:4] == ["docker", "run", "--rm", "--init"]
+    assert "--publish=127.0.0.1:1:8000" in words
+    assert words[words.index("--gpus") + 1] == "device=1"
+    assert words[words.index("--volume") + 1] == f"{tmp_path}:/models:ro"
+    assert words[words.index("image:1") + 1] == "tritonserver"
+    assert words[-1] == "--log-verbose=1"
+    cpu = engine.Container(image="image:1", label="mine", device="cpu")
+    assert "--gpus" not in engine.container(cpu, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
+
+
+@pytest.mark.parametrize("container", engine.CONTAINERS)
+def test_what_runs_containers_may_not_be_here(
+    container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said before anything is started, with what to do."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (
+        pytest.raises(MissingExtra, match=f"There is no {container} here; install it"),
+        opened({"launch": container}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("container", engine.CONTAINERS)
+def test_a_container_is_started_asked_about_and_ended(
+    container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a container engine that contains nothing: the words are ours, and our ports answer."""
+    monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path / "engines"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "asked").mkdir()
+    stand_in = tmp_path / "bin" / container
+    stand_in.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parent / "fake_docker.py"} "$@"\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stand_in.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "asked"))
+    settings: dict[str, KnobValue] = {
+        "launch": container, "image": "triton:mine", "runtime": "python", "instances": 2,
+        "flags": "--log-verbose=1",
+    }  # fmt: skip
+    with opened(settings) as session:
+        (told,) = (tmp_path / "asked").iterdir()
+        pid, words = told.read_text().split("\n")
+        assert session.pid == int(pid)
+        assert session.account().requests == 4
+        assert "--rm --init" in words
+        assert "triton:mine tritonserver --model-repository=/models" in words
+        assert words.endswith("--log-verbose=1")
+        assert "count: 2" in session.files[0][1]
+    assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
+def test_a_real_container_is_measured_and_does_not_outlive_us(tmp_path: Path, signal_number: int) -> None:
+    """It answers, its memory is seen, and it is gone a moment after who started it was interrupted or killed.
+
+    MODELDYNO_TEST_IMAGE names what runs it and an image with a tritonserver and its Python backend, such as
+    ``podman:localhost/triton``, in which Python has onnxruntime.
+    """
+    program, _, image = os.environ.get("MODELDYNO_TEST_IMAGE", "").partition(":")
+    if not image:
+        pytest.skip("MODELDYNO_TEST_IMAGE names no image")
+    words = [
+        sys.executable, "-m", "modeldyno", "load", str(DIGITS), "--backend", "triton", "--no-store",
+        "--set", f"launch={program}", "--set", f"image={image}", "--set", "runtime=python",
+        "--json", str(tmp_path / "result.json"),
+    ]  # fmt: skip
+    subprocess.run([*words, "--duration", "1s"], check=True, capture_output=True, timeout=120)
+    told = json.loads((tmp_path / "result.json").read_text())
+    memory = [m for m in told["measurements"] if m["metric"] == "process_memory"]
+
+    def ours() -> str:
+        asked = [program, "ps", "--filter", "name=modeldyno-triton-", "--format", "{{.Names}}"]
+        return subprocess.run(asked, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    assert memory
+    assert not ours()
+    with subprocess.Popen([*words, "--duration", "60s"], stdout=subprocess.DEVNULL) as running:
+        assert waited(lambda: bool(ours()), 60)
+        running.send_signal(signal_number)
+        assert waited(lambda: not ours(), 30)
+
+
+def waited(done: Callable[[], bool], seconds: float) -> bool:
+    """Ask again and again, for so long at most."""
+    deadline = time.monotonic() + seconds
+    while not (found := done()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
+
+
+class Remote(BaseHTTPRequestHandler):
+    """A Triton that loads models on request, and has another's; `server.asked` is what it was asked."""
+
+    def do_GET(self) -> None:
+        """Tell its version."""
+        self._answer(200, {"name": "triton", "version": "9.9"})
+
+    def do_POST(self) -> None:
+        """Load, unload, list."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked: list[tuple[str, Any]] = self.server.asked  # type: ignore[attr-defined]
+        asked.append((self.path, body))
+        if self.path.endswith("/index"):
+            self._answer(200, [{"name": "other", "state": "READY"}, {"name": "cold", "state": "UNAVAILABLE"}])
+        elif self.path.endswith("/load") and json.loads(body["parameters"]["config"])["backend"] != "python":
+            self._answer(400, {"error": "unable to find backend library for backend 'onnxruntime'"})
+        else:
+            self._answer(200, {})
+
+    def _answer(self, status: int, body: Any) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def remote() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    """A Triton elsewhere, and what it was asked."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Remote)
+    server.daemon_threads = True
+    server.asked = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", server.asked  # type: ignore[attr-defined]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_remote_triton_is_left_as_it_was_found() -> None:
+    """The model is sent with its files, by the backend that the server has, and unloaded in the end."""
+    model = digits()
+    with remote() as (url, asked):
+        with opened({"server": url, "instances": 3}, model) as session:
+            assert session.pid is None
+            assert session.software == {"triton": "9.9"}
+            assert [doubt.code for doubt in session.doubts] == ["foreign-models"]
+            assert "other" in session.doubts[0].seen
+            assert "cold" not in session.doubts[0].seen
+            name = session.endpoint.model
+        assert name.startswith("modeldyno-digits-")
+        paths = [path for path, _ in asked]
+        load = f"/v2/repository/models/{name}/load"
+        assert paths == ["/v2/repository/index", load, load, f"/v2/repository/models/{name}/unload"]
+        parameters = asked[2][1]["parameters"]
+        assert json.loads(parameters["config"])["instance_group"] == [{"count": 3, "kind": "KIND_CPU"}]
+        assert base64.b64decode(parameters["file:1/model.onnx"]) == DIGITS.read_bytes()
+        assert {"file:1/model.py", "file:1/runner.py"} <= set(parameters)
+
+
+def test_a_remote_triton_that_loads_nothing() -> None:
+    """Its words are told, with what it must be started with; nobody there is told as that."""
+    with (
+        remote() as (url, _),
+        pytest.raises(RequestError, match=r"unable to find backend.*--model-control-mode=explicit"),
+        opened({"server": url, "runtime": "onnxruntime"}),
+    ):
+        pass
+    with pytest.raises(RequestError, match="No Triton answers"), opened({"server": "127.0.0.1:1"}):
+        pass
+
+
+@pytest.mark.engine
+class TestReal(ServingSuite):
+    name = "triton"
+
+    @pytest.fixture
+    def model(self) -> Model:
+        """The classifier of the examples."""
+        return digits()
+
+    def feed(self, batch_size: int) -> Feed:
+        """Give images."""
+        return {"image": np.random.default_rng(0).random((batch_size, 1, 8, 8), dtype="float32")}
+
+
+@pytest.mark.engine
+class TestRealGrpc(TestReal):
+    settings: ClassVar[dict[str, KnobValue]] = {"protocol": "grpc", "queue_delay": 2000, "instances": 2}
+
+
+@pytest.mark.engine
+def test_two_models_of_one_triton_answer() -> None:
+    """A second model is loaded by the server that has the first, and counted apart."""
+    config = configure(plugins.backend("triton").knobs, {"protocol": "grpc", "max_batch": 4})
+    with opened({}) as home, home.host(named("second"), config) as guest:
+        for session in (home, guest, guest):
+            reply = once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
+            assert session.arrays(reply)["scores"].shape == (1, 10)
+        assert (home.account().requests, guest.account().requests) == (1, 2)
+
+
+@pytest.mark.engine
+def test_a_running_triton_loads_and_unloads() -> None:
+    """A Triton that we start stands for one elsewhere: it loads the model, answers, and has it no more."""
+    with opened({}) as home:
+        url = f"http://127.0.0.1:{home.server.ports['http']}"
+        with opened({"server": url, "grpc_port": home.server.ports["grpc"], "max_batch": 4}) as session:
+            name = session.endpoint.model
+            reply = once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
+            assert session.arrays(reply)["scores"].shape == (1, 10)
+            deadline = time.monotonic() + 5  # Triton counts a request after it has answered it
+            while not session.account().requests and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert session.account().requests == 1
+            assert [doubt.code for doubt in session.doubts] == ["foreign-models"]
+            assert http_ready(home.server.ports["http"], f"/v2/models/{name}/ready")
+        assert not http_ready(home.server.ports["http"], f"/v2/models/{name}/ready")
+        assert http_ready(home.server.ports["http"], "/v2/models/digits/ready")

@@ -1,0 +1,335 @@
+"""Models of a repository that is there: read, changed by knobs, served with all that they are made of."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno import plugins
+from modeldyno.adapters.backends.served import triton as triton_backend
+from modeldyno.adapters.backends.served import triton_ensembles
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.knob import KnobValue, configure
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.loadgen.single_request import once
+from modeldyno.profiling import request, resolve_model
+from modeldyno.servers import pbtxt, triton, triton_config, triton_repository_reader
+from modeldyno.testing.loaders import LoaderSuite
+
+if TYPE_CHECKING:
+    from modeldyno.interfaces import Model
+
+TENSORS = """
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 2 ] } ]
+output [ { name: "Y" data_type: TYPE_FP32 dims: [ 2 ] } ]
+"""
+PART = """backend: "python"
+max_batch_size: 8
+{tensors}
+instance_group [ {{ count: 1 kind: KIND_CPU }} ]
+dynamic_batching {{ max_queue_delay_microseconds: 100 }}
+"""
+ENSEMBLE = f"""# doubles, and then adds one
+platform: "ensemble"
+max_batch_size: 8
+{TENSORS}
+ensemble_scheduling {{
+  step [
+    {{ model_name: "double" model_version: -1
+      input_map {{ key: "X" value: "X" }} output_map {{ key: "Y", value: "doubled" }} }},
+    {{ model_name: "increment" model_version: -1
+      input_map {{ key: "X" value: "doubled" }} output_map {{ key: "Y" value: "Y" }} }}
+  ]
+}}
+"""
+CODE = """
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def execute(self, requests):
+        arrays = [triton.get_input_tensor_by_name(each, "X").as_numpy() for each in requests]
+        return [triton.InferenceResponse([triton.Tensor("Y", {formula})]) for array in arrays]
+"""
+
+
+def repository(folder: Path) -> Path:
+    """Make a repository of an ensemble, its two models, and one beside it."""
+    for name, formula in {"double": "array * 2", "increment": "array + 1", "other": "array"}.items():
+        (folder / name / "1").mkdir(parents=True)
+        (folder / name / "config.pbtxt").write_text(PART.format(tensors=TENSORS))
+        (folder / name / "1" / "model.py").write_text(CODE.format(formula=formula))
+    (folder / "both" / "1").mkdir(parents=True)
+    (folder / "both" / "config.pbtxt").write_text(ENSEMBLE)
+    return folder
+
+
+def loaded(folder: Path, name: str = "") -> Model:
+    ref = ModelRef(scheme="repository", locator=f"{folder}#{name}" if name else str(folder))
+    return plugins.loader("repository").load(ref, seed=0, trust=False)
+
+
+def configured(folder: Path, settings: dict[str, KnobValue], name: str = "") -> dict[str, Any]:
+    """Give the configurations that knobs lead to."""
+    backend = plugins.backend("triton")
+    config = configure(backend.knobs, settings)
+    backend.check(config)
+    return triton_ensembles.configurations(loaded(folder, name).value, config)
+
+
+class TestRepository(LoaderSuite):
+    scheme = "repository"
+    forms = frozenset({"repository"})
+    has_weights = False
+
+    @pytest.fixture
+    def ref(self, tmp_path: Path) -> ModelRef:
+        """An ensemble."""
+        return ModelRef(scheme="repository", locator=str(repository(tmp_path / "models")))
+
+    @pytest.fixture
+    def other(self, tmp_path: Path) -> ModelRef:
+        """A single model."""
+        return ModelRef(scheme="repository", locator=f"{repository(tmp_path / 'others')}#other")
+
+
+def test_an_ensemble_is_found_with_its_models(tmp_path: Path) -> None:
+    """The only ensemble is meant where no model is named; its tensors and its parts are known."""
+    model = loaded(repository(tmp_path))
+
+    assert model.identity.name == "both"
+    assert [(each.name, each.shape, each.dtype) for each in model.inputs] == [("X", ("batch", 2), "float32")]
+    assert list(model.value.configs) == ["both", "double", "increment"]
+    assert loaded(tmp_path, "other").identity.digest != model.identity.digest
+    assert str(resolve_model.reference(f"{tmp_path}#other")) == f"repository:{tmp_path}#other"
+    before = model.identity.digest
+    (tmp_path / "double" / "1" / "model.py").write_text(CODE.format(formula="array * 3"))
+    assert loaded(tmp_path).identity.digest != before
+
+
+def test_knobs_change_what_they_name_and_nothing_else(tmp_path: Path) -> None:
+    """Of a model that an ensemble is made of, by its name; of the model itself without one."""
+    folder = repository(tmp_path)
+    plain = configured(folder, {})
+    found = configured(
+        folder,
+        {
+            "composing.double.instances": 3,
+            "composing.double.queue_delay": 500,
+            "composing.increment.dynamic_batching": "false",
+            "composing.increment.config.instance_group.0.kind": "KIND_GPU",
+            "config.ensemble_scheduling.step.0.model_version": "1",
+        },
+    )
+    own = configured(folder, {"instances": 2, "max_batch": 4, "preferred_batch": "2,4"}, "other")["other"]
+
+    assert plain == dict(loaded(folder).value.configs)
+    assert found["double"]["instance_group"] == [{"count": 3, "kind": "KIND_CPU"}]
+    assert found["double"]["dynamic_batching"] == {"max_queue_delay_microseconds": 500}
+    assert "dynamic_batching" not in found["increment"]
+    assert found["increment"]["instance_group"] == [{"count": 1, "kind": "KIND_GPU"}]
+    assert found["both"]["ensemble_scheduling"]["step"][0]["model_version"] == 1
+    assert (own["instance_group"][0]["count"], own["max_batch_size"]) == (2, 4)
+    assert own["dynamic_batching"] == {"max_queue_delay_microseconds": 100, "preferred_batch_size": [2, 4]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "said"),
+    [
+        ({"instances": 2}, RequestError, "is an ensemble, and has no instances of its own"),
+        ({"composing.dubble.instances": 2}, UnknownName, "did you mean 'double'"),
+        ({"composing.double.instancs": 2}, UnknownName, "did you mean 'instances'"),
+        ({"composing.double.ports": "free"}, UnknownName, "no knob of the model 'double', 'ports'"),
+        ({"composing.double.instances": 0}, RequestError, "from 1"),
+        ({"composing.double.max_batch": 2, "composing.double.preferred_batch": "4"}, RequestError, "larger"),
+    ],
+)
+def test_knobs_that_cannot_be(
+    tmp_path: Path, settings: dict[str, KnobValue], error: type[Exception], said: str
+) -> None:
+    """They are refused in one sentence, most before a server is started."""
+    with pytest.raises(error, match=said):
+        configured(repository(tmp_path), settings)
+
+
+def test_what_is_no_repository_is_told(tmp_path: Path) -> None:
+    """A directory without models, a model that is not there, several of which none is named, no inputs."""
+    with pytest.raises(RequestError, match="is no repository of models"):
+        loaded(tmp_path)
+    folder = repository(tmp_path)
+    with pytest.raises(RequestError, match="has no model 'thrice' with a config"):
+        loaded(folder, "thrice")
+    (folder / "both" / "config.pbtxt").write_text("platform: @")
+    with pytest.raises(RequestError, match=r"both/config\.pbtxt' cannot be read: line 1 is no text protobuf"):
+        loaded(folder, "both")
+    (folder / "both" / "config.pbtxt").unlink()
+    with pytest.raises(RequestError, match="has the models double, increment, other; name one"):
+        loaded(folder)
+    (folder / "other" / "config.pbtxt").write_text('backend: "python"')
+    with pytest.raises(RequestError, match="does not tell what it takes"):
+        loaded(folder, "other")
+
+
+def test_a_model_that_is_no_repository_has_no_parts(tmp_path: Path) -> None:
+    """The knobs of parts are refused where there are none; called models must be there."""
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+    model = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(digits)), seed=0, trust=False)
+    with pytest.raises(RequestError, match="made of no others"):
+        triton_ensembles.put(model, tmp_path, {"calls": "a"}, native=False)
+    own = loaded(repository(tmp_path / "models"), "double").value
+    assert list(own.with_called(["other"]).configs) == ["double", "other"]
+    with pytest.raises(RequestError, match="has no model 'absent'"):
+        own.with_called(["absent"])
+
+
+@pytest.mark.parametrize(
+    ("text", "config"),
+    [
+        ("", {}),
+        ("a: 1 b: -2.5e1, c: true; d: WORD", {"a": 1, "b": -25.0, "c": True, "d": "WORD"}),
+        ("a: 0x1F b: .5f c: 'x' \"y\"", {"a": 31, "b": 0.5, "c": "xy"}),
+        (r'a: "q\"\n\101\x42\\"', {"a": 'q"\nAB\\'}),
+        ("dims: 1 dims: [2, 3]", {"dims": [1, 2, 3]}),
+        ("instance_group < count: 2 > instance_group { }", {"instance_group": [{"count": 2}, {}]}),
+        (
+            'parameters { key: "a" value: { string_value: "b" } }',
+            {"parameters": {"a": {"string_value": "b"}}},
+        ),
+    ],
+)
+def test_the_text_of_a_configuration_is_read(text: str, config: dict[str, Any]) -> None:
+    """Scalars, lists, messages and maps, however they are written."""
+    assert pbtxt.parsed(text) == config
+
+
+@pytest.mark.parametrize("text", ["a: ", "a {", "{", "a: }", "a: [1", "1: 2", 'a: "x'])
+def test_what_is_no_configuration_is_refused(text: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(RequestError):
+        pbtxt.parsed(text)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    """The writer and the reader agree."""
+    for config in loaded(repository(tmp_path)).value.configs.values():
+        assert pbtxt.parsed(triton_config.text(config)) == config
+
+
+def test_entries_are_written_under_other_configurations(tmp_path: Path) -> None:
+    """Files are links to the user's own, whose configuration stays as it is."""
+    folder = repository(tmp_path / "models")
+    found = loaded(folder).value
+    triton_repository_reader.write(tmp_path / "made", found, {**found.configs, "double": {"name": "double"}})
+
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["both", "double", "increment"]
+    assert (tmp_path / "made" / "both" / "1").is_dir()
+    file = Path("double") / "1" / "model.py"
+    assert (tmp_path / "made" / file).samefile(folder / file)
+    assert (tmp_path / "made" / "double" / "config.pbtxt").read_text() == 'name: "double"\n'
+    assert "dynamic_batching" in (folder / "double" / "config.pbtxt").read_text()
+
+
+def test_a_model_of_a_repository_is_copied_beside_its_configuration(tmp_path: Path) -> None:
+    """Under the name of its directory with a suffix; the configuration that is there stays."""
+    model = loaded(repository(tmp_path / "models"), "both")
+    for name in ("both_3", "double_3"):
+        entry = tmp_path / "out" / name
+        entry.mkdir(parents=True)
+        (entry / "config.pbtxt").write_text(f'name: "{name}"')
+        plugins.backend("triton").deploy(model, f'name: "{name}"', entry)  # type: ignore[attr-defined]
+        assert (entry / "config.pbtxt").read_text() == f'name: "{name}"'
+    assert (tmp_path / "out" / "both_3" / "1").is_dir()
+    copied = tmp_path / "out" / "double_3" / "1" / "model.py"
+    original = tmp_path / "models" / "double" / "1" / "model.py"
+    assert copied.read_text() == original.read_text()
+    assert not copied.samefile(original)
+    with pytest.raises(RequestError, match="'elsewhere' is named for no model of the repository"):
+        plugins.backend("triton").deploy(model, "", tmp_path / "elsewhere")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("words", ['backend: "onnxruntime"', 'platform: "onnxruntime_onnx"'])
+def test_a_backend_that_the_server_lacks_is_told_before_it_is_started(tmp_path: Path, words: str) -> None:
+    """With what would do: the model's own file, where it is one of ONNX."""
+    folder = repository(tmp_path / "models")
+    (folder / "double" / "config.pbtxt").write_text(
+        PART.format(tensors=TENSORS).replace('backend: "python"', words)
+    )
+    (folder / "double" / "1" / "model.onnx").write_bytes(b"")
+    found = loaded(folder, "double").value
+    lacking = triton.Program(path="tritonserver", backends=tmp_path)
+    wanted = (
+        r"backend 'onnxruntime', which tritonserver does not have; .*: modeldyno sweep .*double/1/model\.onnx"
+    )
+    with pytest.raises(RequestError, match=wanted):
+        triton_backend._need_backends(found, lacking)
+    (folder / "double" / "1" / "libtriton_onnxruntime.so").write_bytes(b"")
+    triton_backend._need_backends(found, lacking)
+
+
+def counted(session: Any) -> int:
+    """Give the requests of a server, which counts them a moment after it has answered."""
+    deadline = time.monotonic() + 10
+    while not (count := int(session.account().requests)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return count
+
+
+@pytest.mark.engine
+def test_an_ensemble_is_served_with_the_knobs_of_its_models(tmp_path: Path) -> None:
+    """A real Triton runs both models in a row, each with its instances; its account is the ensemble's."""
+    made = request.Request(
+        model=str(repository(tmp_path)),
+        settings={"composing.double.instances": "2"},
+        plan=Plan(),
+    ).job()
+    backend = plugins.backend(made.backend)
+    with ExitStack() as stack:
+        session: Any = stack.enter_context(backend.open(loaded(tmp_path), made.config))
+        reply = once(session.target([{"X": np.ones((1, 2), "float32")}]))
+        assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]
+        assert counted(session) == 1
+        assert [text.count("count: 2") for _, text in session.files] == [0, 1, 0]
+
+
+CALLING = """
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [triton.InferenceResponse([self.asked(request)]) for request in requests]
+
+    def asked(self, request):
+        found = triton.get_input_tensor_by_name(request, "X").as_numpy()
+        for name in ("double", "increment"):
+            call = triton.InferenceRequest(
+                model_name=name, inputs=[triton.Tensor("X", found)], requested_output_names=["Y"]
+            )
+            found = triton.get_output_tensor_by_name(call.exec(), "Y").as_numpy()
+        return triton.Tensor("Y", found)
+"""
+
+
+@pytest.mark.engine
+def test_a_model_that_calls_others_by_code_is_served_with_their_knobs(tmp_path: Path) -> None:
+    """A real Triton runs business logic and the two models that it calls, each with its instances."""
+    repository(tmp_path)
+    (tmp_path / "caller" / "1").mkdir(parents=True)
+    (tmp_path / "caller" / "config.pbtxt").write_text(PART.format(tensors=TENSORS))
+    (tmp_path / "caller" / "1" / "model.py").write_text(CALLING)
+    made = request.Request(
+        model=f"{tmp_path}/#caller",
+        settings={"calls": "double,increment", "composing.double.instances": "2"},
+        plan=Plan(),
+    ).job()
+    backend = plugins.backend(made.backend)
+    with ExitStack() as stack:
+        session: Any = stack.enter_context(backend.open(loaded(tmp_path, "caller"), made.config))
+        reply = once(session.target([{"X": np.ones((1, 2), "float32")}]))
+        assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]
+        several = [text for _, text in session.files if "count: 2" in text]
+        assert ['name: "double"' in text for text in several] == [True]

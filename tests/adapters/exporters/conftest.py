@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.study.study import State, Trial
+from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.studies import a_study
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+    from modeldyno.core.study.study import Study
+
+
+@pytest.fixture
+def study() -> tuple[Study, dict[str, Result]]:
+    """A study of three trials, of which one has lost its result, and a skipped one."""
+    results = {name: replace(a_result(), id=name) for name in ("aaaaaaaaaaa1", "aaaaaaaaaaa2")}
+    trials = tuple(
+        Trial(number=number, point={"batch_size": number}, state=state, result=result)
+        for number, (state, result) in enumerate(
+            (
+                (State.DONE, "aaaaaaaaaaa1"),
+                (State.FAILED, "aaaaaaaaaaa2"),
+                (State.DONE, "ffffffffffff"),
+                (State.SKIPPED, ""),
+            ),
+            1,
+        )
+    )
+    return replace(a_study(), trials=trials), results

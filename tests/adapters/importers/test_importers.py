@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core.metrics.doubt import CODES
+from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.documents import import_
+from modeldyno.testing.importers import ImporterSuite
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+class TestPerfAnalyzer(ImporterSuite):
+    name = "perf_analyzer"
+    examples = tuple(sorted(GOLDEN.glob("perf_analyzer_*")))
+
+
+class TestVllm(ImporterSuite):
+    name = "vllm"
+    examples = tuple(sorted(GOLDEN.glob("vllm_*")))
+
+
+class TestGuidellm(ImporterSuite):
+    name = "guidellm"
+    examples = tuple(sorted(GOLDEN.glob("guidellm_*")))
+
+
+class TestAiperf(ImporterSuite):
+    name = "aiperf"
+    examples = tuple(sorted(GOLDEN.glob("aiperf_*/*")))
+
+
+def read(name: str) -> Result:
+    (found,) = import_.read(GOLDEN / name)
+    return found
+
+
+def document(name: str) -> Any:
+    return json.loads((GOLDEN / name).read_text())
+
+
+def gaps(found: Result) -> set[str]:
+    """The metrics that are said to be defined otherwise."""
+    return {d.seen.partition(":")[0] for d in found.doubts if d.code == "other-definition"}
+
+
+# --- perf_analyzer ---------------------------------------------------------------------------------
+
+
+def test_each_experiment_of_perf_analyzer_is_a_result() -> None:
+    """The JSON of two levels of concurrency gives two, and the CSV beside it the same figures."""
+    levels = import_.read(GOLDEN / "perf_analyzer_profile.json")
+    lines = list(csv.DictReader((GOLDEN / "perf_analyzer_levels.csv").read_text().splitlines()))
+
+    assert [level.job.load.concurrency for level in levels if level.job.load] == [1, 3]
+    for level, line in zip(levels, lines, strict=True):
+        # It was run with a batch of two, of which only the CSV's throughput knows.
+        assert level["request_rate"] == pytest.approx(float(line["Inferences/Second"]) / 2, rel=0.01)
+        assert level["service_time.p50.raw"] == pytest.approx(float(line["p50 latency"]) * 1e-6, rel=0.02)
+        assert level.find("throughput") is None
+        assert "throughput" in gaps(level)
+
+
+def test_stages_of_the_csv_are_ours() -> None:
+    """What the server accounts for, and what it does not, add up to the mean."""
+    first = import_.read(GOLDEN / "perf_analyzer_levels.csv")[0]
+    stages = ("queue_time", "compute_input_time", "compute_time", "compute_output_time", "network_time")
+
+    assert sum(first[stage] or 0.0 for stage in stages) == pytest.approx(first["latency.mean"], rel=1e-3)
+    assert first["throughput"] == pytest.approx(33.9342)
+    assert first.ask("latency.p99").value is None
+    assert first["latency.p99.raw"] == pytest.approx(0.104059)
+
+
+def test_a_rate_of_perf_analyzer_is_an_open_loop() -> None:
+    """Its latency, from the sending, is a service time."""
+    for name in ("perf_analyzer_rate.json", "perf_analyzer_rate.csv"):
+        found = read(name)
+        assert found.job.load is not None
+        assert (found.job.load.arrivals, found.job.load.rate) == (Arrivals.CONSTANT, 20)
+        assert found.find("latency") is None
+
+
+def test_events_of_a_stream_are_pieces_where_they_bear_text() -> None:
+    """Six words came in six responses; the usage and the end are in the last one, and no pieces."""
+    found = read("perf_analyzer_openai.json")
+
+    assert found.ask("time_to_first_token.n").value == 40
+    assert found.ask("inter_chunk_latency.n").value == 5 * 40
+
+
+# --- vLLM ------------------------------------------------------------------------------------------
+
+
+def test_times_of_vllm_are_those_that_it_printed() -> None:
+    """Distributions from the lists have the means that stand in the same file."""
+    said, found = document("vllm_closed.json"), read("vllm_closed.json")
+
+    assert found.ask("time_to_first_token.mean").value == pytest.approx(said["mean_ttft_ms"] * 1e-3)
+    assert found.ask("time_per_output_token.mean").value == pytest.approx(said["mean_tpot_ms"] * 1e-3)
+    assert found.ask("inter_chunk_latency.mean").value == pytest.approx(said["mean_itl_ms"] * 1e-3)
+    assert found.ask("latency.p50").value == pytest.approx(sorted(said["latencies"])[59], rel=1e-6)
+    assert found["request_rate"] == pytest.approx(said["request_throughput"], rel=0.02)
+    assert found["token_rate"] == pytest.approx(said["output_throughput"], rel=0.02)
+    assert found.job.load is not None
+    assert found.job.load.concurrency == 4
+    assert gaps(found) == {"service_time", "inter_chunk_latency"}
+
+
+def test_the_queue_of_the_client_counts_in_an_open_loop() -> None:
+    """From 0.30 on vLLM tells how long a request waited in it; latency is then from when it was due."""
+    said, found = document("vllm_open.json"), read("vllm_open.json")
+    whole = [lag + time for lag, time in zip(said["queue_times"], said["latencies"], strict=True)]
+
+    assert found.ask("latency.mean").value == pytest.approx(sum(whole) / len(whole), rel=1e-6)
+    assert found.job.load is not None
+    assert found.job.load.arrivals is Arrivals.POISSON
+
+
+def test_without_details_vllm_gives_its_latencies_and_figures() -> None:
+    """Latencies are samples; the time to the first token is a figure without an interval."""
+    said, found = document("vllm_plain.json"), read("vllm_plain.json")
+
+    assert found.ask("latency.n").value == 40
+    assert found["time_to_first_token.p50"] == pytest.approx(said["median_ttft_ms"] * 1e-3)
+    assert found.ask("time_to_first_token.p99").value is None
+    assert found["time_to_first_token.p99.raw"] == pytest.approx(said["p99_ttft_ms"] * 1e-3)
+    assert found["request_rate"] == said["request_throughput"]
+
+
+def changed(tmp_path: Path, name: str, **values: Any) -> Result:
+    """Read a file with other values in it."""
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps({**document(name), **values}))
+    (found,) = import_.read(path)
+    return found
+
+
+def test_several_runs_in_a_file_are_several_results(tmp_path: Path) -> None:
+    """With --append-result a line is a run."""
+    lines = [json.dumps(document(name)) for name in ("vllm_plain.json", "vllm_closed.json")]
+    path = tmp_path / "runs.json"
+    path.write_text("\n".join(lines))
+
+    assert len({found.id for found in import_.read(path)}) == 2
+
+
+def test_requests_that_failed_are_counted(tmp_path: Path) -> None:
+    """An error of vLLM's has no kind, which is said."""
+    errors = ["Bad Gateway", *[""] * 119]
+    found = changed(tmp_path, "vllm_closed.json", errors=errors, failed=1)
+
+    assert found["requests@server-error"] == 1
+    assert "requests" in gaps(found)
+
+
+def test_older_releases_of_vllm_tell_less(tmp_path: Path) -> None:
+    """Without a limit, a date or times of whole requests, what there is is told."""
+    found = changed(
+        tmp_path, "vllm_plain.json", latencies=[], max_concurrency=None, date="", failed=2, backend=""
+    )
+    gamma = changed(tmp_path, "vllm_open.json", burstiness=0.5, queue_times=[], errors=[], output_lens=0)
+
+    assert found.job.load is not None
+    assert found.job.load.concurrency == 40
+    assert "latency" in gaps(found)
+    assert found["latency.p50"] is not None
+    assert found["requests@server-error"] == 2
+    assert found.created
+    assert "offered_rate" in gaps(gamma)
+    assert gamma.find("time_per_output_token", "mean") is not None
+
+
+# --- GuideLLM --------------------------------------------------------------------------------------
+
+
+def test_times_of_guidellm_are_those_that_it_printed() -> None:
+    """Distributions from the requests have the means that stand in the same file."""
+    for name in ("guidellm_concurrent.json", "guidellm_poisson.json"):
+        said, found = document(name)["benchmarks"][0]["metrics"], read(name)
+        latency = said["request_latency"]["successful"]
+        assert found.ask("service_time.mean").value == pytest.approx(latency["mean"], rel=1e-5)
+        each = said["inter_token_latency_ms"]["successful"]
+        assert found.ask("time_per_output_token.mean").value == pytest.approx(each["mean"] * 1e-3, rel=1e-3)
+        assert found.find("inter_token_latency") is None
+
+
+def test_guidellm_tells_when_a_request_was_due() -> None:
+    """In an open loop latency counts from its targeted start; there was no limit on what was on its way."""
+    said = document("guidellm_poisson.json")["benchmarks"][0]["metrics"]["request_scheduled_latency"]
+    found = read("guidellm_poisson.json")
+
+    assert found["latency.mean.raw"] == pytest.approx(said["successful"]["mean"])
+    assert found.job.load is not None
+    assert (found.job.load.rate, found.job.load.concurrency) == (10, None)
+    assert read("guidellm_concurrent.json").job.load != found.job.load
+
+
+def test_a_warm_up_of_guidellm_is_left_out(tmp_path: Path) -> None:
+    """Its steady part is the window."""
+    report = document("guidellm_concurrent.json")
+    benchmark = report["benchmarks"][0]
+    benchmark |= {"warmup_duration": 0.5, "start_time": benchmark["start_time"] + 0.5}
+    path = tmp_path / "benchmarks.json"
+    path.write_text(json.dumps(report))
+    (found,) = import_.read(path)
+
+    assert 0 < (found["requests@ok"] or 0) < 60
+    assert "whole-load" not in [doubt.code for doubt in found.doubts]
+
+
+def test_a_sample_of_requests_is_not_taken_for_all(tmp_path: Path) -> None:
+    """Where GuideLLM kept only some, its figures stand."""
+    report = document("guidellm_concurrent.json")
+    report["benchmarks"][0]["config"]["sample_size"] = 20
+    report["benchmarks"][0]["start_time"] = None
+    path = tmp_path / "benchmarks.json"
+    path.write_text(json.dumps(report))
+    (found,) = import_.read(path)
+    said = report["benchmarks"][0]["metrics"]["requests_per_second"]["successful"]["mean"]
+
+    assert found["request_rate"] == pytest.approx(said)
+    assert "no-samples" in [doubt.code for doubt in found.doubts]
+
+
+def test_errors_of_guidellm_are_counted(tmp_path: Path) -> None:
+    """Those that were never sent are not."""
+    report = document("guidellm_concurrent.json")
+    requests = report["benchmarks"][0]["requests"]
+    requests["errored"] = [requests["successful"].pop()]
+    requests["incomplete"] = [{"info": {"timings": {}}}]
+    path = tmp_path / "benchmarks.json"
+    path.write_text(json.dumps(report))
+    (found,) = import_.read(path)
+
+    assert found["requests@server-error"] == 1
+    assert found["requests@ok"] == 59
+    assert "requests" in gaps(found)
+
+
+# --- AIPerf ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["aiperf_closed", "aiperf_open"])
+def test_times_of_aiperf_are_those_that_it_printed(name: str) -> None:
+    """Both files of JSON give the requests, with the means of the statistics; the CSV gives figures."""
+    said = document(f"{name}/profile_export_aiperf.json")
+    for file in ("profile_export_aiperf.json", "profile_export.jsonl"):
+        found = read(f"{name}/{file}")
+        assert found.ask("service_time.mean").value == pytest.approx(said["request_latency"]["avg"] * 1e-3)
+        assert found.ask("service_time.n").value == 60
+        assert str(found.job.model) == "url:http://127.0.0.1:18451#echo"
+        # AIPerf's own tokenizer saw thirty bytes; the server generated six tokens.
+        assert found["token_rate"] == pytest.approx(6 * (found["request_rate"] or 0))
+    table = read(f"{name}/profile_export_aiperf.csv")
+    assert table["service_time.mean"] == pytest.approx(said["request_latency"]["avg"] * 1e-3, rel=1e-2)
+    assert table["requests@ok"] == 60
+
+
+def test_the_credit_of_aiperf_is_when_a_request_was_due() -> None:
+    """Its latency that allows for the wait in the client is ours."""
+    said, found = document("aiperf_open/profile_export_aiperf.json"), read("aiperf_open/profile_export.jsonl")
+
+    assert found.job.load is not None
+    assert found.job.load.rate == 10
+    assert found["latency.mean.raw"] == pytest.approx(said["effective_latency"]["avg"] * 1e-3, rel=1e-3)
+
+
+def test_requests_alone_do_not_tell_the_load(tmp_path: Path) -> None:
+    """Without the statistics beside them they are taken for a closed loop, and that is said."""
+    path = tmp_path / "profile_export.jsonl"
+    path.write_text((GOLDEN / "aiperf_closed/profile_export.jsonl").read_text())
+    (found,) = import_.read(path)
+
+    assert found.job.load is not None
+    assert found.job.load.concurrency == 3
+    assert any("does not tell the load" in doubt.seen for doubt in found.doubts)
+
+
+@pytest.mark.parametrize(
+    ("mode", "arrivals"), [("poisson", Arrivals.POISSON), ("constant", Arrivals.CONSTANT)]
+)
+def test_the_older_shape_of_a_load_is_read(mode: str, arrivals: Arrivals, tmp_path: Path) -> None:
+    """One mapping told it where phases do now."""
+    summary = document("aiperf_closed/profile_export_aiperf.json")
+    summary["input_config"] = {
+        "endpoint": {"model_names": ["m"], "url": "http://host", "type": "chat"},
+        "loadgen": {"request_rate": 5.0, "request_rate_mode": mode, "concurrency": 8},
+    }
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps(summary))
+    (found,) = import_.read(path)
+
+    assert found.job.load == Load(arrivals=arrivals, rate=5.0, concurrency=8)
+    assert str(found.job.model) == "url:http://host#m"
+    assert found.find("latency", "mean") is None
+    assert found["service_time.mean"] == pytest.approx(summary["request_latency"]["avg"] * 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("error", "scope"),
+    [
+        ({"code": 429}, "rejected"),
+        ({"code": 404}, "client-error"),
+        ({"code": 499}, "cancelled"),
+        ({"code": None, "type": "TimeoutError"}, "timeout"),
+        ({"code": 500}, "server-error"),
+    ],
+)
+def test_errors_of_aiperf_have_kinds(error: dict[str, Any], scope: str, tmp_path: Path) -> None:
+    """They are told by its codes, and a warm-up is left out."""
+    lines = (GOLDEN / "aiperf_closed/profile_export.jsonl").read_text().splitlines()
+    first, second = json.loads(lines[0]), json.loads(lines[1])
+    first |= {"error": error, "metrics": {}}
+    second["metadata"]["benchmark_phase"] = "warmup"
+    path = tmp_path / "records.jsonl"
+    path.write_text("\n".join([json.dumps(first), json.dumps(second), *lines[2:]]))
+    (found,) = import_.read(path)
+
+    assert found[f"requests@{scope}"] == 1
+    assert found["requests@ok"] == 58
+
+
+# --- the page --------------------------------------------------------------------------------------
+
+
+def test_the_page_names_metrics_doubts_and_tools_that_are() -> None:
+    """What the table maps to is in the table of metrics; every tool has a row."""
+    page = (Path(__file__).parents[3] / "docs/howto/import.md").read_text("utf-8")
+    mapped = [
+        line.split("|")[3] for line in page.split("## What their words mean")[1].splitlines() if "|" in line
+    ]
+    names = [name for cell in mapped[2:] for name in re.findall(r"`([a-z_]+)`", cell)]
+
+    assert len(names) > 15
+    assert set(names) <= METRICS.keys()
+    assert {"from-send", "no-samples", "whole-load", "other-definition", "imported"} <= CODES.keys()
+    assert all(name.lower() in page.lower() for name in plugins.names("importer"))

@@ -1,0 +1,418 @@
+"""Looking at a model, whatever it is given as: its cost without its weights."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+from tests.zoo import canary, configs, modules
+from torch import nn
+
+from modeldyno.adapters.loaders import call, hf, hf_config, torch_export, torchscript
+from modeldyno.adapters.loaders import live_object as live
+from modeldyno.adapters.loaders import torch as torch_loader
+from modeldyno.adapters.loaders.torch_tracing import dispatch as torch_tracing_dispatch
+from modeldyno.core.spec.input_spec import InputSpec, concrete
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.static.analysis import Analysed
+from modeldyno.core.static.flops.registry import formulas
+from modeldyno.core.static.graph import Role
+from modeldyno.core.static.weights import tally
+from modeldyno.errors import RequestError, TrustRequired
+from modeldyno.interfaces import Model, Tracing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TABLE = formulas()
+SIZES = {"batch": 2, "seq": 6, "decoder_seq": 5}
+WHOLE, STRUCTURE = "sha256:", "structure:"
+
+
+def cost(model: Model, mode: Mode = Mode.INFERENCE, **sizes: int) -> tuple[int, ...]:
+    """Give MACs, elementwise operations, bytes and the peak of a call."""
+    assert model.graph is not None
+    bound = {**SIZES, **sizes}
+    inputs = tuple(
+        InputSpec(name=s.name, shape=concrete(s, bound), dtype=s.dtype, low=s.low, high=s.high)
+        for s in model.inputs
+    )
+    graph = model.graph(Tracing(inputs=inputs, sizes=bound, mode=mode))
+    whole = Analysed.of(graph, TABLE).totals()
+    return (
+        whole.macs,
+        whole.elementwise,
+        whole.bytes_read,
+        whole.bytes_written,
+        whole.activation_peak,
+        sum(item.bytes for item in graph.storages if item.role is Role.WEIGHT),
+    )
+
+
+def weighs(model: Model) -> dict[tuple[str, str], Any]:
+    """Give what the weights add up to."""
+    assert model.weights is not None
+    return {(m.metric, m.scope): m.value for m in tally(model.weights())}
+
+
+def looked_alike(looked: dict[tuple[str, str], Any], whole: dict[tuple[str, str], Any]) -> bool:
+    """Compare weights, but not what is trained: transformers forgets it when it loads Whisper."""
+    return {**looked, ("trainable_parameters", ""): 0} == {**whole, ("trainable_parameters", ""): 0}
+
+
+def reference(scheme: str, path: Path | str) -> ModelRef:
+    """Refer to something."""
+    return ModelRef(scheme=scheme, locator=str(path))
+
+
+@pytest.fixture(autouse=True)
+def no_news() -> Iterator[None]:
+    """Hide torch's and transformers' own deprecations."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+# --- transformers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "vit", "whisper", "clip"])
+def test_a_saved_model_looks_as_it_is(tmp_path: Path, kind: str) -> None:
+    """Hf and hf-config see without weights what is there with them: costs, weights and inputs."""
+    path = configs.write_model(tmp_path / kind, kind)
+    whole = hf.load(reference("hf", path), seed=0, trust=False)
+    looked = hf.look(reference("hf", path), seed=0, trust=False)
+    of_config = hf_config.look(reference("hf-config", path), seed=0, trust=False)
+
+    assert cost(looked) == cost(of_config) == cost(whole)
+    assert weighs(looked) == weighs(of_config)
+    assert looked_alike(weighs(looked), weighs(whole))
+    assert looked.inputs == of_config.inputs == whole.inputs
+    assert looked.file_bytes == whole.file_bytes
+    assert looked.value is of_config.value is None
+    assert looked.identity.digest.startswith(STRUCTURE)
+    assert whole.identity.digest.startswith(WHOLE)
+
+
+def test_training_looks_as_it_is(tmp_path: Path) -> None:
+    """A training step costs the same, looked at and loaded."""
+    path = configs.write_model(tmp_path / "gpt2", "gpt2")
+    models = [
+        hf.load(reference("hf", path), seed=0, trust=False),
+        hf.look(reference("hf", path), seed=0, trust=False),
+    ]
+
+    assert len({cost(model, Mode.TRAIN) for model in models}) == 1
+
+
+def test_the_data_of_weights_is_not_read(tmp_path: Path) -> None:
+    """A file whose data is nonsense, or a hole on the disk, looks as the whole one."""
+    path = configs.write_model(tmp_path / "bert", "bert")
+    expected = hf.look(reference("hf", path), seed=0, trust=False)
+    weights = path / "model.safetensors"
+    content = weights.read_bytes()
+    length = 8 + int.from_bytes(content[:8], "little")
+    for data in (b"\xff" * (len(content) - length), None):
+        weights.write_bytes(content[:length] + (data or b""))
+        if data is None:
+            with weights.open("r+b") as file:
+                file.truncate(len(content))
+        found = hf.look(reference("hf", path), seed=0, trust=False)
+        assert found.identity == expected.identity
+        assert found.file_bytes == len(content)
+        assert cost(found) == cost(expected)
+
+
+def test_a_damaged_header_does_not_hinder_a_stated_dtype(tmp_path: Path) -> None:
+    """Weights that cannot be read are refused where their dtype is asked for, and not needed elsewhere."""
+    path = configs.write_model(tmp_path / "bert", "bert")
+    (path / "model.safetensors").write_bytes(b"\xff" * 100)
+    try:
+        hf.look(reference("hf", path), seed=0, trust=False)
+    except RequestError as error:
+        assert "damaged" in str(error)  # noqa: PT017 - either is right
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_the_dtype_is_that_of_the_files(tmp_path: Path, dtype: str) -> None:
+    """A model saved in halves weighs and computes in halves."""
+    import transformers
+
+    with torch.random.fork_rng(devices=[]):
+        model = transformers.BertModel(configs.config("bert")).to(getattr(torch, dtype))
+    model.save_pretrained(tmp_path / "m")
+    found = hf.look(reference("hf", tmp_path / "m"), seed=0, trust=False)
+    whole = hf.load(reference("hf", tmp_path / "m"), seed=0, trust=False)
+
+    assert weighs(found) == weighs(whole)
+    assert cost(found) == cost(whole)
+
+
+@pytest.mark.parametrize("trust", [True, False])
+def test_pickled_weights_are_never_unpickled(tmp_path: Path, *, trust: bool) -> None:
+    """A directory with a malicious pytorch_model.bin is looked at without executing it, trusted or not."""
+    path = configs.write_config(tmp_path / "bert", "bert")
+    nest = tmp_path / "nest"
+    (path / "pytorch_model.bin").write_bytes(canary.pickled(nest))
+
+    assert hf.claims(path)
+    found = hf.look(reference("hf", path), seed=0, trust=trust)
+    assert cost(found) == cost(hf_config.look(reference("hf-config", path), seed=0, trust=trust))
+    assert not nest.exists()
+
+
+def test_sizes_beyond_any_memory_are_looked_at(tmp_path: Path) -> None:
+    """A configuration of four hundred gigabytes of weights is looked at in a few megabytes."""
+    wide = {
+        "hidden_size": 16384,
+        "intermediate_size": 2**19,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 6,
+    }
+    path = configs.write_config(tmp_path / "bert", "bert", **wide)
+    tracemalloc.start()
+    try:
+        found = hf_config.look(reference("hf-config", path), seed=0, trust=False)
+        macs = cost(found)[0]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    layer = 12 * (4 * 16384**2 + 2 * 16384 * 2**19) + 2 * 2 * 6 * 6 * 16384
+    assert macs >= 6 * layer
+    assert weighs(found)["weight_bytes", ""] > 4e11
+    assert peak < 256e6
+
+
+def test_other_sizes_have_other_digests(tmp_path: Path) -> None:
+    """The digest of a structure tells configurations apart, and is the same at every look."""
+    one = configs.write_config(tmp_path / "one", "bert")
+    other = configs.write_config(tmp_path / "other", "bert", intermediate_size=40)
+    for path in (one, other):
+        (path / "pytorch_model.bin").touch()
+    digests = [hf.look(reference("hf", p), seed=0, trust=False).identity.digest for p in (one, one, other)]
+
+    assert digests[0] == digests[1] != digests[2]
+    assert all(digest.startswith(STRUCTURE) for digest in digests)
+
+
+# --- factories ------------------------------------------------------------------------------------
+
+HUGE = """
+import torch
+
+class Huge(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(10**6, 10**6)
+        self.second = torch.nn.Linear(10**6, 10**6, dtype=torch.bfloat16)
+        self.register_buffer("table", torch.zeros(10**6, 10**5))
+        torch.nn.init.orthogonal_(self.second.weight) if False else torch.nn.init.zeros_(self.first.bias)
+
+    def forward(self, x):
+        return self.second(self.first(x).bfloat16())
+
+def make():
+    return Huge(), torch.zeros(3, 10**6)
+"""
+
+AWKWARD = {
+    "numpy of a parameter": (
+        "m = L(4, 2); m.bias.data = torch.from_numpy(m.bias.detach().numpy() * 2); return m"
+    ),
+    "an array": "m = L(4, 2); m.scale = float(np.asarray(m.weight.detach()).mean()); return m",
+    "weights from a file": (
+        "m = L(4, 2); torch.save(L(4, 2).state_dict(), FILE) if not FILE.exists() else None;"
+        "m.load_state_dict(torch.load(FILE, weights_only=True)); return m"
+    ),
+    "weights that are read": "m = L(4, 2); m.load_state_dict(torch.load(KEPT, weights_only=True)); return m",
+    "an array of weights": "m = L(4, 2); m.weight.data.copy_(torch.from_numpy(np.ones((2, 4)))); return m",
+    "copied": "return copy.deepcopy(torch.nn.Sequential(L(4, 4), L(4, 2)))",
+    "converted": "return torch.nn.Sequential(L(4, 2)).double().to('cpu').eval()",
+    "called once": "m = L(4, 2); m(torch.zeros(1, 4)); return m",
+    "trained": (
+        "m = L(4, 2); o = torch.optim.SGD(m.parameters(), lr=1.0); m(torch.ones(1, 4)).sum().backward();"
+        "o.step(); o.zero_grad(); return m"
+    ),
+    "lazy": "m = torch.nn.LazyLinear(2); m(torch.zeros(1, 4)); return m",
+    "normed": "return torch.nn.utils.parametrizations.weight_norm(L(4, 2))",
+    "frozen": "m = L(4, 2); m.requires_grad_(False); return m",
+    "a loop": "return torch.nn.Sequential(*(L(4, 4) for _ in range(int(torch.tensor(2)))), L(4, 2))",
+    "printing": "m = L(4, 2); str(m.weight); repr(m); return m",
+    "shared": "m = L(4, 2).share_memory(); return m",
+    "saved": "m = L(4, 2); torch.save(m.state_dict(), FILE2); return m",
+    "element by element": "m = L(4, 2); m.bias.data.apply_(lambda v: v); return m",
+    "quantiles": "m = L(4, 2); assert m.weight.abs().max() > 0; return m",
+}
+HEAD = """
+import copy, pathlib
+import numpy as np
+import torch
+L = torch.nn.Linear
+FOLDER = pathlib.Path(__file__).parent
+FILE, FILE2, KEPT = FOLDER / "made.pt", FOLDER / "saved.pt", FOLDER / "kept.pt"
+
+def make():
+    """
+
+
+def test_a_factory_of_any_size_takes_no_memory(tmp_path: Path) -> None:
+    """A factory of seven terabytes is called, and its module analysed with its own example."""
+    (tmp_path / "huge.py").write_text(HUGE)
+    found = torch_loader.look(reference("torch", f"{tmp_path / 'huge.py'}:make"), seed=0, trust=False)
+
+    assert found.value is None
+    assert [(s.name, s.shape, s.dtype) for s in found.inputs] == [("x", ("batch", 10**6), "float32")]
+    assert cost(found, batch=3)[0] == 2 * 3 * 10**12
+    assert weighs(found)["weight_bytes", ""] == 6 * (10**12 + 10**6) + 4 * 10**11
+    assert found.identity.digest.startswith(STRUCTURE)
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_an_awkward_factory_still_works(tmp_path: Path, name: str) -> None:
+    """A factory that looks at its numbers, or hands them elsewhere, is looked at all the same."""
+    torch.save(nn.Linear(4, 2).state_dict(), tmp_path / "kept.pt")
+    lines = "\n    ".join(part.strip() for part in AWKWARD[name].split(";"))
+    (tmp_path / "awkward.py").write_text(HEAD + lines + "\n")
+    ref = reference("torch", f"{tmp_path / 'awkward.py'}:make")
+
+    found = torch_loader.look(ref, seed=0, trust=False)
+    whole = torch_loader.load(ref, seed=0, trust=False)
+
+    assert [s.name for s in found.inputs] == ["input"]
+    shaped = {"input": InputSpec(name="input", shape=(3, 4), dtype="float32")}
+    if name == "converted":
+        shaped = {"input": InputSpec(name="input", shape=(3, 4), dtype="float64")}
+    costs = []
+    for model in (found, whole):
+        assert model.graph is not None
+        graph = model.graph(Tracing(inputs=tuple(shaped.values())))
+        costs.append((Analysed.of(graph, TABLE).totals().macs, weighs(model)))
+    assert costs[0] == costs[1]
+    assert costs[0][0] >= 24
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("needy", "needs the argument width"), ("number", "gives int"), ("none", "none")]
+)
+def test_a_wrong_factory_is_refused(name: str, expected: str) -> None:
+    """A name that makes no module is refused as `load` refuses it."""
+    for way in (torch_loader.look, torch_loader.load):
+        with pytest.raises(RequestError, match=expected):
+            way(reference("torch", f"tests.zoo.modules:{name}"), seed=0, trust=False)
+
+
+def test_a_factory_that_raises_says_so(tmp_path: Path) -> None:
+    """A factory that raises by itself raises what it raises, not something of the stage."""
+    (tmp_path / "broken.py").write_text("def make():\n    raise KeyError('its own')\n")
+    with pytest.raises(KeyError, match="its own"):
+        torch_loader.look(reference("torch", f"{tmp_path / 'broken.py'}:make"), seed=0, trust=False)
+
+
+@pytest.mark.parametrize("name", ["mlp", "Tied", "Shared", "instance", "mlp_with_example", "TwoInputs"])
+def test_a_factory_looks_as_it_is(name: str) -> None:
+    """Weights and inputs of a factory are the same, looked at and loaded."""
+    ref = reference("torch", f"tests.zoo.modules:{name}")
+    found, whole = torch_loader.look(ref, seed=0, trust=False), torch_loader.load(ref, seed=0, trust=False)
+
+    assert weighs(found) == weighs(whole)
+    assert found.inputs == whole.inputs
+    assert found.identity.name == whole.identity.name
+
+
+def test_a_look_leaves_the_random_state_alone() -> None:
+    """Looking at a factory neither draws numbers nor sets the seed of the process."""
+    before = torch.random.get_rng_state()
+    torch_loader.look(reference("torch", "tests.zoo.modules:mlp"), seed=3, trust=False)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+# --- what is there already -------------------------------------------------------------------------
+
+
+def test_a_live_object_is_looked_at_where_it_is() -> None:
+    """A live module is looked at with its own weights and left as it is."""
+    module = modules.mlp()
+    ref = live.offer(module, example=torch.zeros(3, 4))
+    try:
+        found = live.look(ref, seed=0, trust=False)
+        assert cost(found, batch=5)[0] == 5 * 48
+        assert found.value is module
+        assert found.borrowed
+        assert found.doubts == ()
+    finally:
+        live.withdraw(ref)
+    with pytest.raises(RequestError, match="no live object"):
+        live.look(ref, seed=0, trust=False)
+
+
+def test_a_callable_has_no_graph() -> None:
+    """What a plain function does is not known without running it."""
+    found = call.look(reference("call", "tests.zoo.modules:number"), seed=0, trust=False)
+    assert found.graph is None
+    assert found.weights is None
+
+
+def test_archives_are_looked_at_once_they_are_trusted(tmp_path: Path) -> None:
+    """An exported program and a scripted module need trust to be looked at; the program gives its graph."""
+    program = torch.export.export(modules.mlp().eval(), (torch.randn(3, 4),))
+    torch.export.save(program, tmp_path / "m.pt2")
+    torch.jit.save(torch.jit.script(modules.mlp().eval()), str(tmp_path / "m.pt"))
+
+    for loader, name in ((torch_export, "m.pt2"), (torchscript, "m.pt")):
+        with pytest.raises(TrustRequired):
+            loader.look(reference("", tmp_path / name), seed=0, trust=False)
+    found = torch_export.look(reference("exported", tmp_path / "m.pt2"), seed=0, trust=True)
+    assert cost(found, batch=3)[0] == 3 * 48
+
+
+def test_a_scripted_module_is_analysed_or_refused(tmp_path: Path) -> None:
+    """A TorchScript module gives its MACs, or a sentence."""
+    torch.jit.save(torch.jit.script(modules.mlp().eval()), str(tmp_path / "m.pt"))
+    found = torchscript.look(reference("torchscript", tmp_path / "m.pt"), seed=0, trust=True)
+    assert found.graph is not None
+    inputs = (InputSpec(name="input", shape=(3, 4), dtype="float32"),)
+    try:
+        graph = found.graph(Tracing(inputs=inputs))
+    except RequestError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - either is right
+    else:
+        assert Analysed.of(graph, TABLE).totals().macs == 3 * 48
+
+
+TRAINING = """
+import torch
+from torch import nn
+
+def make():
+    net = nn.Linear(4, 1)
+    loss = torch.tensor(9.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    while loss.item() > 0.1:
+        loss = net(torch.ones(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return net, torch.ones(2, 4)
+"""
+
+
+def test_a_factory_that_trains_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that ends by its numbers is given up where there are none, and run for real, which is told."""
+    monkeypatch.setattr(torch_tracing_dispatch, "_PATIENCE", 0.01)
+    (tmp_path / "training.py").write_text(TRAINING, encoding="utf-8")
+    model = torch_loader.look(
+        ModelRef(scheme="torch", locator=f"{tmp_path / 'training.py'}:make"), seed=0, trust=False
+    )
+
+    assert [doubt.code for doubt in model.doubts] == ["factory-ran"]
+    assert cost(model)[0] == 2 * 4

@@ -1,0 +1,887 @@
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno import plugins
+from modeldyno.adapters.loaders import onnx as loader
+from modeldyno.adapters.loaders.onnx_tracing.constant_folding import RULES, evaluate
+from modeldyno.adapters.loaders.onnx_tracing.graph import graph
+from modeldyno.adapters.loaders.onnx_tracing.nodes import whole
+from modeldyno.adapters.loaders.onnx_tracing.walk import Walk
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.static.flops import Count, count, most
+from modeldyno.core.static.flops.onnx import ONNX
+from modeldyno.core.static.graph import Graph, Op, Role, Tensor
+from modeldyno.core.static.totals import totals
+from modeldyno.errors import RequestError
+from modeldyno.interfaces import Tracing
+from modeldyno.testing import models
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from modeldyno import interfaces
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402 - optional
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+Shape = "Sequence[int | str]"
+
+
+def look(path: Path) -> interfaces.Model:
+    return loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
+
+
+def at(model: interfaces.Model, **sizes: int) -> Graph:
+    """Analyse a model at some sizes; dimensions without one are 2."""
+    bound = {d: sizes.get(d, 2) for spec in model.inputs for d in spec.shape or () if isinstance(d, str)}
+    inputs = tuple(
+        InputSpec(
+            name=spec.name,
+            shape=tuple(bound[d] if isinstance(d, str) else d for d in spec.shape or ()),
+            dtype=spec.dtype,
+        )
+        for spec in model.inputs
+    )
+    assert model.graph is not None
+    return model.graph(Tracing(inputs=inputs, sizes=bound))
+
+
+def proto(
+    nodes: Sequence[Any],
+    inputs: Mapping[str, tuple[int, Any]],
+    outputs: Sequence[str],
+    weights: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> Any:
+    """Make a model of nodes."""
+    made = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, *kind) for name, kind in inputs.items()],
+        [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()],
+    )
+    opsets = [
+        helper.make_opsetid("", 21),
+        helper.make_opsetid("com.microsoft", 1),
+        helper.make_opsetid("own", 1),
+    ]
+    return helper.make_model(made, opset_imports=opsets, **named)
+
+
+def body(nodes: Sequence[Any], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+    """Make a branch, or what a loop repeats; its inputs have no types."""
+    return helper.make_graph(
+        nodes,
+        "body",
+        [helper.make_empty_tensor_value_info(name) for name in inputs],
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
+    )
+
+
+def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> Any:
+    return helper.make_node(kind, inputs.split(), outputs.split(), **attributes)
+
+
+def traced(model: Any, **sizes: int) -> Graph:
+    return graph(model, Tracing(inputs=(), sizes=sizes))
+
+
+def kinds(found: Graph) -> list[str]:
+    return [op.kind.removeprefix("onnx.") for op in found.ops]
+
+
+def shapes(op: Op) -> list[tuple[int, ...]]:
+    return [tensor.shape for tensor in op.outputs]
+
+
+def macs(found: Graph) -> int:
+    return sum(count(op, ONNX).macs for op in found.ops)
+
+
+# -- a plain network --------------------------------------------------------------------------------
+
+
+def test_network_of_two_layers(tmp_path: Path) -> None:
+    """Operators, shapes, arguments and MACs of a small network are those that it was written with."""
+    found = at(look(models.mlp(tmp_path)), batch=3)
+    assert kinds(found) == ["MatMul", "Add", "Relu", "MatMul"]
+    assert [shapes(op) for op in found.ops] == [[(3, 8)], [(3, 8)], [(3, 8)], [(3, 2)]]
+    assert found.ops[0].tensor("A").shape == (3, 4)
+    assert macs(found) == 3 * (4 * 8 + 8 * 2)
+    assert found.sizes == {"batch": 3}
+    assert found.modules == {"": ""}
+    assert found.assumptions == ()
+
+
+def test_lifetimes(tmp_path: Path) -> None:
+    """Weights and inputs are there all the time, results from their operator to their last use."""
+    found = at(look(models.mlp(tmp_path)), batch=3)
+    weights = [s for s in found.storages if s.role is Role.WEIGHT]
+    assert [s.bytes for s in weights] == [128, 32, 64]
+    assert all((w.born, w.died) == (-1, None) for w in weights)
+    (given,) = (s for s in found.storages if s.role is Role.INPUT)
+    assert (given.bytes, given.born, given.died) == (48, -1, None)
+    results = [s for s in found.storages if s.role is Role.ACTIVATION]
+    assert [(s.born, s.died, s.output) for s in results] == [
+        (0, 2, False), (1, 3, False), (2, 4, False), (3, None, True),
+    ]  # fmt: skip
+    assert totals(found, [count(op, ONNX) for op in found.ops]).activation_peak == 2 * 3 * 8 * 4
+
+
+def test_sizes_bind_symbols(tmp_path: Path) -> None:
+    """The same file is analysed at any sizes of its symbolic dimensions."""
+    model = look(models.embedding(tmp_path))
+    for batch, length in ((1, 7), (4, 3)):
+        found = at(model, batch=batch, sequence_length=length)
+        assert shapes(found.ops[-1]) == [(batch, 3)]
+        rows = next(op for op in found.ops if op.kind == "onnx.Gather")
+        assert count(rows, ONNX).read == batch * length * (3 * 4 + 4)
+
+
+def test_views_share_memory() -> None:
+    """What only looks at memory in another way has no storage of its own, and dies with the last view."""
+    nodes = [
+        node("Relu", "x", "a"),
+        node("Flatten", "a", "b"),
+        node("Unsqueeze", "b axes", "c"),
+        node("Dropout", "c", "d mask"),
+        node("Neg", "d", "y"),
+    ]
+    found = traced(proto(nodes, {"x": (FLOAT, [2, 3, 4])}, ["y"], {"axes": [0]}))
+    places = [op.outputs[0].storage for op in found.ops]
+    assert places[0] == places[1] == places[2] == places[3] != places[4]
+    assert found.storages[places[0]].died == 5
+    assert shapes(found.ops[2]) == [(1, 2, 12)]
+    assert found.ops[2].arguments["axes"] == (0,)
+
+
+def test_arithmetic_of_shapes_is_no_operator() -> None:
+    """What computes the shape for a Reshape is carried out, and is not among the operators."""
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s zero", "n"),
+        node("Mul", "n two", "m"),
+        node("Unsqueeze", "m zero1", "u"),
+        node("Concat", "u minus", "t", axis=0),
+        node("Reshape", "x t", "y"),
+    ]
+    weights = {"zero": np.int64(0), "two": np.int64(2), "zero1": [0], "minus": [-1]}
+    found = traced(proto(nodes, {"x": (FLOAT, ["n", 6])}, ["y"], weights), n=5)
+    assert kinds(found) == ["Reshape"]
+    assert shapes(found.ops[0]) == [(10, 3)]
+    assert found.ops[0].arguments["shape"] == (10, -1)
+
+
+def test_positions_made_at_run_time_are_operators() -> None:
+    """Numbers that grow with the input, such as positions, are operators, and still known to what follows."""
+    nodes = [
+        node("Shape", "x", "n", start=0, end=1),
+        node("Squeeze", "n", "stop"),
+        node("Range", "zero stop one", "positions"),
+        node("Gather", "table positions", "y"),
+        node("ConstantOfShape", "n", "ones", value=helper.make_tensor("v", FLOAT, [1], [1])),
+        node("NonZero", "ones", "found"),
+    ]
+    weights = {"zero": np.int64(0), "one": np.int64(1), "table": np.zeros((99, 8), np.float32)}
+    found = traced(proto(nodes, {"x": (FLOAT, ["n"])}, ["y"], weights), n=20)
+    assert kinds(found) == ["Range", "Gather", "ConstantOfShape", "NonZero"]
+    assert [shapes(op) for op in found.ops] == [[(20,)], [(20, 8)], [(20,)], [(1, 20)]]
+    assert found.assumptions == ()
+
+
+def test_shapes_that_depend_on_data() -> None:
+    """What only data tell is bounded, and said; what is declared in the file needs no bound."""
+    nodes = [node("NonZero", "x", "y"), node("Compress", "x c", "z", axis=1), node("Reshape", "x s", "w")]
+    model = proto(nodes, {"x": (FLOAT, [3, 4]), "c": (BOOL, [2]), "s": (INT64, [2])}, ["y"])
+    found = traced(model)
+    assert [shapes(op) for op in found.ops] == [[(2, 12)], [(3, 2)], [(1, 1)]]
+    assert found.assumptions == (
+        "onnx.NonZero is taken to find as many elements as it can (y)",
+        "onnx.Compress is taken to find as many elements as it can (z)",
+        "onnx.Reshape has outputs whose sizes depend on data, which are taken as 1 (w)",
+    )
+    model.graph.value_info.append(helper.make_tensor_value_info("w", FLOAT, [6, 2]))
+    assert shapes(traced(model).ops[2]) == [(6, 2)]
+
+
+def test_boxes_left_at_most() -> None:
+    """Suppression leaves as many boxes of each class as were asked for, or as there are."""
+    nodes = [node("NonMaxSuppression", "boxes scores most", "a"), node("Unique", "x", "u i", axis=1)]
+    given = {"boxes": (FLOAT, [1, 9, 4]), "scores": (FLOAT, [1, 2, 9]), "x": (FLOAT, [3, 5])}
+    found = traced(proto(nodes, given, ["a"], {"most": np.int64(4)}))
+    assert [shapes(op) for op in found.ops] == [[(8, 3)], [(3, 5), (5,)]]
+
+
+def test_unknown_operator_is_listed() -> None:
+    """An operator that nobody knows, and what comes after it, is there, uncounted, and noted once."""
+    nodes = [
+        node("Magic", "x", "a", domain="own", name="spell"),
+        node("Relu", "a", "y"),
+        node("Relu", "x", "z"),
+    ]
+    found = traced(proto(nodes, {"x": (FLOAT, [2])}, ["y"]))
+    assert [op.kind for op in found.ops] == ["own.Magic", "onnx.Relu", "onnx.Relu"]
+    assert [count(op, ONNX).known for op in found.ops] == [False, False, True]
+    assert found.assumptions == (
+        "own.Magic has outputs whose shapes are unknown, and is not counted (spell)",
+    )
+    assert found.ops[0].arguments == {"input_0": Tensor((2,), "float32", 0)}
+    assert [op.sized for op in found.ops] == [False, False, True]
+    assert [most(op) for op in found.ops] == [None, None, 4]
+
+
+def test_attributes_are_arguments() -> None:
+    """Attributes stand by their names as plain values; long tensors are left out."""
+    big = numpy_helper.from_array(np.zeros(17, np.float32))
+    nodes = [node("Odd", "x", "y", domain="own", a=1, b=2.5, c="text", d=[1, 2], e=["p", "q"], big=big)]
+    (op,) = traced(proto(nodes, {"x": (FLOAT, [2])}, ["y"])).ops
+    arguments = dict(op.arguments)
+    del arguments["input_0"]
+    assert arguments == {"a": 1, "b": 2.5, "c": "text", "d": (1, 2), "e": ("p", "q")}
+
+
+def test_variadic_inputs_are_a_list() -> None:
+    """All inputs of an operator that takes any number of them stand under one name."""
+    (op,) = traced(proto([node("Concat", "x x x", "y", axis=1)], {"x": (FLOAT, [2, 3])}, ["y"])).ops
+    assert [tensor.shape for tensor in op.arguments["inputs"]] == [(2, 3)] * 3
+    assert shapes(op) == [(2, 9)]
+
+
+def test_constants_in_nodes() -> None:
+    """Small constants are values, large ones are weights without a name."""
+    large = numpy_helper.from_array(np.zeros((40, 50), np.float32))
+    nodes = [
+        node("Constant", "", "w", value=large),
+        node("Constant", "", "axes", value_ints=[0]),
+        node("Constant", "", "half", value_float=0.5),
+        node("Constant", "", "text", value_string="x"),
+        node("MatMul", "x w", "a"),
+        node("Mul", "a half", "b"),
+        node("Squeeze", "b axes", "y"),
+    ]
+    found = traced(proto(nodes, {"x": (FLOAT, [1, 40])}, ["y"]))
+    assert kinds(found) == ["MatMul", "Mul", "Squeeze"]
+    assert [s.bytes for s in found.storages if s.role is Role.WEIGHT] == [8000]
+
+
+def test_sequences_of_known_tensors() -> None:
+    """Tensors that are split into a sequence are found again by their place in it."""
+    nodes = [
+        node("SplitToSequence", "x sizes", "s", axis=1),
+        node("SequenceAt", "s one", "b"),
+        node("SequenceInsert", "s b", "t"),
+        node("SequenceErase", "t zero", "u"),
+        node("SequenceLength", "u", "n"),
+        node("Unsqueeze", "n first", "k"),
+        node("TopK", "x k", "best places"),
+        node("ConcatFromSequence", "u", "y", axis=1),
+        node("SequenceConstruct", "b b", "pair"),
+        node("ConcatFromSequence", "pair", "stacked", axis=0, new_axis=1),
+        node("SequenceEmpty", "", "none"),
+        node("SplitToSequence", "x two", "v", axis=1),
+        node("SplitToSequence", "x", "w", axis=0, keepdims=0),
+        node("SequenceAt", "w place", "any"),
+        node("Identity", "w", "same"),
+    ]
+    weights = {"sizes": [2, 3], "one": np.int64(1), "zero": np.int64(0), "two": np.int64(2), "first": [0]}
+    model = proto(nodes, {"x": (FLOAT, [4, 5]), "place": (INT64, [])}, ["y"], weights)
+    found = {op.kind[5:] + str(i): shapes(op) for i, op in enumerate(traced(model).ops)}
+    assert list(found.values()) == [
+        [(4, 2), (4, 3)], [(4, 3)], [(4, 2), (4, 3), (4, 3)], [(4, 3), (4, 3)], [(4, 2)] * 2,
+        [(4, 6)], [(4, 3)] * 2, [(2, 4, 3)], [], [(4, 2), (4, 2), (4, 1)], [(5,)] * 4, [(5,)], [(5,)] * 4,
+    ]  # fmt: skip
+
+
+# -- bodies and functions -----------------------------------------------------------------------------
+
+
+def _choice(condition: str) -> Any:
+    then = body([node("MatMul", "x w", "t")], [], ["t"])
+    other = body([node("Relu", "x", "a"), node("Neg", "a", "e")], [], ["e"])
+    nodes = [node("If", condition, "y", then_branch=then, else_branch=other, name="choice")]
+    weights = {"w": np.zeros((4, 4), np.float32), "no": np.array(False)}
+    return proto(nodes, {"x": (FLOAT, [3, 4]), "c": (BOOL, [])}, ["y"], weights)
+
+
+def test_branch_that_is_known() -> None:
+    """Of a branch whose condition is a constant the right one is taken."""
+    found = traced(_choice("no"))
+    assert kinds(found) == ["Relu", "Neg"]
+    assert found.assumptions == ()
+
+
+def test_branch_that_depends_on_data() -> None:
+    """Of a branch that depends on data the dearer is taken, whichever it is, and that is said."""
+    found = traced(_choice("c"))
+    assert kinds(found) == ["MatMul"]
+    assert found.assumptions == ("onnx.If takes its then_branch, the dearer one (choice)",)
+    assert [s.output for s in found.storages if s.role is Role.ACTIVATION] == [True]
+    assert [s.bytes for s in found.storages if s.role is Role.WEIGHT] == [64, 1]
+
+
+def _either(then: Sequence[Any], other: Sequence[Any]) -> Any:
+    """Make a choice between two courses, each of which gives `t`."""
+    branches = {"then_branch": body(then, [], ["t"]), "else_branch": body(other, [], ["t"])}
+    nodes = [node("If", "c", "y", name="choice", **branches)]
+    return proto(nodes, {"x": (FLOAT, [3, 4]), "c": (BOOL, [])}, ["y"], {"w": np.zeros((4, 4), np.float32)})
+
+
+PRODUCT = (node("MatMul", "x w", "t"),)
+MAGIC = (node("Magic", "x w", "t", domain="own"),)
+
+
+@pytest.mark.parametrize("name", ["then", "else"])
+def test_a_branch_that_may_be_the_dearer(name: str) -> None:
+    """A branch that holds what is not counted, and of unknown shape, is not taken for a cheap one."""
+    found = traced(_either(*((MAGIC, PRODUCT) if name == "then" else (PRODUCT, MAGIC))))
+    assert [op.kind for op in found.ops] == ["own.Magic"]
+    assert f"onnx.If takes its {name}_branch, which may be the dearer one (choice)" in found.assumptions
+
+
+def test_a_branch_is_priced_by_the_formulas_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An uncounted operator counts at its most; what a plugin knows to be cheap is not the dearer."""
+    model = _either([node("Cheap", "x w", "t", domain="own")], PRODUCT)
+    for attribute in model.graph.node[0].attribute:
+        attribute.g.output[0].CopyFrom(helper.make_tensor_value_info("t", FLOAT, [3, 4]))
+    assert [op.kind for op in traced(model).ops] == ["own.Cheap"]
+
+    monkeypatch.setattr(plugins, "formulas", lambda: {"own.Cheap": lambda _: Count(macs=1)})
+    found = traced(model)
+    assert [op.kind for op in found.ops] == ["onnx.MatMul"]
+    assert found.assumptions == ("onnx.If takes its else_branch, the dearer one (choice)",)
+
+
+def _loop(trips: str, condition: str = "", *, step: Sequence[Any] | None = None) -> Any:
+    steps = step or [node("MatMul", "h w", "h2"), node("Identity", "go", "on"), node("Relu", "h2", "r")]
+    inner = body(steps, ["i", "go", "h"], ["on", "h2", "r"])
+    nodes = [
+        helper.make_node("Loop", [trips, condition, "x"], ["y", "all"], body=inner, name="loop"),
+        node("Neg", "all", "z"),
+    ]
+    weights = {
+        "w": np.zeros((4, 4), np.float32),
+        "five": np.int64(5),
+        "many": np.int64(300),
+        "no": np.array(False),
+    }
+    weights["endless"] = np.int64(2**63 - 1)
+    return proto(nodes, {"x": (FLOAT, [3, 4]), "m": (INT64, []), "c": (BOOL, [])}, ["y", "z"], weights)
+
+
+@pytest.mark.parametrize(("trips", "rounds"), [("five", 5), ("many", 300)])
+def test_loop_of_known_length(trips: str, rounds: int) -> None:
+    """A loop whose trip count is known has its body as often, and its outputs are as long."""
+    found = traced(_loop(trips))
+    assert macs(found) == rounds * 3 * 4 * 4
+    assert kinds(found).count("Relu") == rounds
+    assert kinds(found)[-2:] == ["Loop", "Neg"]
+    assert shapes(found.ops[-1]) == [(rounds, 3, 4)]
+    assert found.assumptions == ()
+
+
+def test_loop_that_depends_on_data() -> None:
+    """A loop whose trip count or condition depends on data goes round once, or to its end, which is said."""
+    assert traced(_loop("m")).assumptions == (
+        "onnx.Loop is taken to go round once, for its trip count depends on data (loop)",
+    )
+    found = traced(_loop("five", "c"))
+    assert macs(found) == 5 * 48
+    assert found.assumptions == ("onnx.Loop is taken to use up its trip count (loop)",)
+    found = traced(_loop("", "c"))
+    assert macs(found) == 48
+    assert found.assumptions == ("onnx.Loop is taken to end here, for its condition depends on data (loop)",)
+    assert macs(traced(_loop("five", "no"))) == 0
+
+
+def test_loop_that_ends_by_its_condition() -> None:
+    """A loop that counts for itself ends when its condition says so."""
+    steps = [
+        node("Less", "i five", "on"),
+        node("MatMul", "h w", "h2"),
+        node("Relu", "h2", "r"),
+    ]
+    found = traced(_loop("endless", step=steps))
+    assert macs(found) == 6 * 48
+    assert found.assumptions == ()
+
+
+def test_loop_that_grows() -> None:
+    """A loop whose state grows is counted round by round."""
+    steps = [node("Concat", "h x", "h2", axis=0), node("Identity", "go", "on"), node("Relu", "h2", "r")]
+    found = traced(_loop("many", step=steps))
+    sizes = [op.outputs[0].shape[0] for op in found.ops if op.kind == "onnx.Concat"]
+    assert sizes == [3 * (i + 2) for i in range(300)]
+
+
+def test_endless_loops_are_refused() -> None:
+    """A loop that would unroll into millions of operators is refused in a sentence, quickly."""
+    model = _loop("many")
+    many = next(tensor for tensor in model.graph.initializer if tensor.name == "many")
+    many.CopyFrom(numpy_helper.from_array(np.asarray(2**30), "many"))
+    with pytest.raises(RequestError, match="too many to analyse"):
+        traced(model)
+    assert len(traced(_loop("endless", step=[node("Identity", "go", "on"), node("Neg", "h", "h2")])).ops) > 0
+
+
+def test_scan_whose_inputs_differ_in_length() -> None:
+    """A scan over inputs of several lengths is no scan, and is listed as uncounted."""
+    inner = body([node("Add", "a b", "r")], ["a", "b"], ["r"])
+    nodes = [node("Scan", "x z", "y", body=inner, num_scan_inputs=2)]
+    found = traced(proto(nodes, {"x": (FLOAT, [3, 4]), "z": (FLOAT, [5, 4])}, ["y"]))
+    assert len(found.assumptions) == 1
+    assert found.ops[0].outputs == ()
+
+
+def test_scan() -> None:
+    """A scan has its body for each slice along the axis of its input."""
+    inner = body(
+        [node("MatMul", "row w", "p"), node("Add", "h p", "h2"), node("Relu", "h2", "r")],
+        ["h", "row"],
+        ["h2", "r"],
+    )
+    nodes = [
+        node("Scan", "h0 x", "h y", body=inner, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[-1])
+    ]
+    given = {"h0": (FLOAT, [1, 5]), "x": (FLOAT, [1, 7, 4])}
+    found = traced(proto(nodes, given, ["y"], {"w": np.zeros((4, 5), np.float32)}))
+    assert macs(found) == 7 * 4 * 5
+    assert shapes(found.ops[-1]) == [(1, 5, 7)]
+    assert found.assumptions == ()
+
+
+def test_map_over_a_sequence() -> None:
+    """What is done to each item of a sequence is done as often as it has items."""
+    inner = body([node("Relu", "item", "r")], ["item"], ["r"])
+    nodes = [
+        node("SplitToSequence", "x", "s", axis=0),
+        node("SequenceMap", "s", "t", body=inner),
+        node("ConcatFromSequence", "t", "y", axis=0),
+    ]
+    found = traced(proto(nodes, {"x": (FLOAT, [3, 4])}, ["y"]))
+    assert kinds(found) == ["SplitToSequence", "Relu", "Relu", "Relu", "ConcatFromSequence"]
+    assert shapes(found.ops[-1]) == [(3, 4)]
+
+
+def _called(nodes: Sequence[Any], *, attributes: Sequence[str] = ()) -> Any:
+    model = proto(
+        [
+            node("Block", "x w", "a", domain="own", rate=0.25, name="/first/Block"),
+            node("Block", "a w", "y", domain="own"),
+        ],
+        {"x": (FLOAT, [3, 4])},
+        ["y"],
+        {"w": np.zeros((4, 4), np.float32)},
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    model.functions.append(
+        helper.make_function("own", "Block", ["p", "q", "left"], ["r"], nodes, opsets, attributes)
+    )
+    return model
+
+
+def test_functions_are_inlined() -> None:
+    """A function of the file stands as its operators, with the attributes that it was called with."""
+    leaky = node("LeakyRelu", "m", "r")
+    given = helper.make_attribute("alpha", 1.0)
+    given.ClearField("f")
+    given.ref_attr_name = "rate"
+    leaky.attribute.append(given)
+    inner = [node("Clip", "p left", "c"), node("MatMul", "c q", "m"), leaky]
+    found = traced(_called(inner, attributes=["rate"]))
+    assert kinds(found) == ["Clip", "MatMul", "LeakyRelu"] * 2
+    assert macs(found) == 2 * 48
+    assert [op.arguments.get("alpha") for op in found.ops] == [None, None, 0.25, None, None, None]
+    assert [op.scope for op in found.ops] == ["first"] * 3 + [""] * 3
+
+
+def test_functions_that_call_themselves_are_refused() -> None:
+    """A function that calls itself has no end, and is refused."""
+    with pytest.raises(RequestError, match="deep"):
+        traced(_called([node("Block", "p q", "r", domain="own")]))
+
+
+# -- modules --------------------------------------------------------------------------------------------
+
+
+def test_modules_by_the_path_of_names() -> None:
+    """The path of a node's name is the module that it came from; its parents are modules, too."""
+    nodes = [
+        node("Relu", "x", "a", name="/encoder/layer.0/act/Relu"),
+        node("Neg", "a", "b", name="Neg_1"),
+        node("Abs", "b", "y", name="node_abs/AbsFusion/"),
+    ]
+    found = traced(proto(nodes, {"x": (FLOAT, [2])}, ["y"]))
+    assert [op.scope for op in found.ops] == ["encoder.layer.0.act", "", ""]
+    assert list(found.modules) == ["", "encoder", "encoder.layer", "encoder.layer.0", "encoder.layer.0.act"]
+
+
+def test_modules_by_metadata() -> None:
+    """Where the exporter tells the modules and their classes, those are taken; nonsense is not."""
+    relu = node("Relu", "x", "a", name="node_relu")
+    helper.set_metadata_props(
+        relu,
+        {
+            "pkg.torch.onnx.name_scopes": "['', 'body', 'body.0', 'relu']",
+            "pkg.torch.onnx.class_hierarchy": "['zoo.Net', 'torch.nn.Sequential', 'nn.ReLU', 'aten.relu']",
+        },
+    )
+    wrong = node("Neg", "a", "y", name="/kept/Neg")
+    helper.set_metadata_props(wrong, {"pkg.torch.onnx.name_scopes": "['"})
+    found = traced(proto([relu, wrong], {"x": (FLOAT, [2])}, ["y"]))
+    assert [op.scope for op in found.ops] == ["body.0", "kept"]
+    assert found.modules == {"": "Net", "body": "Sequential", "body.0": "ReLU", "kept": ""}
+
+
+# -- ONNX Runtime -----------------------------------------------------------------------------------------
+
+CONTRIB: list[tuple[str, list[Any], dict[str, Any], list[tuple[int, ...]]]] = [
+    ("FusedMatMul", [[4, 7, 3], [4, 7, 5]], {"transA": 1}, [(4, 3, 5)]),
+    ("FusedMatMul", [[7, 4, 3], [4, 5, 7]], {"transA": 1, "transBatchA": 1, "transB": 1}, [(4, 3, 5)]),
+    ("MatMulNBits", [[2, 3, 64], [5, 1, 32]], {"K": 64, "N": 5}, [(2, 3, 5)]),
+    ("DynamicQuantizeMatMul", [[2, 3, 7], [7, 5]], {}, [(2, 3, 5)]),
+    ("GemmFastGelu", [[2, 3, 7], [7, 5]], {}, [(2, 3, 5)]),
+    ("QGemm", [[3, 7], [], [], [7, 5]], {}, [(3, 5)]),
+    ("BiasGelu", [[2, 3], [3]], {}, [(2, 3)]),
+    ("BiasSplitGelu", [[2, 6], [6]], {}, [(2, 3)]),
+    ("SkipLayerNormalization", [[2, 3, 4], [2, 3, 4], [4]], {}, [(2, 3, 4), (2, 3, 1), (2, 3, 1), (2, 3, 4)]),
+    ("EmbedLayerNormalization", [[2, 3], [2, 3], [99, 8], [16, 8]], {}, [(2, 3, 8), (2,), (2, 3, 8)]),
+    ("Attention", [[2, 5, 12], [12, 36], [36]], {"num_heads": 3}, [(2, 5, 12), (2, 2, 3, 5, 4)]),
+    (
+        "Attention",
+        [[2, 5, 12], [12, 44], [44]],
+        {"num_heads": 2, "qkv_hidden_sizes": [12, 12, 20]},
+        [(2, 5, 20)],
+    ),
+    (
+        "MultiHeadAttention",
+        [[2, 5, 12], [2, 7, 12], [2, 7, 12]],
+        {"num_heads": 3},
+        [(2, 5, 12), (2, 3, 7, 4)],
+    ),
+    ("MultiHeadAttention", [[2, 5, 3, 3, 4]], {"num_heads": 3}, [(2, 5, 12)]),
+    ("MultiHeadAttention", [[2, 5, 12], [2, 7, 3, 2, 4]], {"num_heads": 3}, [(2, 5, 12)]),
+    (
+        "GroupQueryAttention",
+        [[2, 1, 64], [2, 1, 16], [2, 1, 16], [2, 2, 9, 8], [2, 2, 9, 8]],
+        {"num_heads": 8, "kv_num_heads": 2},
+        [(2, 1, 64), (2, 2, 10, 8), (2, 2, 10, 8)],
+    ),
+    ("GroupQueryAttention", [[2, 5, 96]], {"num_heads": 8, "kv_num_heads": 2}, [(2, 5, 64)]),
+    (
+        "GatherBlockQuantized",
+        [("UINT8", [99, 16]), ("INT64", [2, 3]), [99, 1]],
+        {"gather_axis": 0},
+        [(2, 3, 32)],
+    ),
+    (
+        "FusedConv",
+        [[1, 2, 8, 8], [4, 2, 3, 3], [4]],
+        {"pads": [1, 1, 1, 1], "activation": "Relu"},
+        [(1, 4, 8, 8)],
+    ),
+    ("NhwcConv", [[1, 8, 8, 2], [4, 2, 3, 3]], {"strides": [2, 2]}, [(1, 3, 3, 4)]),
+    ("QLinearAdd", [[2, 3], [], [], [3]], {}, [(2, 3)]),
+    ("QLinearConcat", [[], [], [2, 3], [], [], [2, 4], [], []], {"axis": 1}, [(2, 7)]),
+    ("QLinearGlobalAveragePool", [[1, 8, 8, 2]], {"channels_last": 1}, [(1, 1, 1, 2)]),
+    ("QLinearGlobalAveragePool", [("UINT8", [1, 8, 8, 2])], {"channels_last": 1}, [(1, 1, 1, 2)]),
+    ("QLinearGlobalAveragePool", [("UINT8", [1, 2, 8, 8])], {}, [(1, 2, 1, 1)]),
+    ("QLinearAveragePool", [("INT8", [1, 2, 8, 8])], {"kernel_shape": [2, 2]}, [(1, 2, 7, 7)]),
+    (
+        "DynamicQuantizeLSTM",
+        [[5, 3, 4], ("INT8", [1, 4, 24]), ("INT8", [1, 6, 24])],
+        {"hidden_size": 6},
+        [(5, 1, 3, 6), (1, 3, 6), (1, 3, 6)],
+    ),
+    ("QMoE", [[3, 16], [3, 8]], {"k": 2}, [(3, 16)]),
+    ("DequantizeLinear", [("UINT8", [2, 3]), []], {}, [(2, 3)]),
+    ("QuantizeLinear", [[2, 3], []], {}, [(2, 3)]),
+]
+
+
+@pytest.mark.parametrize(("kind", "inputs", "attributes", "expected"), CONTRIB, ids=lambda v: str(v)[:24])
+def test_operators_of_the_runtime(
+    kind: str, inputs: list[Any], attributes: dict[str, Any], expected: list[tuple[int, ...]]
+) -> None:
+    """Operators of ONNX Runtime have the shapes that its documentation gives, and are counted."""
+    given = {}
+    for i, shape in enumerate(inputs):
+        dtype, dims = shape if isinstance(shape, tuple) else ("FLOAT", shape)
+        given[f"i{i}"] = (getattr(TensorProto, dtype), dims)
+    outputs = [f"o{i}" for i in range(len(expected))]
+    made = helper.make_node(kind, list(given), outputs, domain="com.microsoft", **attributes)
+    (op,) = traced(proto([made], given, outputs)).ops
+    assert op.kind == f"com.microsoft.{kind}"
+    assert shapes(op) == expected
+
+
+def test_runtime_operator_of_unknown_form() -> None:
+    """An operator of ONNX Runtime with inputs that it does not take is listed as uncounted."""
+    made = node("MultiHeadAttention", "x", "y", domain="com.microsoft", num_heads=2)
+    found = traced(proto([made], {"x": (FLOAT, [3])}, ["y"]))
+    assert not count(found.ops[0], ONNX).known
+    assert len(found.assumptions) == 1
+
+
+# -- files --------------------------------------------------------------------------------------------
+
+
+def test_looking_needs_no_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model is looked at without opening its external data, and even where they are missing."""
+    path = models.external(tmp_path)
+    whole_ = look(path)
+    opened: list[Path] = []
+    genuine = Path.open
+
+    def spy(self: Path, *args: Any, **named: Any) -> Any:
+        opened.append(self)
+        return genuine(self, *args, **named)
+
+    monkeypatch.setattr(Path, "open", spy)
+    assert macs(at(look(path), batch=1)) == 48
+    (tmp_path / "weights.bin").unlink()
+    model = look(path)
+    found = at(model, batch=3)
+    assert macs(found) == 3 * 48
+    assert sum(s.bytes for s in found.storages if s.role is Role.WEIGHT) == 4 * (32 + 8 + 16)
+    assert {file.name for file in opened} <= {path.name}
+    assert model.identity.digest == whole_.identity.digest
+    assert model.identity.digest.startswith("structure:")
+    assert (model.file_bytes, whole_.file_bytes is None) == (None, False)
+
+
+def test_external_weights_in_one_place_are_one(tmp_path: Path) -> None:
+    """Two weights that lie at the same place of a file are one piece of memory."""
+    path = models.external(tmp_path)
+    whole_ = look(path)
+    model = onnx.load_model(path, load_external_data=False)
+    twin = onnx.TensorProto()
+    twin.CopyFrom(model.graph.initializer[0])
+    twin.name = "twin"
+    model.graph.initializer.append(twin)
+    path.write_bytes(model.SerializeToString())
+    found = at(look(path), batch=1)
+    assert found.storages == at(whole_, batch=1).storages
+
+
+def test_what_is_loaded_can_be_analysed(tmp_path: Path) -> None:
+    """A loaded model gives the same graph as one that was only looked at."""
+    path = models.normalised(tmp_path)
+    loaded = loader.load(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
+    assert at(loaded, batch=3) == at(look(path), batch=3)
+
+
+def test_training_is_refused() -> None:
+    """A file of ONNX cannot be trained, which is said in a sentence."""
+    model = proto([node("Relu", "x", "y")], {"x": (FLOAT, [2])}, ["y"])
+    with pytest.raises(RequestError, match="no backward"):
+        graph(model, Tracing(inputs=(), mode=Mode.TRAIN))
+
+
+def test_inputs_without_a_shape() -> None:
+    """A input without a shape, or that is a sequence, is unknown, and is no error."""
+    model = proto(
+        [node("Relu", "x", "y"), node("SequenceAt", "s i", "z")],
+        {"x": (FLOAT, None), "i": (INT64, [])},
+        ["y"],
+    )
+    model.graph.input.append(helper.make_tensor_sequence_value_info("s", FLOAT, None))
+    assert [op.outputs for op in traced(model).ops] == [(), ()]
+
+
+@pytest.mark.parametrize("make", [models.mlp, models.embedding, models.external, models.normalised])
+def test_mutated_files_are_analysed_or_refused(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    """Of 150 corrupted files of each model, every one is analysed or refused, quickly and in one line."""
+    path = make(tmp_path)
+    intact = path.read_bytes()
+    chance = random.Random(1)
+    slowest = 0.0
+    for _ in range(150):
+        data = bytearray(intact)
+        for _ in range(chance.choice((1, 1, 4, 32))):
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+        begin = time.thread_time()
+        try:
+            found = at(look(path))
+            assert all(s.bytes >= 0 for s in found.storages)
+        except RequestError as error:
+            assert "\n" not in str(error)  # noqa: PT017 - most files are refused, some load
+        slowest = max(slowest, time.thread_time() - begin)
+    assert slowest < 1
+
+
+# -- the models that ONNX tests its backends with --------------------------------------------------------
+
+
+@cache
+def backend_cases() -> list[Any]:
+    """Make ONNX's own tests of its operators; it takes seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return list(pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None))
+
+
+@cache
+def backend_models() -> list[tuple[str, Any, list[Any]]]:
+    """Give name, model and expected outputs."""
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    files: list[tuple[str, Any, list[Any]]] = [
+        (str(path.relative_to(folder)), onnx.load_model(path), []) for path in sorted(folder.rglob("*.onnx"))
+    ]
+    return files + [
+        (case.name, case.model, case.data_sets[0][1]) for case in backend_cases() if case.model is not None
+    ]
+
+
+def sweep(cases: Sequence[tuple[str, Any, list[Any]]]) -> float:
+    """Analyse models, and compare what they give with what is expected; give the share that was analysed."""
+    done = 0
+    for name, model, expected in cases:
+        walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}, ONNX)
+        body_, env = whole(model, walk.classes), dict[str, Any]()
+        try:
+            walk.begin(body_, env, {}, {})
+            walk.run(body_, env)
+            graph(model, Tracing(inputs=()))
+            done += 1
+        except RequestError as error:
+            assert "\n" not in str(error)  # noqa: PT017 - a few may be refused
+            continue
+        for output, array in zip(body_.outputs, expected, strict=False):
+            value = env.get(output)
+            if value is not None and value.shape is not None and not walk.notes and hasattr(array, "shape"):
+                assert value.shape == array.shape, name
+    return done / len(cases)
+
+
+def test_models_of_backend_tests() -> None:
+    """A sample of the models for backends is analysed, with the shapes that they really give."""
+    cases = backend_models()[::10]
+    assert len(cases) > 150
+    assert sweep(cases) >= 0.99
+
+
+def _array(one: Any) -> Any:
+    return numpy_helper.to_array(one) if isinstance(one, TensorProto) else np.asarray(one)
+
+
+def test_arithmetic_agrees_with_backend_tests() -> None:
+    """Every operator that shapes are computed with gives what a backend must give, or declines."""
+    compared = set()
+    for case in backend_cases():
+        nodes = [] if case.model is None else whole(case.model, {}).nodes
+        if len(nodes) != 1 or nodes[0].kind not in RULES or case.model.graph.initializer:
+            continue
+        given, expected = ([_array(one) for one in data] for data in case.data_sets[0])
+        arrays = iter(given)
+        inputs = [next(arrays) if name else None for name in nodes[0].inputs]
+        if not all(array.dtype.kind in "biuf" for array in (*given, *expected)):
+            continue
+        found = evaluate(nodes[0], inputs)
+        if found is None:
+            continue
+        compared.add(nodes[0].kind)
+        for one, other in zip(found, expected, strict=True):
+            assert one.shape == other.shape, case.name
+            assert one.dtype == other.dtype, case.name
+            np.testing.assert_allclose(one, other, rtol=1e-5, err_msg=case.name)
+    assert compared == set(RULES)
+
+
+@pytest.mark.slow
+def test_all_models_of_backend_tests() -> None:
+    """All models for backends, but for one in a hundred, are analysed, with the shapes that they give."""
+    begin = time.perf_counter()
+    share = sweep(backend_models())
+    print(f"{share:.2%} of {len(backend_models())} in {time.perf_counter() - begin:.1f} s")
+    assert share >= 0.99
+
+
+# -- exported from PyTorch ---------------------------------------------------------------------------------
+
+
+def _convolutions(torch: Any) -> tuple[Any, tuple[Any, ...], int]:
+    nn = torch.nn
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, stride=2, groups=2), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(16, 5),
+    )  # fmt: skip
+    expected = 8 * 16 * 16 * 27 + 16 * 3 * 3 * 36 + 16 * 5
+    return net, (torch.zeros(2, 3, 16, 16),), 2 * expected
+
+
+def _attention(torch: Any) -> tuple[Any, tuple[Any, ...], int]:
+    class Attention(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.out, self.norm = (
+                torch.nn.Linear(32, 96),
+                torch.nn.Linear(32, 32),
+                torch.nn.LayerNorm(32),
+            )
+
+        def forward(self, x: Any) -> Any:
+            heads = self.qkv(self.norm(x)).view(2, 7, 3, 4, 8).permute(2, 0, 3, 1, 4)
+            mixed = torch.nn.functional.scaled_dot_product_attention(heads[0], heads[1], heads[2])
+            return x + self.out(mixed.transpose(1, 2).reshape(2, 7, 32))
+
+    return Attention(), (torch.zeros(2, 7, 32),), 2 * 7 * 4 * 32 * 32 + 2 * 2 * 7 * 7 * 32
+
+
+def _recurrence(torch: Any) -> tuple[Any, tuple[Any, ...], int]:
+    layer = torch.nn.LSTM(6, 10, num_layers=2, bidirectional=True, batch_first=True)
+    return layer, (torch.zeros(3, 5, 6),), 15 * 2 * 40 * ((6 + 10) + (20 + 10))
+
+
+@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
+@pytest.mark.parametrize("make", [_convolutions, _attention, _recurrence])
+def test_exported_networks(
+    tmp_path: Path, make: Callable[[Any], tuple[Any, tuple[Any, ...], int]], *, dynamo: bool
+) -> None:
+    """What PyTorch exports has the MACs of the closed form, and the shapes that ONNX Runtime gives."""
+    torch = pytest.importorskip("torch")
+    if dynamo:
+        pytest.importorskip("onnxscript")
+    path = tmp_path / "m.onnx"
+    net, args, expected = make(torch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(net.eval(), args, path, dynamo=dynamo, input_names=["x"], verbose=False)
+    found = at(look(path))
+    assert macs(found) == expected
+    assert all(count(op, ONNX).known for op in found.ops)
+    assert found.assumptions == ()
+    _same_as_runtime(path, {"x": args[0].numpy()})
+
+
+def _same_as_runtime(path: Path, feed: Mapping[str, Any]) -> None:
+    """Run a model with every value as an output, and compare all shapes."""
+    runtime = pytest.importorskip("onnxruntime")
+    model = onnx.load_model(path)
+    walk = Walk({(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}, ONNX)
+    body_, env = whole(model, walk.classes), dict[str, Any]()
+    walk.begin(body_, env, {}, {})
+    walk.run(body_, env)
+    names = [name for each in model.graph.node for name in each.output if name]
+    del model.graph.output[:]
+    model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = runtime.InferenceSession(model.SerializeToString(), options)
+    for name, array in zip(names, session.run(names, dict(feed)), strict=True):
+        assert env[name].shape == array.shape, name

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno.adapters.loaders import onnx as loader
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.static.weights import tally
+from modeldyno.testing import models
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402 - optional
+
+FLOAT = TensorProto.FLOAT
+
+
+def counted(path: Path) -> dict[str, float]:
+    """Give parameters, buffers and bytes of a file."""
+    model = loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
+    assert model.weights is not None
+    found = {m.metric: m.value for m in tally(model.weights()) if not m.scope}
+    return {name: float(str(found[name])) for name in ("parameters", "buffers", "weight_bytes")}
+
+
+def parameters(path: Path) -> set[str]:
+    """Give the names of the parameters of a file."""
+    model = loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
+    assert model.weights is not None
+    return {weight.name for weight in model.weights() if weight.parameter}
+
+
+def with_constants(path: Path) -> Path:
+    """Turn the initialisers of a file into nodes Constant, as Paddle2ONNX writes them."""
+    model = onnx.load(path)
+    held = [helper.make_node("Constant", [], [t.name], value=t) for t in model.graph.initializer]
+    nodes = [*held, *model.graph.node]
+    del model.graph.initializer[:], model.graph.node[:]
+    model.graph.node.extend(nodes)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("make", [models.mlp, models.normalised])
+def test_weights_in_constants_count_as_those_in_initialisers(tmp_path: Path, make: Any) -> None:
+    """Where the exporter kept a weight changes neither parameters nor buffers of a layer."""
+    kept = counted(make(tmp_path))
+    held = counted(with_constants(make(tmp_path)))
+    assert held["parameters"] == kept["parameters"] > 0
+    assert make is models.normalised or held == kept
+
+
+def test_weights_in_constants_of_branches_each_count(tmp_path: Path) -> None:
+    """Both branches of an If hold weights, though their names are the same."""
+
+    def branch(name: str) -> Any:
+        weight = numpy_helper.from_array(np.ones((4, 3), np.float32))
+        nodes = [
+            helper.make_node("Constant", [], ["w"], value=weight),
+            helper.make_node("MatMul", ["x", "w"], ["z"]),
+        ]
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info("z", FLOAT, [1, 3])])
+
+    branches = {"then_branch": branch("a"), "else_branch": branch("b")}
+    path = models.save(
+        tmp_path / "if.onnx", [("If", ["flag"], ["y"], branches)],
+        {"x": ("FLOAT", [1, 4]), "flag": ("BOOL", [])}, {"y": ("FLOAT", [1, 3])}, {},
+    )  # fmt: skip
+    assert counted(path) == {"parameters": 24, "buffers": 0, "weight_bytes": 96}
+
+
+def test_scales_and_zero_points_are_no_parameters(tmp_path: Path) -> None:
+    """Of a quantised layer the weight and the bias count, each once, and what brings them to a scale not."""
+    weights: dict[str, Any] = {
+        "w": np.ones((3, 4), np.int8),
+        "w_scale": np.ones(3, np.float32),
+        "w_zero": np.zeros(3, np.int8),
+        "bias": np.ones(3, np.int32),
+        "bias_scale": np.ones(3, np.float32),
+        "x_scale": np.array(0.1, np.float32),
+        "x_zero": np.array(3, np.uint8),
+        "shape": np.array([-1, 3]),
+        "axes32": np.array([0], np.int32),
+    }
+    nodes = [
+        ("QuantizeLinear", ["x", "x_scale", "x_zero"], ["q"]),
+        ("DequantizeLinear", ["q", "x_scale", "x_zero"], ["d"]),
+        ("DequantizeLinear", ["w", "w_scale", "w_zero"], ["dw"], {"axis": 0}),
+        ("DequantizeLinear", ["bias", "bias_scale"], ["db"], {"axis": 0}),
+        ("Gemm", ["d", "dw", "db"], ["z"], {"transB": 1}),
+        ("Reshape", ["z", "shape"], ["y"]),
+    ]
+    shape = ("FLOAT", ["batch", 4])
+    path = models.save(tmp_path / "q.onnx", nodes, {"x": shape}, {"y": ("FLOAT", None)}, weights)
+    assert parameters(path) == {"w", "bias"}
+    assert counted(path)["parameters"] == 15
+
+
+def test_single_numbers_count_only_as_weights(tmp_path: Path) -> None:
+    """A bias of one number is a parameter; the constants of a formula are not."""
+    weights = {
+        "w": np.ones((4, 1), np.float32),
+        "bias": np.ones(1, np.float32),
+        "slope": np.ones(1, np.float32),
+        "epsilon": np.array([1e-5], np.float32),
+        "root": np.array(2, np.float32),
+        "low": np.array(0, np.float32),
+        "resize": np.array([1, 2], np.float32),
+    }
+    nodes = [
+        ("MatMul", ["x", "w"], ["product"]),
+        ("Add", ["product", "bias"], ["sum"]),
+        ("PRelu", ["sum", "slope"], ["a"]),
+        ("Add", ["a", "epsilon"], ["b"]),
+        ("Div", ["b", "root"], ["c"]),
+        ("Clip", ["c", "low"], ["d"]),
+        ("Resize", ["d", "", "resize"], ["y"]),
+    ]
+    path = models.save(
+        tmp_path / "s.onnx", nodes, {"x": ("FLOAT", ["batch", 4])}, {"y": ("FLOAT", None)}, weights
+    )
+    assert parameters(path) == {"w", "bias", "slope"}
+
+
+def test_weights_that_a_function_reads_have_the_roles_that_it_gives_them(tmp_path: Path) -> None:
+    """A function of the file that takes a scale takes a scale; its own constants count once."""
+    held = helper.make_node("Constant", [], ["m"], value=numpy_helper.from_array(np.ones((4, 2), np.float32)))
+    inner = [
+        helper.make_node("DequantizeLinear", ["q", "s"], ["w"]),
+        held,
+        helper.make_node("MatMul", ["a", "w"], ["z"]),
+        helper.make_node("MatMul", ["z", "m"], ["b"]),
+    ]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    function = helper.make_function("own", "Layer", ["a", "q", "s"], ["b"], inner, opsets[:1])
+    tensors = {"q": np.ones((4, 4), np.int8), "s": np.ones(4, np.float32)}
+    graph = helper.make_graph(
+        [helper.make_node("Layer", ["x", "q", "s"], ["y"], domain="own")], "g",
+        [helper.make_tensor_value_info("x", FLOAT, [1, 4])],
+        [helper.make_tensor_value_info("y", FLOAT, [1, 2])],
+        [numpy_helper.from_array(array, name) for name, array in tensors.items()],
+    )  # fmt: skip
+    path = tmp_path / "f.onnx"
+    made = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=8)
+    path.write_bytes(made.SerializeToString())
+    assert counted(path)["parameters"] == 16 + 8
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_parameters_agree_with_torch(tmp_path: Path, dynamo: bool) -> None:
+    """A network exported by either exporter of torch has as many parameters as torch says."""
+    torch = pytest.importorskip("torch")
+    if dynamo:
+        pytest.importorskip("onnxscript")
+    nn = torch.nn
+
+    class Net(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.norm = nn.Embedding(50, 16), nn.LayerNorm(16)
+            self.last, self.activation = nn.Linear(16, 1), nn.PReLU()
+            self.alpha, self.gamma = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.ones(1))
+            self.recurrent = nn.LSTM(16, 8, batch_first=True)
+            self.block = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+            self.convolution, self.batch_norm = nn.Conv1d(16, 16, 3, padding=1), nn.BatchNorm1d(16)
+
+        def forward(self, x: Any) -> Any:
+            h = self.block(self.norm(self.table(x)))
+            h = self.batch_norm(torch.sin(self.convolution(h.transpose(1, 2))))
+            h = self.activation(h).transpose(1, 2)
+            return self.recurrent(h)[0], self.last(h) * self.alpha * self.gamma / 3.7
+
+    net, path = Net().eval(), tmp_path / "net.onnx"
+    for tensor in net.parameters():
+        nn.init.normal_(tensor)  # exporters keep one tensor of several that are equal
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.zeros(2, 5, dtype=torch.int64)
+        torch.onnx.export(net, (x,), path, dynamo=dynamo, verbose=False)
+    assert counted(path)["parameters"] == sum(tensor.numel() for tensor in net.parameters())

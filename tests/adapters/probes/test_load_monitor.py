@@ -1,0 +1,192 @@
+"""A load on its way, in virtual time: what is looked at, how often, and what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno.adapters.probes import load as probe
+from modeldyno.adapters.probes import load_monitor
+from modeldyno.core.load.request_log import COLUMNS, Records, none
+from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.load.server_stats import Account
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.interfaces import Subject
+from modeldyno.loadgen import Ending, Taken, Usage
+from modeldyno.testing.fakes import a_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECOND = 1_000_000_000
+BEGIN = 1000 * SECOND
+OPEN = Arrivals.CONSTANT
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """A server that takes 2 ms for each request, its driver, and the clock that waiting moves."""
+
+    rate: int = 200
+    now: int = BEGIN
+    told: int = 0
+    unsent: int = 0
+    silent: Any = ()
+    """Seconds of the load in which the counters cannot be had."""
+    asked: list[int] = field(default_factory=list)
+    pid: None = None
+    pids: Sequence[int] = ()
+
+    def take(self, wait: float) -> Taken:
+        """Let time pass."""
+        self.now += int(wait * SECOND)
+        first, self.told = self.told, self.done
+        return Taken(records=self.records(first), in_flight=0, backlog=0, ended=False)
+
+    @property
+    def done(self) -> int:
+        """Requests so far."""
+        return max(0, (self.now - BEGIN - 2_000_000) * self.rate // SECOND)
+
+    def records(self, first: int) -> Records:
+        """Tell of what ended since."""
+        due = BEGIN + np.arange(first, self.told) * (SECOND // self.rate)
+        columns: dict[str, Any] = {name: np.zeros(due.size, dtype) for name, dtype in COLUMNS.items()}
+        noise = np.arange(first, self.told) * 7919 % 1000 * 100
+        columns |= {"due": due, "sent": due, "first": due, "end": due + 1_950_000 + noise}
+        return Records(**columns)
+
+    def usage(self) -> Sequence[Usage]:
+        """Keep a tenth of a core busy."""
+        wall = (self.now - BEGIN) / SECOND
+        return [Usage(cpu=wall / 10, wall=wall, sent=self.told, opened=1)]
+
+    def stop(self, _grace: float) -> Ending:
+        """Tell of no more."""
+        empty = none()
+        return Ending(records=empty, replies=(), usages=(), unsent=self.unsent)
+
+    def account(self) -> Account:
+        """Tell what was done so far, unless the server is too busy to tell."""
+        self.asked.append(self.now)
+        seconds = (self.now - BEGIN) / SECOND
+        if any(low <= seconds < high for low, high in self.silent):
+            raise OSError("it does not answer")
+        return Account(requests=self.done, queue=0.0, compute=0.002 * self.done)
+
+    def target(self, _feeds: object) -> Target:
+        """Name no server."""
+        return Target(protocol="", transport=Transport.HTTP, host="", port=0, messages=(b"1", b"2"))
+
+    def arrays(self, _reply: object) -> dict[str, Any]:
+        """Read nothing."""
+        return {}
+
+
+def probed(
+    monkeypatch: pytest.MonkeyPatch, world: World, load: Load, plan: Plan | None = None
+) -> tuple[dict[str, Measurement], set[str]]:
+    """Give what the probe finds, and the codes of its doubts."""
+
+    @contextmanager
+    def driving(*_: object, **__: object) -> Iterator[World]:
+        yield world
+
+    monkeypatch.setattr("modeldyno.loadgen.driver_pool.driving", driving)
+    monkeypatch.setattr(load_monitor, "perf_counter", lambda: world.now / SECOND)
+    monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: world.now)
+    found = list(probe.measure(Subject(model=a_model(), session=world, load=load), plan or Plan()))
+    numbers = {each.metric: each for each in found if isinstance(each, Measurement) and not each.scope}
+    return numbers, {each.code for each in found if isinstance(each, Doubt)}
+
+
+def latency(found: dict[str, Measurement]) -> Distribution:
+    """Give the latency."""
+    value = found["latency"].value
+    assert isinstance(value, Distribution)
+    return value
+
+
+@pytest.mark.parametrize("duration", [0.5, 0.7, 1.0, 3.0])
+@pytest.mark.parametrize("rate", [20, 200, 2000])
+def test_a_short_window_has_the_servers_account(
+    monkeypatch: pytest.MonkeyPatch, rate: int, duration: float
+) -> None:
+    """From half a second on there is a look at the counters at both ends, of the same requests as ours."""
+    world = World(rate=rate)
+    found, doubts = probed(monkeypatch, world, Load(arrivals=OPEN, rate=rate, duration=duration))
+    assert "no-account" not in doubts
+    assert found["compute_time"].value == pytest.approx(0.002)
+    assert len(latency(found)) >= 0.45 * rate * duration
+
+
+def test_a_look_that_tells_nothing_is_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the counters cannot be had where the window begins or where it ends; not for long."""
+    load = Load(arrivals=OPEN, rate=200, duration=2.0)
+    probed(monkeypatch, whole := World(), load)
+    first, last = ((when - BEGIN) / SECOND for when in (BEGIN, whole.now))
+    for silent, known in [
+        ([(first, first + 1.0)], True),
+        ([(last - 0.25, last + 1)], True),
+        ([(first, last + 1)], False),
+    ]:
+        _, doubts = probed(monkeypatch, World(silent=silent), load)
+        assert ("no-account" not in doubts) is known
+
+
+def test_the_server_is_asked_seldom_once_a_load_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each look while it is young, and then four times a second."""
+    world = World()
+    probed(monkeypatch, world, Load(arrivals=OPEN, rate=200, duration=20.0))
+    gaps = np.diff(world.asked) / SECOND
+    assert gaps[:8].max() <= 0.11
+    assert np.median(gaps[40:]) == pytest.approx(0.3, abs=0.01)  # the look after a quarter of a second
+
+
+@pytest.mark.parametrize(
+    "load", [Load(arrivals=OPEN, rate=500, requests=5000), Load(arrivals=OPEN, rate=500, duration=10.0)]
+)
+def test_of_a_long_load_the_rule_that_stops_it_sees_a_part(
+    monkeypatch: pytest.MonkeyPatch, load: Load
+) -> None:
+    """One in five is drawn where a thousand is the most; all that were asked for are measured."""
+    monkeypatch.setattr(load_monitor, "MOST", 1000)
+    drawn: list[int] = []
+    draw = load_monitor.Course.draw
+
+    def counted(self: load_monitor.Course, n: int) -> Any:
+        found = draw(self, n)
+        drawn.append(len(found))
+        return found
+
+    monkeypatch.setattr(load_monitor.Course, "draw", counted)
+    found, doubts = probed(monkeypatch, World(rate=500), load)
+    assert 1000 <= sum(drawn) < 1400
+    assert 4900 <= len(latency(found)) <= 5400
+    assert not doubts & {"sample-limit", "time-limit", "no-account"}
+
+
+def test_a_duration_is_no_matter_of_the_plans_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More requests than a plan would draw do not end a load whose length was asked for."""
+    load = Load(arrivals=OPEN, rate=500, duration=4.0)
+    found, _ = probed(monkeypatch, World(rate=500), load, Plan(max_runs=50))
+    assert latency(found).stop == "duration"
+    assert len(latency(found)) > 1800
+
+
+def test_what_was_never_sent_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was due when the load ended, and had not been sent, counts as such."""
+    limited = Load(arrivals=OPEN, rate=200, concurrency=4, duration=2.0)
+    plain, _ = probed(monkeypatch, World(), limited)
+    behind, doubts = probed(monkeypatch, World(unsent=400), limited)
+    assert "saturated" in doubts
+    assert plain["offered_rate"].value == pytest.approx(200, rel=0.02)
+    assert behind["offered_rate"].value == pytest.approx(400, rel=0.05)

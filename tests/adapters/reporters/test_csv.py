@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import csv as reader
+import io
+from dataclasses import replace
+
+import pytest
+
+from modeldyno.adapters.reporters import csv
+from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.study.ranking import ranking
+from modeldyno.testing.reporters import HOSTILE, failed, full, hostile
+from modeldyno.testing.reports import hostile_study, payloads
+from modeldyno.views.study.tables import trials
+
+HEADER = ["metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note"]
+
+
+def rows(text: str) -> list[list[str]]:
+    """Read CSV as other programs do."""
+    return list(reader.reader(io.StringIO(text, newline="")))
+
+
+def test_each_line_ends_as_the_standard_says() -> None:
+    """RFC 4180: lines end with CR LF, and each has as many fields as the header."""
+    text = csv.render(full())
+
+    assert text.count("\n") == text.count("\r\n") == len(rows(text))
+    assert rows(text)[0] == HEADER
+    assert {len(row) for row in rows(text)} == {len(HEADER)}
+
+
+def test_numbers_are_in_base_units_and_whole() -> None:
+    """A number is written as it is in the document, without rounding."""
+    document = full()
+    found = {tuple(row[:3]): row for row in rows(csv.render(document))}
+
+    assert float(found["latency", "", "mean"][3]) == document["latency.mean"]
+    assert found["weight_bytes", "int64", ""][3:] == ["4096", "", "", "B", "", ""]
+
+
+def test_an_uncertified_percentile_has_no_value() -> None:
+    """A percentile that is no claim has an empty value, and a note why."""
+    found = {tuple(row[:3]): row for row in rows(csv.render(full()))}
+
+    assert found["latency", "", "p99.9"][3] == ""
+    assert found["latency", "", "p99.9"][8].startswith("not certified: 4,236 more")
+
+
+@pytest.mark.parametrize("scope", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", " =1"])
+def test_text_is_no_formula(scope: str) -> None:
+    """No text cell begins as a formula does."""
+    document = replace(full(), measurements=(Measurement(metric="buffers", value=1, scope=scope),))
+
+    assert rows(csv.render(document))[1][1] == "'" + scope.strip()
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_stay_in_their_cell(text: str) -> None:
+    """No name begins a formula, a row or a field of its own."""
+    found = rows(csv.render(hostile(text)))
+
+    assert {len(row) for row in found} == {len(HEADER)}
+    assert not any(row[place].startswith(("=", "+", "-", "@")) for row in found for place in (0, 1, 2, 6, 8))
+
+
+def test_a_negative_number_is_a_number() -> None:
+    """A number keeps its sign without a quote."""
+    document = replace(full(), measurements=(Measurement(metric="throughput", value=-1.5),))
+
+    assert rows(csv.render(document))[1][3] == "-1.5"
+
+
+def test_a_run_without_numbers_is_a_header() -> None:
+    """A failed run has no rows."""
+    assert rows(csv.render(failed())) == [HEADER]
+
+
+def test_no_payload_becomes_a_formula() -> None:
+    """Of 500 attacks in every name of results and studies, none begins a cell as a formula does."""
+    for text in payloads():
+        made = hostile_study(text)
+        for written in (csv.render(hostile(text)), csv.table(trials(made, ranking(made, 20)))):
+            for row in rows(written):
+                assert not [
+                    cell
+                    for cell in row
+                    if cell.startswith(("=", "+", "-", "@", "\t", "\r")) and not number(cell)
+                ]
+
+
+def number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from modeldyno import views
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table
+from modeldyno.core.report.charts import Bins, Effect, Forest, Scale
+from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full, hostile, judged
+
+WORDS = st.lists(st.text(st.sampled_from("ab1.模é\u0301 "), max_size=30), max_size=4)
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+@pytest.mark.parametrize("width", [20, 30, 45, 60, 72, 80, 120])
+def test_no_line_is_wider_than_the_terminal(kind: str, width: int) -> None:
+    """Every line fits, however narrow the terminal."""
+    text = terminal.text(views.blocks(DOCUMENTS[kind]()), width=width)
+
+    assert max(map(terminal.cells, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("width", [40, 80])
+def test_names_break_no_layout(text: str, width: int) -> None:
+    """Names without end, or of wide characters, are cut to fit."""
+    lines = terminal.text(views.blocks(hostile(text)), width=width).splitlines()
+
+    assert max(map(terminal.cells, lines)) <= width
+
+
+def test_numbers_stay_whole() -> None:
+    """At 60 columns each value stands on one line with its unit, and so does its interval."""
+    text = terminal.text(views.blocks(full()), width=60)
+
+    assert re.search(r"^latency\.p50 +413 us +411 to 415 us$", text, re.MULTILINE)
+    assert not re.search(r"^ *(us|ms|MiB|GiB)\b", text, re.MULTILINE)
+
+
+def test_columns_of_numbers_end_together() -> None:
+    """Values are aligned to the right."""
+    rows = terminal.render(full()).splitlines()
+    header = next(row for row in rows if row.startswith("metric"))
+    ends = {
+        re.match(r"\S+ +(?:\S+(?: \w+)?)", row).end()  # type: ignore[union-attr]
+        for row in rows
+        if row.startswith(("latency.p5", "latency.mean", "load_time"))
+    }
+
+    assert ends == {header.index("value") + len("value")}
+
+
+def console(*, encoding: str = "utf-8", width: int = 80, **how: bool | str) -> tuple[Console, io.BytesIO]:
+    """Make a console that writes to memory."""
+    written = io.BytesIO()
+    file = io.TextIOWrapper(written, encoding=encoding, write_through=True)
+    return Console(file=file, width=width, **how), written  # type: ignore[arg-type]
+
+
+class TestDraw:
+    def test_a_pipe_gets_no_colour(self) -> None:
+        """What is no terminal gets the same plain text as a file."""
+        target, written = console()
+        document = full()
+        terminal.draw(document, judged(document), console=target)
+
+        assert written.getvalue().decode() == terminal.render(document, judgements=judged(document))
+
+    def test_a_terminal_gets_colour(self) -> None:
+        """A terminal gets the same text, with colours."""
+        target, written = console(force_terminal=True, color_system="standard")
+        document = full()
+        terminal.draw(document, judged(document), console=target)
+        drawn = written.getvalue().decode()
+
+        assert "\x1b[1;31m✗ \x1b[0m" in drawn
+        assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == terminal.render(document, judgements=judged(document))
+
+    def test_no_color_is_respected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """NO_COLOR leaves weight and takes the colours away."""
+        monkeypatch.setenv("NO_COLOR", "1")
+        target, written = console(force_terminal=True)
+        terminal.draw(full(), console=target)
+
+        assert not re.search(rb"\x1b\[[\d;]*3[0-7]m", written.getvalue())
+
+    def test_an_ascii_terminal_gets_ascii(self) -> None:
+        """Where the encoding is not UTF-8, signs and bars are drawn in ASCII."""
+        target, written = console(encoding="latin-1")
+        terminal.draw(hostile("模型"), console=target)
+        drawn = written.getvalue().decode("ascii")
+
+        assert "x ??: error: ??" in drawn
+        assert re.search(r"0.40 ms #{20,} 565  p50", drawn)
+
+    @pytest.mark.parametrize("text", HOSTILE[:6], ids=range(6))
+    def test_markup_in_names_is_text(self, text: str) -> None:
+        """Names are printed and never read as markup, emoji codes or links."""
+        target, written = console(force_terminal=True, color_system="standard")
+        terminal.draw(hostile(text), console=target)
+        plain = re.sub(r"\x1b\[[\d;]*m", "", written.getvalue().decode())
+
+        assert plain == terminal.render(hostile(text))
+
+
+class TestWrap:
+    @given(WORDS, st.integers(min_value=2, max_value=20))
+    def test_lines_fit_and_lose_nothing(self, words: list[str], width: int) -> None:
+        """Lines fit the width and hold all that is not a space, in order."""
+        text = " ".join(words)
+        lines = terminal.wrap(text, width)
+
+        assert max(map(terminal.cells, lines)) <= width
+        assert re.sub(r"\s", "", "".join(lines)) == re.sub(r"\s", "", text)
+
+    def test_quantities_stay_together(self) -> None:
+        """A line does not end between a number and its unit."""
+        assert terminal.wrap("it took 412.5 us", 14) == ["it took", "412.5 us"]
+
+    def test_names_are_cut_at_their_joints(self) -> None:
+        """A name that is longer than a line is cut behind a dot, an underscore or an at sign."""
+        assert terminal.wrap("process_memory@baseline", 16) == ["process_memory@", "baseline"]
+        assert terminal.wrap("a.bcdefghijklmnop", 8) == ["a.bcdefg", "hijklmno", "p"]
+
+    def test_spaces_can_be_kept(self) -> None:
+        """Lines of a log keep their indentation."""
+        assert terminal.wrap("    a  b", 6, keep=True) == ["    a ", " b"]
+
+
+class TestTables:
+    def test_a_table_without_a_title_begins_with_its_header(self) -> None:
+        """No empty line stands for a missing title."""
+        table = Table(
+            title="", columns=(Column(title="id"), Column(title="n", align=Align.RIGHT)), rows=(("a", "1"),)
+        )
+
+        assert terminal.text([table]) == "id  n\na   1\n"
+
+    def test_an_empty_table_is_its_header(self) -> None:
+        """A table without rows shows what its columns would be."""
+        table = Table(title="", columns=(Column(title="id"), Column(title="name")), rows=())
+
+        assert terminal.text([table]) == "id  name\n"
+
+    def test_columns_that_fit_nowhere_are_stacked(self) -> None:
+        """Where not even the numbers fit, each cell has a line."""
+        columns = (
+            Column(title="a"),
+            Column(title="b", align=Align.RIGHT),
+            Column(title="c"),
+            Column(title="d"),
+        )
+        table = Table(title="", columns=columns, rows=(("name", "1" * 15, "2" * 15, "note"),))
+
+        assert terminal.text([table], width=24) == f"name\n  b: {'1' * 15}\n  c: {'2' * 15}\n  d: note\n"
+
+
+def test_a_chart_without_counts_is_drawn() -> None:
+    """Bins that are all empty have no bars."""
+    chart = Bins(
+        title="t",
+        scale=Scale(label="x", unit="s"),
+        edges=(1.0, 2.0, 3.0),
+        counts=(0.0, 0.0),
+        counted="n",
+    )
+
+    assert terminal.text([chart]) == "t (n)\n1 s  0\n2 s  0\n"
+
+
+def test_a_picture_is_told() -> None:
+    """What no terminal draws is said in a sentence, with its note; a heading stands out."""
+    effect = Effect(name="latency.p50", value=0.1, low=0.05, high=0.2, smallest=0.03, outcome="worse")
+    picture = Forest(title="Changes", effects=(effect,), note="of one process")
+
+    assert terminal.text([Heading(title="Part"), picture]) == (
+        "PART\n\nChanges\nDifferences with their 95 % intervals: latency.p50 +10.0%, worse.\nof one process\n"
+    )
+
+
+def test_notices_of_a_kind_stand_together() -> None:
+    """An empty line parts doubts from notes, and not doubts from doubts."""
+    doubt, note = (Notice(severity=s, text="t") for s in (Severity.DOUBT, Severity.NOTE))
+
+    assert terminal.text([doubt, doubt, note]) == "! t\n! t\n\n· t\n"
+
+
+def test_a_wide_character_takes_two_columns() -> None:
+    """Columns are counted as a terminal counts them."""
+    assert [terminal.cells(text) for text in ("ab", "模型", "e\u0301")] == [2, 4, 1]

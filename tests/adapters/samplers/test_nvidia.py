@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.adapters.samplers import nvidia, nvidia_smi
+from modeldyno.adapters.samplers.nvidia import Card, Nvml, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="starts processes of Linux")
+FAKES = Path(__file__).parent / "fakes"
+CARD = {
+    "name": "NVIDIA T",
+    "uuid": "GPU-aaaa-1",
+    "parts": [],
+    "used": 3 << 30,
+    "utilization": 87,
+    "watts": 250.0,
+    "counted_watts": 240.0,
+    "clocks": {"1": 1980, "2": 2619},
+    "temperature": 61,
+    "reasons": 4,
+    "processes": [[11, 1 << 30], [12, 2 << 30], [99, 1 << 28]],
+}
+PARTS = [
+    {"uuid": "MIG-b1", "used": 1 << 20, "processes": [[11, 1 << 19]]},
+    {"uuid": "MIG-b2", "used": 2 << 20, "processes": []},
+]
+
+
+def card(index: int, uuid: str, *parts: str, name: str = "T") -> Card:
+    return Card(index=index, name=name, uuid=uuid, parts=parts)
+
+
+TWO = (card(0, "GPU-aaaa-1"), card(1, "GPU-abbb-2"))
+MIXED = (card(0, "GPU-aaaa-1", name="fast"), card(1, "GPU-abbb-2", name="slow"))
+DIVIDED = (card(0, "GPU-aaaa-1"), card(1, "GPU-abbb-2", "MIG-b1", "MIG-b2"))
+
+
+def seen(cards: tuple[Card, ...], listed: str | None, **environ: str) -> dict[str, str]:
+    told = environ if listed is None else {**environ, "CUDA_VISIBLE_DEVICES": listed}
+    return {name: one.part or one.card.uuid for name, one in visible(cards, told).items()}
+
+
+class TestVisible:
+    @pytest.mark.parametrize(
+        ("listed", "expected"),
+        [
+            (None, ["GPU-aaaa-1", "GPU-abbb-2"]),
+            ("1,0", ["GPU-abbb-2", "GPU-aaaa-1"]),
+            (" 1 ", ["GPU-abbb-2"]),
+            ("0,-1,1", ["GPU-aaaa-1"]),
+            ("0,7,1", ["GPU-aaaa-1"]),
+            ("", []),
+            ("GPU-abbb-2", ["GPU-abbb-2"]),
+            ("GPU-ab,GPU-aa", ["GPU-abbb-2", "GPU-aaaa-1"]),
+            ("GPU-a", []),
+            ("nothing", []),
+        ],
+    )
+    def test_the_list_is_read_as_cuda_reads_it(self, listed: str | None, expected: list[str]) -> None:
+        """Indices, and beginnings of UUIDs that mean one card, up to the first that is none."""
+        assert list(seen(TWO, listed).values()) == expected
+
+    def test_devices_are_named_by_their_place_in_the_list(self) -> None:
+        """What CUDA calls 0 is the first of the list, whatever the driver calls it."""
+        assert seen(TWO, "1,0") == {"cuda:0": "GPU-abbb-2", "cuda:1": "GPU-aaaa-1"}
+
+    @pytest.mark.parametrize("listed", [None, "0", "1,0"])
+    def test_indices_of_unlike_cards_mean_nothing(self, listed: str | None) -> None:
+        """CUDA sorts by speed unless it is told otherwise, so all are watched by the driver's numbers."""
+        assert seen(MIXED, listed) == {"gpu:0": "GPU-aaaa-1", "gpu:1": "GPU-abbb-2"}
+
+    def test_unlike_cards_in_the_order_of_the_bus_are_certain(self) -> None:
+        """CUDA_DEVICE_ORDER=PCI_BUS_ID is the driver's order."""
+        assert seen(MIXED, "1", CUDA_DEVICE_ORDER="PCI_BUS_ID") == {"cuda:0": "GPU-abbb-2"}
+
+    def test_unlike_cards_by_uuid_are_certain(self) -> None:
+        """A UUID needs no order."""
+        assert seen(MIXED, "GPU-abbb-2") == {"cuda:0": "GPU-abbb-2"}
+
+    @pytest.mark.parametrize(
+        ("listed", "expected"),
+        [("MIG-b2", ["MIG-b2"]), ("MIG-b", []), ("1", ["MIG-b1"]), ("GPU-ab", ["MIG-b1"]), ("MIG-c", [])],
+    )
+    def test_a_divided_card_is_its_instances(self, listed: str, expected: list[str]) -> None:
+        """An instance goes by its UUID; of a divided card CUDA takes the first one."""
+        assert list(seen(DIVIDED, listed).values()) == expected
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[dict[str, Any]]], None]:
+    """Give a function that puts these cards behind NVML."""
+    monkeypatch.syspath_prepend(FAKES)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+
+    def describe(cards: list[dict[str, Any]]) -> None:
+        monkeypatch.setenv("FAKE_NVML", json.dumps(cards))
+
+    return describe
+
+
+def opened(environ: Mapping[str, str]) -> Nvml:
+    found = nvidia.opened(environ)
+    assert isinstance(found, Nvml)
+    return found
+
+
+class TestNvml:
+    def test_what_a_card_tells_is_in_base_units(self, fake: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Fractions, bytes, watts, joules, hertz; the memory is that of the processes asked for."""
+        fake([CARD])
+        before = 240.0 * time.monotonic()
+        told = opened({}).read(frozenset({11, 12}))["cuda:0"]
+
+        assert before - 1 <= told.pop("energy") <= 240.0 * time.monotonic()
+        assert told == {
+            "utilization": 0.87,
+            "used": 3 << 30,
+            "memory": 3 << 30,
+            "ours": 2,
+            "power": 250.0,
+            "clock": 1.98e9,
+            "memory_clock": 2.619e9,
+            "temperature": 61,
+            "reasons": 4,
+        }
+
+    def test_what_cannot_be_told_is_left_out(self, fake: Callable[[list[dict[str, Any]]], None]) -> None:
+        """A card that supports nothing tells nothing, and never 0."""
+        fake([{"name": "old", "uuid": "GPU-1", "parts": []}])
+
+        assert opened({}).read(frozenset({11})) == {"cuda:0": {}}
+
+    def test_the_memory_of_others_is_not_ours(self, fake: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Processes that are not in the tree count for nothing."""
+        fake([CARD])
+
+        assert not {"memory", "ours"} & opened({}).read(frozenset({5})).get("cuda:0", {}).keys()
+
+    def test_a_process_whose_memory_is_untold_is_still_there(
+        self, fake: Callable[[list[dict[str, Any]]], None]
+    ) -> None:
+        """The driver may know who is there and not what they take."""
+        fake([{**CARD, "processes": [[11, None]]}])
+        told = opened({}).read(frozenset({11}))["cuda:0"]
+
+        assert told["ours"] == 1
+        assert "memory" not in told
+
+    def test_an_instance_has_its_own_memory_and_no_energy(
+        self, fake: Callable[[list[dict[str, Any]]], None]
+    ) -> None:
+        """Clocks and heat are the card's; whose watts they are nobody knows."""
+        fake([{**CARD, "parts": PARTS}])
+        told = opened({"CUDA_VISIBLE_DEVICES": "MIG-b1"}).read(frozenset({11}))["cuda:0"]
+
+        assert told == {
+            "used": 1 << 20,
+            "memory": 1 << 19,
+            "ours": 1,
+            "clock": 1.98e9,
+            "memory_clock": 2.619e9,
+            "temperature": 61,
+            "reasons": 4,
+        }
+
+    def test_nothing_is_opened_where_everything_is_hidden(
+        self, fake: Callable[[list[dict[str, Any]]], None]
+    ) -> None:
+        """CUDA_VISIBLE_DEVICES may hide all cards."""
+        fake([CARD])
+
+        assert nvidia.opened({"CUDA_VISIBLE_DEVICES": ""}) is None
+        assert nvidia.opened({"CUDA_VISIBLE_DEVICES": "5"}) is None
+
+    def test_reasons_are_asked_for_by_either_name(
+        self, fake: Callable[[list[dict[str, Any]]], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Newer packages call them reasons of events; the older name is asked where that is missing."""
+        fake([CARD])
+        source = opened({})
+        newer = lambda handle: handle["reasons"] << 1  # noqa: E731
+        monkeypatch.setattr(
+            sys.modules["pynvml"], "nvmlDeviceGetCurrentClocksEventReasons", newer, raising=False
+        )
+
+        assert source.read(frozenset())["cuda:0"]["reasons"] == 8
+
+    def test_it_lets_go_of_the_driver(self, fake: Callable[[list[dict[str, Any]]], None]) -> None:
+        """NVML is shut down in the end."""
+        fake([CARD])
+        opened({}).close()
+
+        assert sys.modules["pynvml"]._ASKED == ["shutdown"]
+
+
+SMI = """\
+#!{python}
+import os, sys, time
+with open(os.environ["SMI_CALLS"], "a") as calls:
+    calls.write(" ".join(sys.argv[1:]) + "\\n")
+if os.environ.get("SMI_HANGS"):
+    time.sleep(60)
+if sys.argv[1] == "-L":
+    print("GPU 0: NVIDIA T (UUID: GPU-aaaa-1)")
+    print("GPU 1: NVIDIA T (UUID: GPU-abbb-2)")
+    print("  MIG 1g.5gb     Device  0: (UUID: MIG-b1)")
+elif sys.argv[1] == "--help-query-gpu":
+    print('"clocks_throttle_reasons.active"')
+else:
+    while True:
+        if "compute-apps" in sys.argv[1]:
+            print("GPU-aaaa-1, 11, 1024")
+            print("GPU-aaaa-1, 12, [N/A]", flush=True)
+        else:
+            print("GPU-aaaa-1, 87, 3072, 250.50, [Not Supported], 2619, [N/A], 0x0000000000000004")
+            print("GPU-abbb-2, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]")
+            print("half a line, and an error", flush=True)
+        time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put an nvidia-smi on the path; give the file that its calls are written to."""
+    script = tmp_path / "nvidia-smi"
+    script.write_text(textwrap.dedent(SMI.format(python=sys.executable)))
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SMI_CALLS", str(tmp_path / "calls"))
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    return tmp_path / "calls"
+
+
+def said(source: nvidia_smi.Smi, pids: set[int]) -> dict[str, float]:
+    """Read until both of its processes have spoken."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        told = source.read(frozenset(pids)).get("cuda:0", {})
+        if "ours" in told or (told and not pids):
+            return told
+        time.sleep(0.02)
+    raise AssertionError
+
+
+class TestSmi:
+    def test_without_the_package_nvidia_smi_is_read(self, smi: Path) -> None:
+        """Numbers become base units; what is [N/A] or [Not Supported] is left out."""
+        source = nvidia.opened({"CUDA_VISIBLE_DEVICES": "0"})
+        assert isinstance(source, nvidia_smi.Smi)
+        told = said(source, {11, 12})
+        source.close()
+
+        assert told == {
+            "utilization": 0.87,
+            "used": 3 << 30,
+            "power": 250.5,
+            "memory_clock": 2.619e9,
+            "reasons": 4,
+            "ours": 2,
+            "memory": 1 << 30,
+        }
+        assert smi.read_text().count("\n") == 4
+
+    def test_a_broken_driver_is_asked_by_nvidia_smi(
+        self, smi: Path, fake: Callable[[list[dict[str, Any]]], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """NVML that does not start is as good as none."""
+        assert not smi.exists()
+        fake([])
+        monkeypatch.setenv("FAKE_NVML_BROKEN", "1")
+        source = nvidia.opened({})
+        assert isinstance(source, nvidia_smi.Smi)
+        source.close()
+
+        assert list(source.devices) == ["cuda:0"]  # of a divided card it can tell nothing
+
+    def test_it_is_ended_with_its_reader(self, smi: Path) -> None:
+        """Both processes are gone when it is closed."""
+        source = nvidia_smi.Smi({"cuda:0": "GPU-aaaa-1"})
+        said(source, {11})
+        source.close()
+
+        assert smi.exists()
+        assert [lines._process.returncode for lines in (source._cards, source._processes)] == [-9, -9]
+
+    def test_one_that_is_missing_gives_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No package and no nvidia-smi: no devices."""
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setitem(sys.modules, "pynvml", None)
+
+        assert nvidia.opened({}) is None
+
+    def test_one_that_hangs_gives_nothing(self, smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A call has a time limit."""
+        monkeypatch.setenv("SMI_HANGS", "1")
+        monkeypatch.setattr(nvidia_smi, "_LIMIT", 0.5)
+
+        assert nvidia.opened({}) is None
+        assert smi.read_text() == "-L\n"
+
+
+def test_words_are_no_numbers() -> None:
+    """Whatever nvidia-smi writes where it has no number is none."""
+    texts = ("[N/A]", "[Not Supported]", "[Unknown Error]", "N/A", "", "0xZZ")
+
+    assert [nvidia_smi.parsed(text, 1.0) for text in texts] == [None] * 6
+    assert nvidia_smi.parsed("0x10", 2.0) == 32

@@ -1,0 +1,360 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.adapters.samplers import process, process_sidecar
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.environment import process_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+ZERO: dict[str, float] = {
+    "time": 0.0,
+    "processor": 0.0,
+    "ours": 0.0,
+    "voluntary": 0,
+    "involuntary": 0,
+    "busy": 0.0,
+    "stolen": 0.0,
+    "faults": 0,
+    "read": 0,
+    "written": 0,
+}
+
+
+def stage(name: str, memory: list[int], **end: float) -> dict[str, object]:
+    held = [memory[0], memory[-1]] if memory else []
+    end = {**ZERO, "time": 2.0, **end}
+    return {"name": name, "begin": ZERO, "end": end, "memory": memory, "held": held, "cores": 2}
+
+
+def by_key(found: object) -> dict[tuple[str, str], Measurement]:
+    return {(m.metric, m.scope): m for m in found if isinstance(m, Measurement)}  # type: ignore[attr-defined]
+
+
+def test_the_baseline_is_subtracted_and_shown() -> None:
+    """Memory counts from what the process took before loading."""
+    found = by_key(
+        process.memory([stage("baseline", [100, 90]), stage("load", [150]), stage("timed", [300])])
+    )
+    above = found["process_memory", ""].value
+
+    assert found["process_memory", "baseline"].value == 100
+    assert isinstance(above, Distribution)
+    assert above.samples().tolist() == [50.0, 200.0]
+
+
+def test_what_the_profiler_takes_is_not_the_models() -> None:
+    """Growth during work of ours is taken off what follows, libraries are baseline, a second pass is out."""
+    seen = [
+        stage("baseline", [100]),
+        stage("import", [100, 130]),
+        stage("load", [130, 180]),
+        stage("ours", [180, 900, 680]),
+        stage("timed", [680, 700]),
+        stage("ours", [700, 690]),
+        stage("timed", [690, 710]),
+        stage("second", [710, 5000]),
+    ]
+    found = by_key(process.memory(seen))
+    above = found["process_memory", ""].value
+
+    assert found["process_memory", "baseline"].value == 130
+    assert isinstance(above, Distribution)
+    assert above.samples().tolist() == [0.0, 50.0, 50.0, 70.0, 70.0, 90.0]
+
+
+def test_no_model_takes_less_than_nothing() -> None:
+    """Memory from before the baseline that is given back later makes no size negative."""
+    found = by_key(process.memory([stage("baseline", [100]), stage("load", [102]), stage("timed", [97])]))
+    above = found["process_memory", ""].value
+
+    assert isinstance(above, Distribution)
+    assert above.samples().tolist() == [2.0, 0.0]
+
+
+def test_unavailable_memory_is_not_zero() -> None:
+    """Where nothing was sampled, nothing is said."""
+    assert list(process.memory([stage("timed", [])])) == []
+
+
+def test_foreign_load_is_what_is_neither_ours_nor_the_models() -> None:
+    """Busy time less the model's, less our own, over the timed pass."""
+    seen = [stage("load", [], busy=50.0), stage("timed", [], busy=3.0, processor=1.0, ours=0.5, stolen=0.2)]
+    found = list(process.noise(seen))
+    values = by_key(found)
+
+    assert values["foreign_cpu", ""].value == 0.75
+    assert values["cpu_utilization", ""].value == 0.5
+    assert values["steal", ""].value == 0.1
+    assert {d.code for d in found if isinstance(d, Doubt)} == {"interference", "steal"}
+
+
+def test_a_process_that_leaves_its_cores_is_doubted() -> None:
+    """More processor time than its cores have means threads elsewhere, where nobody watched."""
+    found = process.noise([stage("timed", [], busy=5.0, processor=5.0)])
+
+    assert "outside-pin" in {d.code for d in found if isinstance(d, Doubt)}
+
+
+def test_no_timed_pass_gives_no_noise() -> None:
+    """A run that failed before it was timed says nothing about noise."""
+    assert list(process.noise([stage("load", [])])) == []
+
+
+def test_idleness_before_the_baseline_is_no_use_of_memory() -> None:
+    """What was there before loading counts for nothing, in whichever stage it was seen."""
+    found = by_key(process.memory([stage("idle", [400]), stage("baseline", [100]), stage("timed", [150])]))
+    above = found["process_memory", ""].value
+
+    assert isinstance(above, Distribution)
+    assert above.samples().tolist() == [50.0]
+
+
+def test_traffic_is_that_of_the_timed_pass() -> None:
+    """What was read while loading is no part of it; what cannot be known is left out."""
+    seen = [stage("load", [], read=9000.0), stage("timed", [], read=4096.0, faults=1)]
+    found = list(process.traffic(seen))
+
+    assert {key: m.value for key, m in by_key(found).items()} == {
+        ("major_faults", ""): 1,
+        ("disk_read", ""): 4096,
+        ("disk_written", ""): 0,
+    }
+    assert len(found) == 3
+
+
+def test_a_counter_that_fell_is_left_out() -> None:
+    """A process that ended unwaited for takes what it had read with it."""
+    seen = [{**stage("timed", []), "begin": {**ZERO, "read": 500}}]
+
+    assert ("disk_read", "") not in by_key(process.traffic(seen))
+
+
+def test_waiting_for_pages_is_a_doubt() -> None:
+    """More than one a second tells of a disk, and not of the model."""
+    found = process.traffic([stage("timed", [], faults=5)])
+
+    assert [d.code for d in found if isinstance(d, Doubt)] == ["paging"]
+
+
+def test_no_timed_pass_gives_no_traffic() -> None:
+    """A run that failed before it was timed says nothing about it."""
+    assert list(process.traffic([stage("load", [])])) == []
+
+
+def test_what_a_process_writes_is_seen_from_outside(tmp_path: Path) -> None:
+    """A process that writes 8 MiB through to a disk, and one that it waits for, are seen to do so."""
+    write = (
+        "import os, sys; f = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
+        "os.write(f, bytes(8 << 20)); os.fsync(f)"
+    )
+    code = (
+        "import subprocess, sys; input()\n"
+        "subprocess.run([sys.executable, '-c', sys.argv[2], sys.argv[1]], check=True)\n"
+        "print('done', flush=True); input()"
+    )
+    subject = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "file"), write],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert subject.stdin is not None
+    assert subject.stdout is not None
+    try:
+        before = process_sidecar.disk_traffic(subject.pid)
+        subject.stdin.write(b"\n")
+        subject.stdin.flush()
+        subject.stdout.readline()
+        after = process_sidecar.disk_traffic(subject.pid)
+    finally:
+        subject.kill()
+        subject.communicate()
+    if before is None or after is None or _no_disk(tmp_path):
+        pytest.skip("this system does not count what is written to its disks")
+
+    assert after[1] - before[1] >= 8 << 20
+
+
+def _no_disk(path: Path) -> bool:
+    """Say whether a folder lies in memory, where nothing is written to a disk."""
+    return os.stat(path).st_dev >> 8 == 0  # noqa: PTH116 - the number of its device
+
+
+def test_side_processes_are_no_load_of_the_model() -> None:
+    """Those that are named as ours are left out of the tree, with all that they have started."""
+    code = (
+        "import subprocess, sys; side = subprocess.Popen(['sh', '-c', 'sleep 60 & echo; wait'], "
+        "stdout=subprocess.PIPE)\nside.stdout.readline(); print('ready', flush=True); input()"
+    )
+    root = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert root.stdout is not None
+    root.stdout.readline()
+    family = process_tree.tree(root.pid)
+    try:
+        told = process_sidecar.Witness(root.pid, [family[1]])._watched()
+        untold = process_sidecar.Witness(root.pid, [])._watched()
+    finally:
+        for pid in family:
+            os.kill(pid, signal.SIGKILL)
+        root.communicate()
+
+    assert len(family) == 3
+    assert told == [root.pid]
+    assert untold == family
+
+
+def test_a_real_process_is_watched_from_outside() -> None:
+    """A process that takes 64 MiB and a core is seen to do so."""
+    code = (
+        "print('ready', flush=True)\ninput()\nkept = bytearray(b'x') * (64 << 20)\n"
+        "print('taken', flush=True)\nwhile True: pass"
+    )
+    subject = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert subject.stdin is not None
+    assert subject.stdout is not None
+    try:
+        subject.stdout.readline()
+        watch = process.start((subject.pid,))
+        watch.mark("baseline")
+        subject.stdin.write(b"\n")
+        subject.stdin.flush()
+        subject.stdout.readline()
+        watch.mark("timed")
+        time.sleep(1.0)
+        watch.mark("after")
+        found = by_key(watch.stop())
+    finally:
+        subject.kill()
+        subject.communicate()
+    memory = found["process_memory", ""].value
+
+    assert isinstance(memory, Distribution)
+    assert memory.statistic("max") == pytest.approx(64 << 20, rel=0.1)
+    assert found["cpu_utilization", ""].value > 0.05  # type: ignore[operator]
+
+
+def test_memory_that_was_given_back_before_the_end_counts_once() -> None:
+    """The peak of a stage stands above what is held at its end, not above a sample from its height."""
+    code = (
+        "import sys\nfor line in sys.stdin:\n    kept = bytearray(b'x') * (int(line) << 20)\n"
+        "    print('ready', flush=True)\n"
+    )
+    subject = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert subject.stdin is not None
+    assert subject.stdout is not None
+
+    def hold(size: int) -> None:
+        assert subject.stdin is not None
+        assert subject.stdout is not None
+        subject.stdin.write(b"%d\n" % size)
+        subject.stdin.flush()
+        subject.stdout.readline()
+
+    try:
+        hold(0)
+        witness = process_sidecar.Witness(subject.pid, [])
+        witness.mark("baseline")
+        witness.mark("timed")
+        hold(64)
+        witness.sample()
+        hold(0)
+        witness.close()
+        found = by_key(process.memory(witness.stages))
+    finally:
+        subject.kill()
+        subject.communicate()
+    memory = found["process_memory", ""].value
+
+    assert isinstance(memory, Distribution)
+    assert memory.statistic("max") == pytest.approx(64 << 20, rel=0.1)
+
+
+def test_a_side_process_that_dies_is_a_doubt() -> None:
+    """Nothing is known then, and that is said."""
+    watch = process.start((os.getpid(),))
+    assert watch.side is not None
+    watch.side.kill()
+    watch.side.wait()
+    watch.mark("timed")
+
+    assert [d.code for d in watch.stop() if isinstance(d, Doubt)] == ["unwatched"]
+
+
+def test_no_side_process_is_a_doubt() -> None:
+    """On a system without /proc the run goes on without one."""
+    watch = process.ProcessWatch(side=None)
+    watch.mark("timed")
+
+    assert [d.code for d in watch.stop() if isinstance(d, Doubt)] == ["unwatched"]
+
+
+def test_a_process_that_is_gone_takes_nothing() -> None:
+    """Numbers of processes that ended read as nothing."""
+    gone = 2**22 + 1
+
+    assert (
+        process_tree.family_size([gone]),
+        process_tree.processor_time(gone),
+        process_sidecar.switches(gone),
+        process_sidecar.major_faults(gone),
+        process_sidecar.disk_traffic(gone),
+        process_sidecar.network_traffic(gone),
+    ) == (0, 0.0, (0, 0), 0, (0, 0), None)
+
+
+_MAPPING = """
+import mmap, sys
+file = open(sys.argv[1], "rb")
+room = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+sum(room[place] for place in range(0, len(room), 4096))
+print("mapped", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_stranger_shares_changes_no_size(tmp_path: Path) -> None:
+    """A file that another process maps, too, counts in full; in a family it counts once."""
+    size = 64 * 2**20
+    weights = tmp_path / "weights"
+    weights.write_bytes(bytes(size))
+    words = [sys.executable, "-c", _MAPPING, str(weights)]
+    with ExitStack() as stack:
+        sizes, pids = [], []
+        for _ in range(2):
+            mapping = stack.enter_context(
+                subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            )
+            assert mapping.stdout is not None
+            assert mapping.stdout.readline() == b"mapped\n"
+            pids.append(mapping.pid)
+            sizes.append(process_tree.family_size(pids[:1]))
+        both = process_tree.family_size(pids)
+
+    assert sizes[0] > size
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
+    assert both < 1.5 * sizes[0]
+
+
+def test_the_witness_keeps_stages_apart() -> None:
+    """Counters are read at the edges, memory inside."""
+    witness = process_sidecar.Witness(os.getppid(), [])
+    witness.mark("one")
+    witness.sample()
+    witness.mark("two")
+    witness.close()
+
+    assert [s["name"] for s in witness.stages] == ["one", "two"]
+    assert len(witness.stages[0]["memory"]) >= 3  # type: ignore[arg-type]  # at its edges, and between them
+    assert witness.stages[0]["end"] == witness.stages[1]["begin"]

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from inspect import signature
+
+import modeldyno
+from modeldyno.api.error_wording import worded
+
+
+def test_a_live_object_is_told_of_its_example() -> None:
+    """Where inputs are missing, a live object has a better way than shapes; elsewhere nothing is added."""
+    told = worded("give it by --input.", live=True)
+
+    assert told == "give it by inputs=. A live object takes its inputs as example=, too."
+    assert worded("give it by --vary.", live=True) == "give it by vary=."
+
+
+def test_help_shows_types_as_they_are_written() -> None:
+    """Neither quotes around types nor a function without a name as a default."""
+    for function in (modeldyno.profile, modeldyno.inspect, modeldyno.load):
+        shown = str(signature(function))
+
+        assert "Result" in shown
+        assert "'Any'" not in shown
+        assert "lambda" not in shown

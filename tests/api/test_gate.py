@@ -1,0 +1,148 @@
+"""Baselines and regressions from Python."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import modeldyno
+from modeldyno import UndecidedWarning, codec, plugins
+from modeldyno.api import Figures, detect_regressions, gate, load_baseline
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.errors import RequestError, RunFailed
+from modeldyno.testing.sample_results import a_failed_result, a_small_result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.core.result.result import Result
+
+
+def taken(seconds: float) -> Result:
+    """Make a Result of five processes."""
+    runs = [
+        [seconds * (1 + 1e-4 * (17 * n % 40) + 2e-3 * process) for n in range(40)] for process in range(5)
+    ]
+    return a_small_result(measurements=(Measurement(metric="latency", value=Distribution.of(*runs)),))
+
+
+def test_regressions_are_a_list_that_is_true_when_there_are_any(tmp_path: Path) -> None:
+    """Files and Results are taken alike; each change has its figures."""
+    path = tmp_path / "baseline.json"
+    codec.write(path, codec.encode(taken(0.01)))
+    baseline = load_baseline(path)
+    assert not detect_regressions(baseline, taken(0.01))
+    with pytest.warns(
+        UndecidedWarning, match=r"Whether .* is undecided: latency\.p50 .*modeldyno\.api\.gate"
+    ):
+        assert not detect_regressions(baseline, taken(0.0103))
+    (found,) = detect_regressions(path, taken(0.015), max_regression=0.05)
+    assert str(found.query) == "latency.p50"
+    assert found.difference == pytest.approx(0.5, abs=0.01)
+    assert not detect_regressions(path, taken(0.015), max_regression={"latency": 0.6})
+    with pytest.raises(RequestError, match="has throughput"):
+        detect_regressions(path, taken(0.01), metrics=["throughput"])
+
+
+def alone(seconds: float, **changes: Any) -> Result:
+    """Make a Result of one process."""
+    samples = [seconds * (1 + 1e-4 * (17 * n % 40)) for n in range(200)]
+    made = a_small_result(measurements=(Measurement(metric="latency", value=Distribution.of(samples)),))
+    return replace(made, **changes)
+
+
+def test_what_model_profiler_gives_is_taken_as_it_is() -> None:
+    """Figures of both sides; a model that failed is no model without regressions."""
+    found = detect_regressions(Figures(taken(0.0041)), Figures(taken(0.0101)))
+
+    assert isinstance(found, modeldyno.Regressions)
+    assert (found.verdict, found.undecided, found.held) == (Verdict.BROKEN, (), ())
+    assert re.fullmatch(
+        r"latency\.p50 4\.1\d* ms -> 10\.\d+ ms, \+146% \(\+14\d to \+14\d%\): worse", str(found)
+    )
+    assert repr(found) == f"<Regressions (broken): {found}>"
+    assert str(detect_regressions(taken(0.01), Figures(taken(0.01)))) == "no regression in latency.p50"
+    with pytest.raises(RunFailed, match="There is no device"):
+        detect_regressions(taken(0.01), Figures(None, failure="There is no device."))
+    with pytest.raises(RunFailed, match="failed in load: The child took 2 GiB"):
+        detect_regressions(taken(0.01), Figures(a_failed_result()))
+
+
+def test_one_process_on_each_side_is_undecided_aloud() -> None:
+    """The list is empty, and nobody takes that for an all-clear: a warning says what to do."""
+    with pytest.warns(UndecidedWarning, match="measure both in five, with ModelProfiler") as warned:
+        found = modeldyno.detect_regressions(alone(0.0041), alone(0.006))
+
+    assert warned[0].filename == __file__
+    assert list(found) == []
+    assert (found.verdict, [str(change.query) for change in found.undecided]) == (
+        Verdict.UNDECIDED,
+        ["latency.p50"],
+    )
+    assert str(found).startswith("undecided: latency.p50 4.1")
+
+
+def test_the_history_of_the_store_says_what_one_process_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten results that differ by 0.2 % make +10 % a regression, of one process on each side."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    history = [
+        alone(
+            0.0041 * (1 + 0.002 * (n % 3 - 1)),
+            id=f"{n:012x}",
+            created=f"2026-01-{n + 1:02d}T00:00:00.000+00:00",
+        )
+        for n in range(10)
+    ]
+    with plugins.store() as store:
+        for each in history:
+            store.put(each, headline="")
+    today = "2026-01-10T12:00:00.000+00:00"
+    other = replace(history[0].environment, software={"python": "2.7"})
+
+    (found,) = detect_regressions(history[3], alone(0.00451, id="e" * 12, created=today))
+    assert found.difference == pytest.approx(0.1, abs=0.01)
+    assert not detect_regressions(history[3], alone(0.0041, id="d" * 12, created=today))
+    with pytest.warns(UndecidedWarning):  # the history is of another software
+        assert not detect_regressions(replace(history[3], environment=other), alone(0.00451), force=True)
+
+
+def test_other_versions_of_the_model_are_no_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions that differ by half do not hide that one of them became a tenth slower."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    with plugins.store() as store:
+        for n in range(16):
+            result = alone(
+                0.0041 * (1 + 0.5 * (n * 5 % 4)) * (1 + 0.001 * (n // 4 % 2)),
+                id=f"{n:012x}",
+                created=f"2026-01-{n + 1:02d}T00:00:00.000+00:00",
+            )
+            assert result.model is not None
+            model = replace(result.model, digest=f"version {n * 5 % 4}")
+            store.put(replace(result, model=model), headline="")
+    days = ("2026-01-01T12:00:00.000+00:00", "2026-01-10T12:00:00.000+00:00")
+
+    before, after = (
+        alone(seconds, id=str(day) * 12, created=created)
+        for day, (seconds, created) in enumerate(zip((0.0041, 0.00451), days, strict=True), 1)
+    )
+    (found,) = detect_regressions(before, after)
+    assert found.difference == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_gate_measures_from_python() -> None:
+    """A model that takes far longer than its baseline is broken; what was measured is there."""
+    plan = Plan(max_time=0.4, min_time=0.05)
+    found = gate(
+        "call:modeldyno.testing.known_latency:steady", taken(1e-6), probes=["latency"], plan=plan, force=True,
+        require=["latency.min <= 1ns"], budget=1e6, metrics=["latency.min"],
+    )  # fmt: skip
+    assert found.verdict is Verdict.BROKEN
+    assert [check.kind for check in found.of(Verdict.BROKEN)] == ["bound", "change"]
+    assert found.result.processes == 10

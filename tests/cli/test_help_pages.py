@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from modeldyno import plugins
+from modeldyno.cli import COMMANDS, cli
+from modeldyno.cli.help_pages import EXAMPLES, FIRST, GROUPS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Said
+
+
+def flags_of(name: str) -> set[str]:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return {flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_twelve_options_are_shown(name: str, modeldyno: Callable[..., Said]) -> None:
+    """Help fits on a screen or two, and says how to see the rest."""
+    shown = modeldyno(name, "--help").out
+
+    assert len(FIRST[name]) == 12
+    assert set(FIRST[name]) <= flags_of(name)
+    assert all(flag in shown for flag in FIRST[name])
+    assert f"modeldyno {name} --help-all" in shown
+    assert "--min-warmup" not in shown
+    assert len(shown.splitlines()) < 60
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_all_options_are_shown_in_groups(name: str, modeldyno: Callable[..., Said]) -> None:
+    """None is missing, and none is without a group but those of help itself."""
+    said = modeldyno(name, "--help-all")
+    grouped = {flag for _, flags in GROUPS for flag in flags}
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    longs = {
+        next(f for f in p.opts if f.startswith("--")) for p in command.params if isinstance(p, click.Option)
+    }
+
+    assert said.code == 0
+    assert all(flag in said.out for flag in longs)
+    assert longs - grouped == {"--help-all"}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_a_command_are_understood(name: str, modeldyno: Callable[..., Said]) -> None:
+    """Each is of its command, and click reads its words; --help shows both."""
+    shown = modeldyno(name, "--help").out
+    for line in EXAMPLES[name]:
+        program, first, *words = shlex.split(line)
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        assert (program, first) == ("modeldyno", name)
+        assert line in shown
+        command.make_context(name, words, **cli.context_settings)
+    assert set(EXAMPLES) <= set(COMMANDS)
+
+
+def test_the_help_of_probe_names_the_probes(modeldyno: Callable[..., Said]) -> None:
+    """Nobody has to look for them elsewhere."""
+    shown = " ".join(modeldyno("profile", "--help").out.split())
+
+    assert all(name in shown for name in plugins.names("probe"))
+
+
+def test_a_shell_completes_commands_and_options(
+    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the reference says: through click's variable for bash."""
+    monkeypatch.setenv("_MODELDYNO_COMPLETE", "bash_complete")
+    for words, place, completed in (
+        ("modeldyno prof", "1", "plain,profile\n"),
+        ("modeldyno profile --max-t", "2", "plain,--max-time\n"),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", place)
+        assert modeldyno().out == completed

@@ -1,0 +1,67 @@
+"""What a demand takes, by one stored load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.cli.replica_options import Planned
+from modeldyno.core.load.load_curve import CLIENT_LIMITED
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.testing.sample_results import a_job, a_small_result
+
+if TYPE_CHECKING:
+    from modeldyno.cli.replica_options import Provided
+
+
+def planned(bound: str, void: str = "") -> Provided:
+    """Ask for 1,000/s of a load whose requests took 5 ms, 200 of them a second."""
+    latency = Distribution.of([0.005] * 1000, void=void)
+    measured = (Measurement(metric="latency", value=latency), observed("request_rate", 200.0))
+    job = replace(a_job(), load=Load(concurrency=1, duration=5.0))
+    result = a_small_result(job=job, measurements=measured)
+    return Planned(demand=1000.0).of_result(result, [Constraint.parse(bound)])
+
+
+def test_a_load_that_holds_its_bounds_answers() -> None:
+    """Five replicas of 200/s."""
+    found = planned("latency.p50 <= 6ms")
+
+    assert found.why == ""
+    assert found.provision is not None
+    assert found.provision.replicas == 5
+
+
+@pytest.mark.parametrize(
+    ("bound", "void", "said"),
+    [
+        (
+            "latency.p50 <= 4ms",
+            "",
+            "latency.p50 <= 4 ms: broken (5.00 ms, 95 % interval 5.00 to 5.00 ms); measure a smaller load.",
+        ),
+        (
+            "latency.p50 <= 6ms",
+            CLIENT_LIMITED,
+            "latency.p50 <= 6 ms: undecided (the load was client-limited); measure it longer.",
+        ),
+        (
+            "latency.p50 <= 4ms",
+            SATURATED,
+            "latency.p50 <= 4 ms: broken (the load was saturated, at least 5.00 ms); measure a smaller load.",
+        ),
+        ("latency.p99.9 <= 6ms", "", "latency.p99.9 <= 6 ms: undecided (not certified"),
+        ("energy <= 1J", "", "undecided (this run has no energy"),
+    ],
+)
+def test_a_load_that_does_not_says_which_bound_and_why(bound: str, void: str, said: str) -> None:
+    """And what to do: a load that broke it was too much, one that told too little was too short."""
+    found = planned(bound, void)
+
+    assert found.provision is None
+    assert found.why.startswith("No number of replicas is known, for ")
+    assert said in found.why

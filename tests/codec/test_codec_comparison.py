@@ -1,0 +1,165 @@
+"""Comparisons as documents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno import codec
+from modeldyno.core.comparison.comparison import (
+    Agreement,
+    Cause,
+    Change,
+    Comparison,
+    Contrast,
+    Difference,
+    Outcome,
+    Part,
+)
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.errors import RequestError, UnreadableDocument
+from modeldyno.testing.sample_results import a_result, an_inspection
+from modeldyno.testing.studies import a_study
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+P50 = Query.parse("latency.p50")
+CHANGE = Change(
+    query=P50,
+    baseline=1.0,
+    candidate=None,
+    difference=None,
+    interval=Interval(low=-inf, high=inf),
+    outcome=Outcome.UNDECIDED,
+    why="too few",
+)
+WHOLE = Comparison(
+    id="c" * 12,
+    created="2026-01-02T03:04:05.678+00:00",
+    baseline=a_result(),
+    contrasts=(
+        Contrast(
+            candidate=an_inspection(),
+            changes=(CHANGE, replace(CHANGE, interval=None, difference=0.5, outcome=Outcome.WORSE)),
+            judged=(P50,),
+            settings=(Difference(name="threads", baseline=2, candidate=None),),
+            software=(Difference(name="torch", baseline="2.1", candidate="2.2"),),
+            hardware=(Difference(name="cores", baseline=2, candidate=8),),
+            outputs=(Agreement(output="y", largest=inf, relative=0.5, cosine=0.9),),
+            causes=(
+                Cause(
+                    query=P50,
+                    by="layers",
+                    total=1.0,
+                    parts=(
+                        Part(
+                            scope="fc",
+                            kind="Linear",
+                            baseline=0.5,
+                            candidate=1.5,
+                            interval=Interval(low=0.5, high=inf),
+                            changed=True,
+                        ),
+                    ),
+                ),
+            ),
+            doubts=(Doubt(code="not-in-turns", seen="apart", advice="together"),),
+        ),
+    ),
+    order="alternating",
+    sequence=(0, 1, 1, 0),
+    level=0.98,
+)
+
+
+def test_round_trip() -> None:
+    """No part is lost, ends that are not bounded among them."""
+    assert codec.decode_comparison(codec.encode_comparison(WHOLE)) == WHOLE
+
+
+def test_its_results_have_their_certificates() -> None:
+    """For readers in other languages."""
+    document = json.loads(codec.encode_comparison(WHOLE))
+
+    assert document["kind"] == "comparison"
+    latency = next(m for m in document["baseline"]["measurements"] if m["metric"] == "latency")
+    assert latency["value"]["certificate"]["n"] == 8
+
+
+def test_file(tmp_path: Path) -> None:
+    """A file says of itself what it is."""
+    paths = [tmp_path / name for name in ("c.json", "s.json", "r.json")]
+    for path, data in zip(
+        paths,
+        (codec.encode_comparison(WHOLE), codec.encode_study(a_study()), codec.encode(a_result())),
+        strict=True,
+    ):
+        codec.write(path, data)
+
+    assert [codec.kind_of(path) for path in paths] == ["comparison", "study", ""]
+    assert codec.read_comparison(paths[0]) == WHOLE
+    with pytest.raises(RequestError, match="Cannot read"):
+        codec.read_comparison(tmp_path / "absent.json")
+
+
+def test_another_document_is_no_comparison() -> None:
+    """Nor is it a study."""
+    for data in (codec.encode(a_result()), codec.encode_study(a_study()), b"[]"):
+        with pytest.raises(UnreadableDocument, match="but no ModelDyno comparison"):
+            codec.decode_comparison(data)
+    with pytest.raises(UnreadableDocument, match="but no ModelDyno study"):
+        codec.decode_study(codec.encode_comparison(WHOLE))
+
+
+def test_later_schema() -> None:
+    """Neither of the comparison nor of a result in it."""
+    document = json.loads(codec.encode_comparison(WHOLE))
+    later = json.dumps({**document, "schema": 99})
+    inner = json.dumps({**document, "baseline": {**document["baseline"], "schema": 99}})
+
+    for data in (later, inner):
+        with pytest.raises(UnreadableDocument, match="has schema 99"):
+            codec.decode_comparison(data)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"contrasts": [{}]},
+        {"baseline": None},
+        {"contrasts": None},
+        {"sequence": ["a"]},
+        {"schema": "1"},
+    ],
+)
+def test_damaged(broken: dict[str, Any]) -> None:
+    """It is told in one sentence."""
+    document = {**json.loads(codec.encode_comparison(WHOLE)), **broken}
+
+    with pytest.raises(UnreadableDocument, match="is damaged, or no ModelDyno comparison"):
+        codec.decode_comparison(json.dumps(document))
+
+
+def test_truncated() -> None:
+    """Wherever it is cut."""
+    data = codec.encode_comparison(WHOLE)
+
+    for end in range(0, len(data) - 2, len(data) // 50):
+        with pytest.raises(UnreadableDocument):
+            codec.decode_comparison(data[:end])
+
+
+def test_a_result_that_cannot_be_is_refused() -> None:
+    """As it is by itself."""
+    document = json.loads(codec.encode_comparison(WHOLE))
+    document["baseline"]["measurements"][0]["metric"] = "speed"
+
+    with pytest.raises(UnreadableDocument, match="unknown metric 'speed'"):
+        codec.decode_comparison(json.dumps(document))

@@ -1,0 +1,174 @@
+"""What may happen to a saved document: it is cut short, damaged, or its writing fails part of the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import codec
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
+from modeldyno.testing.faults import largest_file
+from modeldyno.testing.sample_results import a_small_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.result.result import Result
+
+LATENCY = Measurement(metric="latency", value=Distribution.of([0.001, 0.002]))
+DOCUMENT = codec.encode(a_small_result(measurements=(LATENCY,)))
+OLD = b"what was there before"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give a saved document."""
+    saved = tmp_path / "result.json"
+    saved.write_bytes(DOCUMENT)
+    return saved
+
+
+def understood(path: Path) -> Result | None:
+    """Read a document; None if it is refused in one line that names the file."""
+    try:
+        return codec.read(path)
+    except UnreadableDocument as error:
+        said = str(error)
+    assert "\n" not in said
+    assert str(path) in said
+    return None
+
+
+def test_truncated(path: Path) -> None:
+    """A document cut short anywhere is refused in one line that names the file."""
+    whole = len(DOCUMENT.rstrip())
+    os.truncate(path, whole)
+    assert understood(path) is not None
+
+    for end in reversed(range(whole)):
+        os.truncate(path, end)
+
+        assert understood(path) is None
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_flipped(path: Path, bit: int) -> None:
+    """A document with any one bit flipped is refused in one line, or still a whole Result."""
+    _change_each(path, lambda byte: byte ^ (1 << bit))
+
+
+@pytest.mark.parametrize("new", b'\0"0{]\xff')
+def test_overwritten(path: Path, new: int) -> None:
+    """A document with any one byte overwritten is refused in one line, or still a whole Result."""
+    _change_each(path, lambda _byte: new)
+
+
+def _change_each(path: Path, change: Callable[[int], int]) -> None:
+    with path.open("r+b", buffering=0) as file:
+        for place, byte in enumerate(DOCUMENT):
+            os.pwrite(file.fileno(), bytes([change(byte)]), place)
+            found = understood(path)
+            os.pwrite(file.fileno(), bytes([byte]), place)
+
+            assert found is None or found.job.backend
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"\0" * 100, b"null", b"[]", b"{}", b"7", b'"text"', b"[" * 100_000, b"\xff\xfe",
+        b'{"schema": 1}', b'{"schema": "1"}', b'{"schema": true}', b'{"schema": 0}', b'{"schema": -1}',
+        b'{"schema": 1, "job": []}', b'{"schema": 1, "measurements": 7}',
+        b'{"schema": 1, "measurements": [7]}',
+        b'{"schema": 1, "measurements": [{"value": null, "interval": []}]}',
+        b'{"schema": 1, "measurements": [{"value": 1, "runs": 7}]}',
+    ],
+)  # fmt: skip
+def test_no_result(path: Path, data: bytes) -> None:
+    """What is no result is refused in one line."""
+    path.write_bytes(data)
+
+    assert understood(path) is None
+
+
+def test_huge_file(tmp_path: Path) -> None:
+    """A file that is larger than any result is refused before it is read."""
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.truncate(3 * 2**30)
+
+    with pytest.raises(UnreadableDocument, match="no document is that large"):
+        codec.read(path)
+
+
+def test_unreadable_place(tmp_path: Path) -> None:
+    """A file that is not there, or is a directory, is refused in one line."""
+    for path in (tmp_path, tmp_path / "absent.json"):
+        with pytest.raises(RequestError, match="Cannot read"):
+            codec.read(path)
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """At each of 200 write points a full disk leaves the file that was there, and nothing beside it."""
+    path = tmp_path / "result.json"
+    path.write_bytes(OLD)
+    data = DOCUMENT * 10
+    for point in range(200):
+        with (
+            largest_file(len(data) * point // 200),
+            pytest.raises(RequestError, match="Cannot write") as caught,
+        ):
+            codec.write(path, data)
+
+        assert "\n" not in str(caught.value)
+        assert path.read_bytes() == OLD
+        assert list(tmp_path.iterdir()) == [path]
+    codec.write(path, data)
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_failing_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Whichever step of writing fails, the file that was there stays, and nothing beside it."""
+    path = tmp_path / "result.json"
+    path.write_bytes(OLD)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, step, fail)
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(DiskFull, match="No space left on device"):
+        codec.write(path, DOCUMENT)
+
+    assert path.read_bytes() == OLD
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_killed(tmp_path: Path) -> None:
+    """A writer killed at any of 20 moments leaves one whole document or the other."""
+    path = tmp_path / "result.json"
+    codec.write(path, b"0" * 1_000_000)
+    code = (
+        "import sys; from pathlib import Path; from modeldyno import codec as wire; print(flush=True)\n"
+        "while True:\n"
+        "    for digit in b'12': wire.write(Path(sys.argv[1]), bytes([digit]) * 1_000_000)\n"
+    )
+    for moment in range(20):
+        writer = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(moment * 0.003)
+        writer.kill()
+        writer.communicate()
+
+        assert writer.returncode == -signal.SIGKILL
+        assert path.read_bytes() in {bytes([digit]) * 1_000_000 for digit in b"012"}

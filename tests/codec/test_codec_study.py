@@ -1,0 +1,163 @@
+"""Studies to JSON and back: equal, with a schema number, and refused in one line where they are damaged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno import codec
+from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement, Verdict
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.study.study import SCHEMA, Budget, State, Study, Trial
+from modeldyno.errors import RequestError, UnreadableDocument
+from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.stores import TRIALS, tried
+from modeldyno.testing.studies import a_served_study, a_study
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BOUND = Constraint.parse("latency.p99 <= 10ms")
+OPEN = Answer(query=Query.parse("latency.p99"), value=None, interval=Interval(low=0.001, high=inf), why="few")
+UNCERTAIN = Trial(
+    number=1,
+    point={"a": 1, "b": 0.5, "c": True, "d": "4,8"},
+    state=State.DONE,
+    answers=(OPEN, replace(OPEN, interval=Interval(low=-inf, high=inf)), replace(OPEN, interval=None)),
+    judgements=(Judgement(constraint=BOUND, verdict=Verdict.UNDECIDED, answer=OPEN),),
+)
+
+
+def a_full_study() -> Study:
+    """Make a study in which no part is left out."""
+    study = a_served_study(
+        "instances=1,2",
+        "queue_delay=0,100 if instances=2",
+        settings={"threads": 2},
+        default={"instances": 1},
+        budget=Budget(max_time=60.0, max_trials=9),
+        job=replace(a_served_study().job, load=Load(concurrency=2)),
+    )
+    for result, ask in TRIALS:
+        study, _ = tried(study, result, ask)
+    return study.add(replace(UNCERTAIN, number=len(study.trials) + 1))
+
+
+@pytest.mark.parametrize("study", [a_study(), a_full_study(), a_study(trials=(UNCERTAIN,))])
+def test_round_trip(study: Study) -> None:
+    """A study comes back equal, and so does one whose trials stand apart."""
+    assert codec.decode_study(codec.encode_study(study)) == study
+    assert codec.decode_study(codec.encode_definition(study), *map(codec.encode_trial, study.trials)) == study
+
+
+def test_what_was_derived_is_not_written() -> None:
+    """A document holds what the study is, whatever was asked of it before."""
+    study = a_full_study()
+    before = codec.encode_study(study)
+    assert study.candidates
+    assert study.skipped
+
+    assert codec.encode_study(study) == before
+    assert {"measured", "candidates", "skipped"}.isdisjoint(json.loads(before))
+
+
+def test_file(tmp_path: Path) -> None:
+    """A study that was written to a file is read from it."""
+    codec.write(tmp_path / "study.json", codec.encode_study(a_full_study()))
+
+    assert codec.read_study(tmp_path / "study.json") == a_full_study()
+    with pytest.raises(RequestError, match="Cannot read"):
+        codec.read_study(tmp_path / "none.json")
+
+
+def test_a_study_is_no_result_and_a_result_no_study() -> None:
+    """Each kind of document is refused where the other is wanted."""
+    with pytest.raises(UnreadableDocument, match="no ModelDyno study"):
+        codec.decode_study(codec.encode(a_result()))
+    with pytest.raises(UnreadableDocument, match="no ModelDyno result"):
+        codec.decode(codec.encode_study(a_study()))
+
+
+def plain(study: Study) -> Any:
+    return json.loads(codec.encode_study(study))
+
+
+def test_later_schema() -> None:
+    """A study of a later schema is refused, with the advice to upgrade."""
+    assert plain(a_study())["schema"] == SCHEMA
+    with pytest.raises(UnreadableDocument, match=r"has schema 99.*upgrade ModelDyno"):
+        codec.decode_study(json.dumps(plain(a_study()) | {"schema": 99}))
+
+
+def test_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study of an older schema goes through every upgrade, its trials included."""
+
+    def upgrade(document: dict[str, Any]) -> dict[str, Any]:
+        trials = [{**trial, "number": trial["count"]} for trial in document["trials"]]
+        return document | {"trials": trials, "schema": SCHEMA}
+
+    study = a_full_study()
+    older = plain(study) | {"schema": SCHEMA - 1}
+    for trial in older["trials"]:
+        trial["count"] = trial.pop("number")
+    monkeypatch.setitem(codec.STUDY_UPGRADES, SCHEMA - 1, upgrade)
+
+    assert codec.decode_study(json.dumps(older)) == study
+
+
+def test_a_hole_in_the_log() -> None:
+    """A study from which a trial is missing is refused: it would be measured again as another one."""
+    study = a_full_study()
+    with pytest.raises(UnreadableDocument, match="without a gap"):
+        codec.decode_study(codec.encode_definition(study), *map(codec.encode_trial, study.trials[1:]))
+
+
+def understood(data: bytes) -> Study | None:
+    """Read a study; None if it is refused in one line that says what it is."""
+    try:
+        return codec.decode_study(data, origin="s.json")
+    except UnreadableDocument as error:
+        said = str(error)
+    assert "\n" not in said
+    assert said.startswith("s.json")
+    return None
+
+
+def test_truncated() -> None:
+    """A study cut short anywhere is refused in one line."""
+    document = codec.encode_study(a_study(trials=(UNCERTAIN,))).rstrip()
+    assert understood(document) is not None
+
+    for end in range(len(document)):
+        assert understood(document[:end]) is None
+
+
+@pytest.mark.parametrize("new", b'\0"0{]\xff')
+def test_overwritten(new: int) -> None:
+    """A study with any one byte overwritten is refused in one line, or still a whole study."""
+    document = codec.encode_study(a_study(trials=(UNCERTAIN,)))
+    for place in range(len(document)):
+        found = understood(document[:place] + bytes([new]) + document[place + 1 :])
+
+        assert found is None or found.job.backend
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"null", b"[]", b"{}", b"7", b"[" * 100_000, b'{"kind": "study"}', b'{"kind": "result"}',
+        b'{"kind": "study", "schema": "1"}', b'{"kind": "study", "schema": 0}',
+        b'{"kind": "study", "schema": 1, "trials": 7}', b'{"kind": "study", "schema": 1, "trials": [7]}',
+        b'{"kind": "study", "schema": 1, "trials": [{"answers": 7}]}',
+        b'{"kind": "study", "schema": 1, "trials": [{"answers": [{"interval": {}}], "judgements": []}]}',
+    ],
+)  # fmt: skip
+def test_no_study(data: bytes) -> None:
+    """What is no study is refused in one line."""
+    assert understood(data) is None

@@ -1,0 +1,87 @@
+"""Conclusions as documents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.codec import series as codec_series
+from modeldyno.core.comparison.saved_kinds import Conclusion, kind_of, name_of
+from modeldyno.errors import RequestError, UnreadableDocument
+from modeldyno.testing.conclusions import a_capacity, a_comparison, a_ladder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MADE: dict[str, Conclusion] = {"ladder": a_ladder(), "capacity": a_capacity(), "comparison": a_comparison()}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_round_trip(kind: str, tmp_path: Path) -> None:
+    """No part is lost, ends that are not bounded among them; the document says what it is."""
+    found = MADE[kind]
+    path = tmp_path / "found.json"
+    path.write_bytes(codec_series.encode(found))
+
+    assert codec_series.read(path) == found
+    assert json.loads(path.read_text())["kind"] == kind == kind_of(found)
+    assert name_of(found) == ("mlp" if kind != "comparison" else a_comparison().baseline.name)
+
+
+def test_what_was_derived_is_ignored_on_reading() -> None:
+    """Other programs find what a demand takes beside what was measured."""
+    data = codec_series.encode(a_ladder(), provision={"replicas": 3})
+
+    assert json.loads(data)["provision"] == {"replicas": 3}
+    assert codec_series.decode(data) == a_ladder()
+
+
+@pytest.mark.parametrize("found", MADE.values(), ids=MADE)
+def test_a_later_schema_is_refused(found: Conclusion) -> None:
+    """What a later version wrote is not guessed at."""
+    with pytest.raises(UnreadableDocument, match="upgrade ModelDyno"):
+        codec_series.decode(codec_series.encode(replace(found, schema=99)))
+
+
+def damaged(**changes: Any) -> bytes:
+    """Change something in the document of a search."""
+    return json.dumps({**json.loads(codec_series.encode(a_capacity())), **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[]",
+        b"7",
+        b"{",
+        b"{}",
+        b'{"kind": "study"}',
+        b'{"kind": 7}',
+        b'{"kind": ["ladder"]}',
+        b'{"kind": "ladder"}',
+        b'{"kind": "ladder", "schema": "x"}',
+        codec_series.encode(a_ladder())[:400],
+        damaged(rungs=[{"load": "many"}]),
+        damaged(rungs=[{"load": 1, "answers": [{"interval": {"low": 1}}]}]),
+        damaged(search={"bounds": []}),
+        damaged(passed="four"),
+        damaged(end="never"),
+    ],
+)
+def test_what_is_none_is_refused_in_one_sentence(data: bytes, tmp_path: Path) -> None:
+    """Whatever stands in a file, it is read whole, or told by its name."""
+    path = tmp_path / "odd.json"
+    path.write_bytes(data)
+    with pytest.raises(UnreadableDocument, match=r"odd\.json") as raised:
+        codec_series.read(path)
+
+    assert "\n" not in str(raised.value)
+
+
+def test_no_file_is_a_wrong_request(tmp_path: Path) -> None:
+    """The path is told."""
+    with pytest.raises(RequestError, match="Cannot read"):
+        codec_series.read(tmp_path / "none.json")

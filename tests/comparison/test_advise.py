@@ -1,0 +1,339 @@
+"""Trying what may help, on a model whose speed is what its settings say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from modeldyno.comparison.advise import Wish, advise
+from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.result import Environment, Event, Failure, FailureKind, Progressed, Result
+from modeldyno.core.result.static_data import Operator, Outline
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.static_options import Inspection, Mode
+from modeldyno.data.outputs import arrays
+from modeldyno.errors import MissingExtra, RequestError, RunFailed
+from modeldyno.runtime.session import Campaign
+from modeldyno.testing.sample_results import a_small_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.advice.advice import Advice
+
+RATE = Query.parse("throughput")
+JOB = Job(
+    model=ModelRef(scheme="torch", locator="net.py:make"),
+    backend="torch",
+    config={"device": "auto", "compile": "off", "channels_last": False, "inference_mode": True},
+)
+
+
+@dataclass
+class Machine:
+    """Runs Jobs in no time: a knob makes a call so much faster, or fails, or changes the outputs."""
+
+    gains: dict[tuple[str, object], float] = field(default_factory=dict)
+    broken: dict[tuple[str, object], Exception | str] = field(default_factory=dict)
+    errors: dict[tuple[str, object], float] = field(default_factory=dict)
+    unlike: frozenset[tuple[str, object]] = frozenset()
+    static: bool = True
+    jobs: list[Job] = field(default_factory=list)
+
+    def __call__(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+        """Give a Result with a little noise."""
+        self.jobs.append(job)
+        watch(Progressed(stage="latency: steady"))
+        if "layers" in job.probes and not self.static:
+            raise RequestError("this backend cannot be watched")
+        point = set(job.config.items()) & {*self.gains, *self.broken, *self.errors, *self.unlike}
+        failures: tuple[Failure, ...] = ()
+        for key in point & self.broken.keys():
+            wrong = self.broken[key]
+            if isinstance(wrong, Exception):
+                raise wrong
+            failures = (Failure(where="open", kind=FailureKind.ERROR, message=wrong),)
+        seconds = 0.001 / prod(self.gains.get(key, 1.0) for key in point)
+        seconds *= 1 + 0.002 * ((7 * len(self.jobs)) % 5 - 2)
+        if job.observation.outputs:
+            error = sum(self.errors.get(key, 0.0) for key in point)
+            batch = int(job.config.get("batch_size", 1))
+            values = np.array([[1.0, 1.0 - error, 0.5]] * batch)
+            shaped = values[:, :2] if point & self.unlike else values
+            np.savez(job.observation.outputs, **arrays({"x": np.arange(batch)}, {"y": shaped}))  # type: ignore[arg-type]
+        return a_small_result(
+            job=job,
+            failures=failures,
+            measurements=() if failures else _measured(seconds, int(job.config.get("batch_size", 1))),
+            outline=Outline(sizes={"batch": 1}, operators=(Operator(kind="aten.addmm", calls=9, macs=1000),)),
+            environment=Environment(hardware={"cpu_quota": 2.0}),
+        )
+
+
+def _measured(seconds: float, batch: int) -> tuple[Measurement, ...]:
+    rate = 1 / seconds
+    around = Interval(low=0.999 * rate, high=1.001 * rate)
+    return (
+        Measurement(metric="latency", value=Distribution.of([seconds * batch] * 40)),
+        Measurement(metric="throughput", value=rate, interval=around, runs=(rate,)),
+        Measurement(metric="macs", value=1000),
+        Measurement(metric="weight_bytes", value=4000),
+        Measurement(metric="weight_bytes", value=4000, scope="float32"),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modeldyno.environment.machine.cpu_quota", lambda: 2.0)
+
+
+def advised(machine: Machine, wish: Wish | None = None, job: Job = JOB) -> list[Advice]:
+    return list(advise(job, wish or Wish(query=RATE, max_time=1e4), Campaign(execute=machine)))
+
+
+def outcomes(found: Advice) -> dict[str, Outcome]:
+    return {
+        "+".join(f"{n}={v}" for n, v in tried.candidate.settings.items()): tried.outcome
+        for tried in found.tried
+        if not tried.failure
+    }
+
+
+def test_what_helps_is_found_combined_and_measured_again() -> None:
+    """Two settings that help are the best together, and the command has both."""
+    machine = Machine(gains={("compile", "default"): 1.5, ("threads", 1): 1.2, ("threads", 2): 1.1})
+    found = advised(machine)[-1]
+
+    told = outcomes(found)
+    assert told["compile=default"] is Outcome.BETTER
+    assert told["threads=1"] is Outcome.BETTER
+    assert found.best is not None
+    assert found.best.candidate.settings["compile"] == "default"
+    assert found.best.candidate.settings["threads"] == 1
+    assert found.best.rounds >= 3
+    assert found.best.error == 0.0
+    assert "--set compile=default" in found.command
+    assert "--set threads=1" in found.command
+    assert "device" not in found.command
+    assert {tuple(t.candidate.settings) for t in found.finals} >= {tuple(found.best.candidate.settings)}
+
+
+def test_what_does_not_help_is_told_too() -> None:
+    """Nothing is advised where nothing is surely better."""
+    found = advised(Machine(gains={("compile", "default"): 0.8}))[-1]
+
+    told = outcomes(found)
+    assert told["compile=default"] is Outcome.WORSE
+    assert told["threads=2"] is Outcome.SAME
+    assert found.best is None
+    assert found.command == ""
+    assert found.finals == ()
+
+
+def test_what_fails_is_told_and_the_others_go_on() -> None:
+    """A missing package, a wrong setting, a crash: each is a sentence."""
+    machine = Machine(
+        gains={("threads", 1): 1.3},
+        broken={
+            ("compile", "default"): "no compiler",
+            ("precision", "bf16"): MissingExtra("there is no torchao"),
+        },
+    )
+    found = advised(machine)[-1]
+
+    failures = {tried.failure for tried in found.tried if tried.failure}
+    assert failures == {"no compiler", "there is no torchao"}
+    assert found.best is not None
+    assert found.best.candidate.settings == {"threads": 1}
+
+
+def test_what_changes_the_outputs_is_not_combined() -> None:
+    """Unless the tolerance allows it."""
+    machine = Machine(
+        gains={("precision", "bf16"): 2.0, ("threads", 1): 1.2}, errors={("precision", "bf16"): 0.05}
+    )
+    strict = advised(machine)[-1]
+    assert strict.best is not None
+    assert strict.best.candidate.settings == {"threads": 1}
+    (narrow,) = [t for t in strict.tried if t.candidate.settings == {"precision": "bf16"}]
+    assert narrow.outcome is Outcome.BETTER
+    assert narrow.error == pytest.approx(0.05)
+
+    loose = advised(machine, Wish(query=RATE, max_time=1e4, tolerance=0.1))[-1]
+    assert loose.best is not None
+    assert loose.best.candidate.settings["precision"] == "bf16"
+
+
+def test_outputs_that_cannot_be_compared_are_told() -> None:
+    """Those of another shape are not; of another batch, the samples that are in both are compared."""
+    machine = Machine(unlike=frozenset({("precision", "bf16")}))
+    found = advised(machine)[-1]
+    why = {tuple(t.candidate.settings.items()): t.unlike for t in found.tried}
+    assert why[("precision", "bf16"),].startswith("the output 'y'")
+    assert why[("batch_size", 2),] == ""
+    assert all(t.outputs and not t.error for t in found.tried if "batch_size" in t.candidate.settings)
+
+
+def test_a_larger_batch_is_tried_for_a_rate_only() -> None:
+    """Of a time it is no candidate."""
+    machine = Machine()
+    assert any("batch_size" in t.candidate.settings for t in advised(machine)[-1].tried)
+    wish = Wish(query=Query.parse("latency.p50"), max_time=1e4)
+    assert not any("batch_size" in t.candidate.settings for t in advised(machine, wish)[-1].tried)
+
+
+def test_findings_alone_leave_the_usual_space_out() -> None:
+    """Only what was found is tried."""
+    found = advised(Machine(), Wish(query=RATE, max_time=1e4, space=False))[-1]
+    codes = {code for tried in found.tried for code in tried.candidate.codes}
+    assert codes <= {finding.code for finding in found.findings}
+
+
+def test_without_time_the_model_is_run_once_and_all_that_was_not_tried_is_named() -> None:
+    """A limit is one: no candidate is begun after it."""
+    machine = Machine()
+    found = advised(machine, Wish(query=RATE, max_time=0.0))[-1]
+    assert len(machine.jobs) == 1
+    assert found.tried == ()
+    assert found.left_out
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that stands still, but for who sets it."""
+    now = [0.0]
+    monkeypatch.setattr("modeldyno.comparison.advise_session.time.monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize(
+    ("limit", "tried", "in_turns", "confirmed"),
+    [
+        (1.0, 0, 0, 0),
+        (40.0, 4, 0, 0),
+        (90.0, 8, 0, 0),
+        (120.0, 6, 0, 1),
+        (300.0, 10, 3, 1),
+        (900.0, 10, 10, 1),
+    ],
+)
+def test_the_time_is_spent_on_several_candidates_and_not_exceeded(
+    clock: list[float], limit: float, tried: int, in_turns: int, confirmed: int
+) -> None:
+    """Of a model whose every run takes eight seconds, and whose every watched one half a minute."""
+    machine = Machine(gains={("threads", 1): 1.2})
+
+    def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+        clock[0] += 32.0 if "layers" in job.probes else 12.0 if "static" in job.probes else 8.0
+        return machine(job, watch=watch)
+
+    found = list(advise(JOB, Wish(query=RATE, max_time=limit), Campaign(execute=execute)))[-1]
+
+    assert clock[0] <= max(limit, 8.0)
+    assert len(found.tried) == tried
+    assert sum(each.rounds > 0 for each in found.tried) == in_turns
+    assert len(found.finals) == confirmed
+
+
+def test_a_candidate_that_the_end_of_the_time_cut_off_was_not_tried(clock: list[float]) -> None:
+    """It did not fail; there was no time left for it."""
+    machine = Machine(broken={("threads", 1): "it was still running", ("compile", "default"): "no compiler"})
+
+    def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+        clock[0] += 1e4 if job.config.get("threads") == 1 else 1.0
+        return machine(job, watch=watch)
+
+    found = list(advise(JOB, Wish(query=RATE, max_time=1e3), Campaign(execute=execute)))[-1]
+
+    assert not any(tried.candidate.settings == {"threads": 1} for tried in found.tried)
+    assert any(candidate.settings == {"threads": 1} for candidate in found.left_out)
+
+
+def test_a_backend_that_cannot_be_watched_is_looked_at_without() -> None:
+    """As far as it goes."""
+    machine = Machine(static=False)
+    assert advised(machine)[-1].tried
+    assert machine.jobs[0].probes == ("latency", "throughput", "outputs")
+    assert "layers" in machine.jobs[1].probes
+    assert "layers" not in machine.jobs[2].probes
+
+
+def test_a_baseline_that_fails_is_an_error() -> None:
+    """There is nothing to compare with."""
+    with pytest.raises(RunFailed, match="The model failed in open: it burst"):
+        advised(Machine(broken={("compile", "off"): "it burst"}))
+
+
+def test_a_baseline_that_is_refused_is_refused() -> None:
+    """With the sentence that says why."""
+    with pytest.raises(RequestError, match="no such input"):
+        advised(Machine(broken={("compile", "off"): RequestError("no such input")}))
+
+
+def test_an_interruption_keeps_what_was_measured() -> None:
+    """After the run at work it ends."""
+    machine = Machine()
+    bench = Campaign(execute=machine, interrupted=lambda: int(len(machine.jobs) > 3))
+    found = list(advise(JOB, Wish(query=RATE), bench))[-1]
+    assert len(machine.jobs) == 4
+    assert len(found.tried) == 2
+    assert not found.left_out  # which is what there was no time for
+    assert found.best is None
+
+
+def test_a_candidate_is_given_up_and_the_baseline_is_waited_for() -> None:
+    """One that takes minutes to start must not take the time of all; without the model nothing is advised."""
+    machine = Machine()
+    advised(machine, Wish(query=RATE, max_time=300.0))
+    baseline, watched, candidate = (job.plan.timeout for job in machine.jobs[:3])
+    assert (baseline, candidate) == (None, 100.0)
+    assert watched is not None
+    assert watched <= 300.0
+
+
+def test_progress_names_what_is_at_work() -> None:
+    """The baseline, and each candidate by its number."""
+    seen: list[str] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Progressed):
+            seen.append(event.stage)
+
+    list(advise(JOB, Wish(query=RATE, max_time=1e4), Campaign(execute=Machine(), watch=watch)))
+    assert seen[0] == "baseline: latency: steady"
+    assert any(stage.startswith("candidate 1 of ") for stage in seen)
+    assert any(stage.startswith("round 1 of 5") for stage in seen)
+
+
+def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:
+    """They are compared and removed."""
+    machine = Machine()
+    advised(machine)
+    written = [Path(job.observation.outputs) for job in machine.jobs if job.observation.outputs]
+    assert written
+    assert not any(path.exists() for path in written)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("job", "wish", "said"),
+    [
+        (replace(JOB, backend="triton"), Wish(query=RATE), "runs a model in a process"),
+        (replace(JOB, inspection=Inspection(mode=Mode.TRAIN)), Wish(query=RATE), "no training steps"),
+        (JOB, Wish(query=Query.parse("weight_bytes")), "is not what advise can improve"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(job: Job, wish: Wish, said: str) -> None:
+    """In one sentence, before anything runs."""
+    machine = Machine()
+    with pytest.raises(RequestError, match=said):
+        advised(machine, wish, job)
+    assert machine.jobs == []

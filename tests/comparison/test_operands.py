@@ -1,0 +1,149 @@
+"""What is to be compared, from words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import codec, plugins
+from modeldyno.comparison.operands import again, names_model, sides
+from modeldyno.comparison.run import comparison
+from modeldyno.core.comparison.build import Question
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import Result
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.documents.lookup import find_any, kept
+from modeldyno.errors import RequestError
+from modeldyno.profiling.request import Request
+from modeldyno.testing.models import mlp
+from modeldyno.testing.sample_results import a_job, a_result
+from modeldyno.testing.studies import a_study
+from modeldyno.testing.trials import a_trial, an_answer, log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("onnx")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a store of its own, which has a result of the tag ``old``."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.chdir(tmp_path)
+    with plugins.store() as store:
+        store.put(a_result(), headline="")
+        store.tag(a_result().id, add=("old",))
+    return tmp_path
+
+
+def ask(word: str) -> Request:
+    """Ask for a side."""
+    return Request(model=word, settings={}, plan=Plan())
+
+
+def test_two_models_are_two_jobs(here: Path) -> None:
+    """By their paths."""
+    path = str(mlp(here))
+
+    found = sides([ask(path), ask(f"onnx:{path}")], run=False)
+
+    assert all(isinstance(each, Job) for each in found)
+
+
+def test_stored_ids_tags_and_files_are_results(here: Path) -> None:
+    """And so is a Result that is given as it is."""
+    codec.write(here / "r.json", codec.encode(a_result(id="f" * 12)))
+
+    found = sides([ask("0123"), ask("old"), ask("r.json"), a_result(id="e" * 12)], run=False)
+
+    assert [each.id[:2] for each in found if isinstance(each, Result)] == ["01", "01", "ff", "ee"]
+
+
+def test_what_was_measured_is_run_again_on_request(here: Path) -> None:
+    """By the jobs that the results come from, beside a model."""
+    first, second = sides([ask("old"), ask(str(mlp(here)))], run=True)
+
+    assert first == a_result().job
+    assert isinstance(second, Job)
+
+
+def test_a_model_and_a_result_are_not_compared_without_running_both(here: Path) -> None:
+    """The sentence says what to do."""
+    with pytest.raises(RequestError, match=r"'012345' was measured already, .* add --run to run both"):
+        sides([ask("old"), ask(str(mlp(here)))], run=False)
+
+
+def test_one_side_is_no_comparison() -> None:
+    """There is nothing to compare with."""
+    with pytest.raises(RequestError, match="needs a baseline and a candidate"):
+        sides([a_result()], run=False)
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_nowhere_is_refused() -> None:
+    """It is neither a path nor in the store."""
+    with pytest.raises(RequestError, match="nowhere"):
+        sides([ask("old"), ask("nowhere")], run=False)
+
+
+def test_a_study_stands_for_its_winner(here: Path) -> None:
+    """The results of its trials come from the store."""
+    trial = a_trial({"batch_size": 1}, an_answer("throughput", 100.0), an_answer("latency.p99", 0.001))
+    study = log(a_study("batch_size=1,2"), [replace(trial, result=a_result().id)])
+    codec.write(here / "s.json", codec.encode_study(study))
+
+    first, second = sides([ask("s.json"), study], run=False)
+
+    assert isinstance(first, Result)
+    assert first == second
+    assert first.doubts[-1].code == "study-winner"
+
+
+def test_a_comparison_is_no_side(here: Path) -> None:
+    """It has results that can be compared."""
+    found = comparison([a_result(), a_result(id="f" * 12)], Question())
+    codec.write(here / "c.json", codec.encode_comparison(found))
+
+    assert find_any("c.json") == found
+    with pytest.raises(RequestError, match="is a comparison itself"):
+        sides([ask("old"), ask("c.json")], run=False)
+
+
+def test_a_file_of_json_is_a_document_and_other_paths_are_models(here: Path) -> None:
+    """A reference is a model, wherever it points; a bare word is looked up."""
+    (here / "r.json").write_text("{}")
+
+    assert not names_model("r.json")
+    assert not names_model("old")
+    assert names_model(str(here))
+    assert names_model("onnx:absent.json")
+
+
+@pytest.mark.parametrize(
+    "word", ["nets.py:make", "./nets.py:Net", "{here}/nets.py:Net.small", "absent.py:make"]
+)
+def test_a_name_in_a_file_of_code_is_a_model(here: Path, word: str) -> None:
+    """It needs no scheme, as for profile; a file that is missing is a mistake in a model, not in a result."""
+    assert names_model(word.format(here=here))
+
+
+def test_a_job_is_run_again_without_the_files_that_it_wrote() -> None:
+    """Once in each round."""
+    look = Observation(trace="t.json", outputs="o.npz", layers=("fc",))
+    job = replace(a_job(), observation=look, probes=("latency", "outputs"), plan=Plan(processes=5))
+
+    found = again(a_result(job=job))
+
+    assert found.observation == Observation(layers=("fc",))
+    assert (found.probes, found.plan.processes) == (("latency",), 1)
+
+
+@pytest.mark.usefixtures("here")
+def test_what_the_store_has_not_is_none() -> None:
+    """It may have been removed."""
+    assert kept("0123456789ab") == a_result()
+    assert kept("ffffffffffff") is None

@@ -1,0 +1,180 @@
+"""Baseline and candidates, run in turns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.comparison.run import comparison, decided, failed, in_turns
+from modeldyno.core.comparison.build import Question
+from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.comparison.schedule import Turns
+from modeldyno.core.result.result import Doubted, Failure, FailureKind, Progressed
+from modeldyno.errors import RequestError, RunFailed
+from modeldyno.runtime.engine import INTERRUPTED
+from modeldyno.runtime.session import Campaign
+from modeldyno.testing.comparisons import Track, a_side
+from modeldyno.testing.sample_results import a_result
+
+if TYPE_CHECKING:
+    from modeldyno.core.comparison.comparison import Comparison
+    from modeldyno.core.result.result import Event
+    from modeldyno.core.spec.job import Job
+
+LATENCY = Question(metrics=("latency",))
+
+
+def run(
+    track: Track, *jobs: Job, turns: Turns | None = None, question: Question = LATENCY
+) -> list[Comparison]:
+    """Run sides in turns; give what was found at each look."""
+    return list(in_turns(jobs, turns or Turns(sides=len(jobs)), question, Campaign(execute=track)))
+
+
+def test_a_clear_difference_is_found_at_the_first_look() -> None:
+    """No more rounds are made than are needed; the order is recorded."""
+    track = Track()
+
+    (found,) = run(track, a_side("a"), a_side("b", 1.2e-3))
+
+    assert found.contrasts[0].outcome is Outcome.WORSE
+    assert found.sequence == (0, 1, 1, 0, 0, 1, 1, 0, 0, 1)
+    assert [job.name for job in track.jobs] == list("abbaabbaab")
+    assert found.order == "alternating"
+    assert found.level == pytest.approx(1 - 0.05 / 3)
+    assert found.baseline.processes == found.contrasts[0].candidate.processes == 5
+    assert found.baseline.job.plan.processes == 5
+    assert found.contrasts[0].doubts == ()
+
+
+def test_rounds_are_added_while_it_is_undecided() -> None:
+    """A difference in the noise needs more; at most so many are made."""
+    found = run(Track(noise=0.2), a_side("a"), a_side("b", 1.04e-3), turns=Turns(sides=2, first=3, most=12))
+
+    assert [len(each.sequence) for each in found] == [6, 12, 24]
+    assert not any(map(decided, found[:-1]))
+
+
+def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fits into it is made, before the first look, too; and one round in any case."""
+    now = [0.0]
+    monkeypatch.setattr("modeldyno.comparison.run.time.monotonic", lambda: now[0])
+
+    def rounds(max_time: float, *, block: bool = False) -> list[int]:
+        noisy = Track(noise=0.2, hook=lambda _job: now.__setitem__(0, now[0] + 5.0))
+        turns = Turns(sides=2, first=4, most=64, max_time=max_time, block=block)
+        found = run(noisy, a_side("a"), a_side("b", 1.04e-3), turns=turns)
+        return [len(each.sequence) // 2 for each in found]
+
+    assert rounds(60.0) == [4, 6]
+    assert rounds(30.0) == [3]
+    assert rounds(1.0) == [1]
+    assert rounds(30.0, block=True) == [3]
+
+
+def test_a_block_design_runs_one_side_after_the_other() -> None:
+    """And says so; its processes are not paired."""
+    turns = Turns(sides=2, first=3, most=3, block=True)
+
+    (found,) = run(Track(), a_side("a"), a_side("b", 1.2e-3), turns=turns)
+
+    assert (found.order, found.sequence) == ("block", (0, 0, 0, 1, 1, 1))
+    assert "paired" not in found.contrasts[0].changes[0].why
+
+
+def test_several_candidates_are_each_compared_with_the_baseline() -> None:
+    """In the same rounds."""
+    (found,) = run(Track(), a_side("a"), a_side("b", 1.2e-3), a_side("c", 0.8e-3))
+
+    assert [each.outcome for each in found.contrasts] == [Outcome.WORSE, Outcome.BETTER]
+    assert found.sequence[:6] == (0, 1, 2, 2, 1, 0)
+
+
+def test_equal_models_are_the_same() -> None:
+    """Their difference is surely within what matters."""
+    (found,) = run(Track(), a_side("a"), a_side("b"))
+
+    assert found.contrasts[0].outcome is Outcome.SAME
+
+
+def test_a_failure_ends_it() -> None:
+    """What fails once would fail again; the comparison has the failure, and the rounds so far."""
+    failure = Failure(where="load", kind=FailureKind.OOM, message="too large")
+    track = Track(failing=failure)
+
+    (found,) = run(track, a_side("a"), a_side("broken"), question=Question())
+
+    assert failed(found)
+    assert [job.name for job in track.jobs] == ["a", "broken"]
+    assert found.contrasts[0].candidate.failures == (failure,)
+
+
+def test_a_baseline_that_fails_is_told_at_once() -> None:
+    """There is nothing to compare with; the sentence says what happened."""
+    track = Track(failing=Failure(where="load", kind=FailureKind.OOM, message="too large."))
+
+    with pytest.raises(RunFailed, match=r"^broken failed in load: too large\.$"):
+        run(track, a_side("broken"), a_side("b"))
+
+
+def test_progress_says_which_run_it_is() -> None:
+    """Round and side stand before what the run says."""
+    seen: list[Event] = []
+    jobs = (a_side("a"), a_side("b", 1.2e-3), a_side("c", 1.2e-3))
+
+    list(
+        in_turns(jobs, Turns(sides=3, first=1, most=1), LATENCY, Campaign(execute=Track(), watch=seen.append))
+    )
+
+    stages = [event.stage for event in seen if isinstance(event, Progressed)]
+    assert stages[0] == "round 1 of 1, baseline: latency: steady"
+    assert stages[2] == "round 1 of 1, candidate 2: latency: steady"
+
+
+def test_other_events_are_passed_on() -> None:
+    """Only the words of progress are changed."""
+    seen: list[Event] = []
+
+    def doubting(job: Job, *, watch: object) -> object:
+        assert callable(watch)
+        watch(Doubted(doubt=INTERRUPTED))
+        return Track()(job, watch=lambda _event: None)
+
+    list(in_turns(
+        (a_side("a"), a_side("b")), Turns(sides=2, first=1, most=1), LATENCY,
+        Campaign(execute=doubting, watch=seen.append),  # type: ignore[arg-type]
+    ))  # fmt: skip
+
+    assert Doubted(doubt=INTERRUPTED) in seen
+
+
+@pytest.mark.parametrize(("after", "made"), [(1, 0), (3, 1)])
+def test_an_interruption_ends_it_with_what_there_is(after: int, made: int) -> None:
+    """The run at work is the last; without a run of each side there is nothing to compare."""
+    count: list[Job] = []
+    track = Track(hook=count.append)
+
+    found = list(in_turns(
+        (a_side("a"), a_side("b", 1.2e-3)), Turns(sides=2), LATENCY,
+        Campaign(execute=track, interrupted=lambda: int(len(count) >= after)),
+    ))  # fmt: skip
+
+    assert len(found) == made
+    assert len(track.jobs) == after
+    if made:
+        assert any(doubt.code == "interrupted" for doubt in found[0].baseline.doubts)
+
+
+def test_stored_results_are_compared_as_they_are() -> None:
+    """They did not take turns, and that is a doubt."""
+    found = comparison([a_result(), a_result(id="ba9876543210")], Question())
+
+    assert (found.order, found.sequence, found.level) == ("stored", (), 0.95)
+    assert "not-in-turns" in [doubt.code for doubt in found.contrasts[0].doubts]
+
+
+def test_a_question_that_nothing_answers_is_refused() -> None:
+    """After the first rounds: only then is it known what is measured."""
+    with pytest.raises(RequestError, match="Neither of the two has energy"):
+        run(Track(), a_side("a"), a_side("b"), question=Question(metrics=("energy",)))

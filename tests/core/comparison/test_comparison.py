@@ -1,0 +1,59 @@
+"""What a comparison says as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from modeldyno.core.comparison.comparison import Cause, Change, Contrast, Outcome, Part
+from modeldyno.core.metrics.metric import Query
+from modeldyno.testing.sample_results import a_small_result
+
+P50, RATE = Query.parse("latency.p50"), Query.parse("throughput")
+
+
+def changed(query: Query, outcome: Outcome) -> Change:
+    """Make a change of some outcome."""
+    return Change(query=query, baseline=1.0, candidate=1.0, difference=0.0, interval=None, outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "whole"),
+    [
+        (Outcome.WORSE, Outcome.BETTER, Outcome.WORSE),
+        (Outcome.WORSE, Outcome.UNDECIDED, Outcome.WORSE),
+        (Outcome.BETTER, Outcome.UNDECIDED, Outcome.UNDECIDED),
+        (Outcome.BETTER, Outcome.SAME, Outcome.BETTER),
+        (Outcome.SAME, Outcome.SAME, Outcome.SAME),
+    ],
+)
+def test_the_whole_is_as_its_worst_part(one: Outcome, other: Outcome, whole: Outcome) -> None:
+    """Worse where anything is, undecided where anything may be, and better where something is."""
+    found = Contrast(candidate=a_small_result(), changes=(changed(P50, one), changed(RATE, other)))
+
+    assert found.outcome is whole
+
+
+def test_only_what_is_judged_makes_the_verdict() -> None:
+    """A load time that nobody judges leaves it as it is; the changes are listed all the same."""
+    changes = (changed(P50, Outcome.SAME), changed(RATE, Outcome.UNDECIDED))
+    found = Contrast(candidate=a_small_result(), changes=changes, judged=(P50,))
+
+    assert found.outcome is Outcome.SAME
+    assert list(found.of(Outcome.UNDECIDED)) == [changes[1]]
+
+
+def test_nothing_to_judge_is_undecided() -> None:
+    """Nothing was measured in both, so nothing is claimed."""
+    assert Contrast(candidate=a_small_result(), changes=()).outcome is Outcome.UNDECIDED
+
+
+def test_the_rest_of_a_cause_makes_the_sum_whole() -> None:
+    """Parts and rest add up to the change, whatever the parts are."""
+    parts = (
+        Part(scope="a", kind="Linear", baseline=1.0, candidate=4.0),
+        Part(scope="b", kind="Norm", baseline=1.0, candidate=0.5),
+    )
+    cause = Cause(query=P50, by="layers", total=3.0, parts=parts)
+
+    assert sum(part.difference for part in parts) + cause.rest == pytest.approx(cause.total)
+    assert cause.rest == pytest.approx(0.5)

@@ -1,0 +1,214 @@
+"""The rule of a gate, on rounds that are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from modeldyno.core.comparison.change_test import between
+from modeldyno.core.comparison.comparison import Change, Outcome
+from modeldyno.core.comparison.gate_rule import (
+    Rule,
+    check_directions,
+    held,
+    passes,
+    rule_on,
+    rule_on_stored,
+    worse_in_both,
+)
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SPEED, RATE = Query.parse("latency.p50"), Query.parse("throughput")
+RULE = Rule(first=5, most=20)
+
+
+def a_change(
+    outcome: Outcome, *, low: float = 0.05, high: float = 0.2, query: Query = SPEED, smallest: float = 0.03
+) -> Change:
+    """Make a change with an interval."""
+    return Change(
+        query=query,
+        baseline=1.0,
+        candidate=1.1,
+        difference=(low + high) / 2,
+        interval=Interval(low=low, high=high),
+        outcome=outcome,
+        smallest=smallest,
+    )
+
+
+WORSE = a_change(Outcome.WORSE)
+SAME = a_change(Outcome.SAME, low=-0.01, high=0.01)
+OPEN = a_change(Outcome.UNDECIDED, low=-0.05, high=0.08)  # its middle does not matter
+
+
+def told(
+    *looks: Change | None, asked: list[tuple[int, int]] | None = None
+) -> Callable[[int, int, float], tuple[Change, ...] | None]:
+    """Answer one stretch of rounds after the other, the same at any level."""
+    known: dict[tuple[int, int], tuple[Change, ...] | None] = {}
+    rest = iter(looks)
+
+    def compare(begin: int, end: int, level: float) -> tuple[Change, ...] | None:
+        del level
+        if (begin, end) not in known:
+            if asked is not None:
+                asked.append((begin, end))
+            found = next(rest, None)
+            known[begin, end] = None if found is None else (found,)
+        return known[begin, end]
+
+    return compare
+
+
+def test_what_is_shown_to_hold_passes_after_the_first_look() -> None:
+    """Five rounds are enough for what is plain."""
+    found = rule_on(told(SAME), RULE)
+    assert (found.verdict, found.rounds, found.worse, found.open) == (Verdict.HELD, 5, (), ())
+
+
+def test_what_is_worse_fails_when_as_many_fresh_rounds_confirm_it() -> None:
+    """The second run is judged by itself, and all rounds together."""
+    asked: list[tuple[int, int]] = []
+    found = rule_on(told(WORSE, WORSE, WORSE, asked=asked), RULE)
+    assert asked == [(0, 5), (5, 10), (0, 10)]
+    assert (found.verdict, found.rounds, found.worse) == (Verdict.BROKEN, 10, (WORSE,))
+
+
+def test_what_a_second_run_does_not_confirm_goes_on_with_all_rounds() -> None:
+    """The rounds of the second run join the first ones, and are not bought again."""
+    asked: list[tuple[int, int]] = []
+    found = rule_on(told(WORSE, SAME, WORSE, SAME, asked=asked), RULE)
+    assert asked == [(0, 5), (5, 10), (0, 10), (0, 13)]
+    assert (found.verdict, found.worse) == (Verdict.HELD, ())
+
+
+def test_another_metric_does_not_confirm() -> None:
+    """What was not worse at first is no confirmation."""
+    other = a_change(Outcome.WORSE, query=RATE, low=-0.3, high=-0.1)
+    found = rule_on(told(WORSE, other, other, SAME), RULE)
+    assert found.verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(
+    ("second", "confirmed"),
+    [
+        (WORSE, True),
+        (a_change(Outcome.UNDECIDED, low=-0.02, high=0.2), True),
+        (OPEN, False),
+        (SAME, False),
+        (a_change(Outcome.UNDECIDED, low=-0.3, high=0.02, query=RATE), False),
+        (Change(query=SPEED, baseline=None, candidate=1.0, difference=None, interval=None,
+                outcome=Outcome.UNDECIDED), False),
+    ],
+)  # fmt: skip
+def test_a_second_run_confirms_by_an_effect_that_matters(second: Change, *, confirmed: bool) -> None:
+    """Its own test need not be passed, as that of both together must be."""
+    assert worse_in_both((WORSE,), (second,)) == ({SPEED} if confirmed else set())
+
+
+def test_a_rate_is_worse_when_it_falls() -> None:
+    """An effect is a factor either way."""
+    fell = a_change(Outcome.WORSE, low=-0.3, high=-0.1, query=RATE)
+    slightly = a_change(Outcome.UNDECIDED, low=-0.05, high=0.03, query=RATE)
+    open_ = a_change(Outcome.UNDECIDED, low=-0.3, high=0.02, query=RATE)
+    assert worse_in_both((fell,), (open_,)) == {RATE}
+    assert worse_in_both((fell,), (slightly,)) == set()
+
+
+def test_rounds_are_bought_while_it_is_undecided_and_not_beyond() -> None:
+    """After the last look it stays undecided."""
+    asked: list[tuple[int, int]] = []
+    found = rule_on(told(OPEN, OPEN, OPEN, OPEN, asked=asked), RULE)
+    assert asked == [(0, 5), (0, 8), (0, 13), (0, 20)]
+    assert (found.verdict, found.rounds, found.open) == (Verdict.UNDECIDED, 20, (OPEN,))
+
+
+@pytest.mark.parametrize("most", [5, 20, 40, 60])
+def test_the_error_of_the_looks_is_that_of_the_whole(most: int) -> None:
+    """What all looks together may err is what a single one might, and the first one errs least."""
+    rule = Rule(most=most)
+    errors = [1 - rule.level(look) for look in rule.looks]
+    assert sum(errors) == pytest.approx(1 - rule.passing)
+    assert errors[0] == min(errors)
+
+
+@pytest.mark.parametrize(("spread", "most"), [(0.03, 40), (0.06, 20)])
+def test_a_slowdown_of_what_matters_is_let_through_in_one_of_twenty_cases(spread: float, most: int) -> None:
+    """At the margin, all looks together let through no more than the five percent of a single one."""
+    source = np.random.default_rng(1)
+
+    def let_through() -> bool:
+        before, after = np.exp(spread * source.standard_normal((2, 2 * most)) / 2**0.5)
+
+        def compare(begin: int, end: int, level: float) -> tuple[Change, ...]:
+            sides = before[begin:end].tolist(), (1.03 * after[begin:end]).tolist()
+            return (between(SPEED, *sides, smallest=0.03, level=level, paired=True),)
+
+        return rule_on(compare, Rule(most=most)).verdict is Verdict.HELD
+
+    assert sum(let_through() for _ in range(300)) / 300 <= 0.05
+
+
+def test_without_rounds_nothing_is_decided() -> None:
+    """Neither a first look nor a confirmation that could not be had is a verdict."""
+    none, unconfirmed = rule_on(told(), RULE), rule_on(told(WORSE), RULE)
+    assert (none.verdict, none.why) == (Verdict.UNDECIDED, "too few rounds could be had")
+    assert (unconfirmed.verdict, unconfirmed.rounds) == (Verdict.UNDECIDED, 5)
+    assert "no second run" in unconfirmed.why
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (SAME, True),
+        (a_change(Outcome.BETTER, low=-0.3, high=-0.1), True),
+        (WORSE, False),
+        (OPEN, False),
+        (a_change(Outcome.UNDECIDED, low=-0.4, high=0.02), True),
+        (a_change(Outcome.UNDECIDED, low=-0.02, high=0.4, query=RATE), True),
+        (a_change(Outcome.UNDECIDED, low=-0.1, high=0.01, query=RATE), False),
+        (Change(query=SPEED, baseline=None, candidate=1.0, difference=None, interval=None,
+                outcome=Outcome.UNDECIDED), False),
+    ],
+)  # fmt: skip
+def test_a_metric_holds_when_it_is_shown_to_be_not_worse(change: Change, *, expected: bool) -> None:
+    """It may be better by any amount; the end of the interval that is worse must be within what matters."""
+    assert held(change) is expected
+
+
+def test_nothing_shows_nothing() -> None:
+    """A gate without metrics does not pass."""
+    assert not passes(())
+    assert not passes(None)
+
+
+@pytest.mark.parametrize(
+    ("alarm", "verdict"),
+    [
+        (SAME, Verdict.HELD),
+        (OPEN, Verdict.UNDECIDED),
+        (a_change(Outcome.WORSE, low=0.01, high=0.2), Verdict.UNDECIDED),
+        (a_change(Outcome.WORSE, low=0.2, high=0.4), Verdict.BROKEN),
+        (a_change(Outcome.WORSE, low=0.001, high=0.001, smallest=0.0), Verdict.BROKEN),
+        (a_change(Outcome.WORSE, query=RATE, low=-0.4, high=-0.2), Verdict.BROKEN),
+    ],
+)
+def test_stored_results_fail_only_by_more_than_a_machine_changes(alarm: Change, verdict: Verdict) -> None:
+    """What was measured at another time is worse when it is so by more than that, and a count always."""
+    assert rule_on_stored((alarm,), (alarm,)).verdict is verdict
+
+
+def test_what_is_better_neither_way_is_refused() -> None:
+    """Such a metric cannot get worse."""
+    check_directions((SPEED,))
+    with pytest.raises(RequestError, match="better neither way"):
+        check_directions((SPEED, Query.parse("cpu_utilization")))

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.comparison.comparison import Outcome
+from modeldyno.core.comparison.trend import Reading, Trend, setup, trend, usual_query
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.errors import RequestError
+from modeldyno.testing.sample_results import a_failed_result, a_result, a_small_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LATENCY = Query.parse("latency.p50")
+WOBBLE = (0.0, 0.01, -0.01, 0.004, -0.006)
+
+
+def readings(values: Sequence[float], query: Query = LATENCY, **changes: dict[int, str]) -> list[Reading]:
+    """A history; `changes` says from which place on which fact has which value."""
+
+    def fact(name: str, place: int) -> str:
+        given = changes.get(name, {})
+        return next((given[at] for at in sorted(given, reverse=True) if at <= place), "first")
+
+    del query
+    return [
+        Reading(
+            result=f"{place:012x}",
+            created=f"2026-01-{1 + place // 24:02}T{place % 24:02}:00:00+00:00",
+            value=value,
+            interval=Interval(low=value * 0.99, high=value * 1.01),
+            digest=fact("digest", place),
+            hardware={"processor": fact("processor", place)},
+            software={"torch": fact("torch", place)},
+        )
+        for place, value in enumerate(values)
+    ]
+
+
+def wobbling(*levels: tuple[float, int]) -> list[float]:
+    """Numbers that scatter by about 1 % around each level, for so many results."""
+    return [level * (1 + WOBBLE[n % 5]) for level, number in levels for n in range(number)]
+
+
+def of(values: Sequence[float], query: Query = LATENCY, **changes: dict[int, str]) -> Trend:
+    return trend("m", query, readings(values, query, **changes))
+
+
+class TestTrend:
+    def test_a_step_to_the_worse_is_a_regression(self) -> None:
+        """More latency from one result on is one, with the size and the interval of the step."""
+        found = of(wobbling((1.0, 12), (1.1, 12)), digest={12: "other"})
+
+        (step,) = found.regressions
+        assert step.at == 12
+        assert step.change == pytest.approx(0.1, abs=0.01)
+        assert step.interval.low < 0.1 < step.interval.high
+        assert step.mark is not None
+        assert step.mark.model
+        assert step.outcome is Outcome.WORSE
+        assert [len(level) for level in found.levels] == [12, 12]
+        assert found.noise == pytest.approx(0.007, abs=0.004)
+        assert found.detectable == 0.03
+
+    def test_less_of_what_is_better_more_of_is_a_regression(self) -> None:
+        """Of throughput it is the fall, and the rise is better."""
+        rate = Query.parse("throughput")
+        assert of(wobbling((1.1, 12), (1.0, 12)), rate).regressions
+        (step,) = of(wobbling((1.0, 12), (1.1, 12)), rate).steps
+        assert step.outcome is Outcome.BETTER
+
+    def test_what_is_neither_is_undecided(self) -> None:
+        """A step of a metric without a better way is told, and is no regression."""
+        found = of(wobbling((1.0, 12), (1.1, 12)), Query.parse("requests"))
+        assert [step.outcome for step in found.steps] == [Outcome.UNDECIDED]
+        assert not found.regressions
+
+    def test_what_was_undone_is_no_regression(self) -> None:
+        """A step that a later one took back does not stand."""
+        found = of(wobbling((1.0, 12), (1.2, 12), (1.0, 12)))
+        assert [step.standing for step in found.steps] == [False, True] or not found.regressions
+        assert found.steps[0].standing is False
+        assert not found.regressions
+
+    @pytest.mark.parametrize("fact", ["torch", "processor"])
+    @pytest.mark.parametrize("at", [11, 12, 13])
+    def test_a_change_of_the_environment_is_not_blamed_on_the_model(self, fact: str, at: int) -> None:
+        """A step with another version, or another machine, at its place or beside it, is no regression."""
+        when = {"torch": {0: "1.0"}, "processor": {0: "1.0"}, fact: {at: "2.0"}}
+        found = of(
+            wobbling((1.0, 12), (1.2, 12)),
+            digest={12: "other"},
+            torch=when["torch"],
+            processor=when["processor"],
+        )
+
+        (step,) = found.steps
+        assert not step.blamed
+        assert not found.regressions
+        assert step.mark is not None
+        assert step.mark.model
+        facts = (*step.mark.software, *step.mark.hardware)
+        assert [(each.name, each.candidate) for each in facts] == [(fact, "2.0")]
+
+    def test_a_change_elsewhere_excuses_nothing(self) -> None:
+        """What changed long before a step did not make it."""
+        found = of(wobbling((1.0, 12), (1.2, 12)), torch={4: "2.0"})
+        assert found.regressions
+        assert [mark.at for mark in found.marks] == [4]
+
+    def test_the_newest_are_named_when_they_lie_far_off(self) -> None:
+        """One or two make no level; which side they lie on must be one."""
+        assert of([*wobbling((1.0, 12)), 1.3]).astray == (12,)
+        assert of([*wobbling((1.0, 12)), 1.3, 1.25]).astray == (12, 13)
+        assert of([*wobbling((1.0, 12)), 0.7, 1.3]).astray == (13,)
+        assert of(wobbling((1.0, 12))).astray == ()
+        assert of([1.0]).astray == ()
+
+    def test_order_is_by_time(self) -> None:
+        """The history may come in any order."""
+        history = readings(wobbling((1.0, 12), (1.1, 12)))
+        assert trend("m", LATENCY, history[::-1]) == trend("m", LATENCY, history)
+
+    def test_an_interval_that_is_open_tells_nothing(self) -> None:
+        """A result without an interval, or with an open one, weighs what others do on the average."""
+        history = readings(wobbling((1.0, 12), (1.1, 12)))
+        history[3] = replace(history[3], interval=None)
+        history[4] = replace(history[4], interval=Interval(low=0.5, high=inf))
+        assert len(trend("m", LATENCY, history).steps) == 1
+        bare = [replace(each, interval=None) for each in history]
+        assert len(trend("m", LATENCY, bare).steps) == 1
+
+    def test_nothing_has_no_trend(self) -> None:
+        """An empty history, and one with zeros, are refused in a sentence."""
+        with pytest.raises(RequestError, match="no history of latency"):
+            trend("m", LATENCY, [])
+        with pytest.raises(RequestError, match="is 0 in some results"):
+            of([0.0, 1.0])
+
+
+class TestReading:
+    def test_it_is_one_number_of_a_result(self) -> None:
+        """With its interval, and what else may have changed."""
+        result = a_result()
+        found = Reading.of(result, Query.parse("throughput"))
+
+        assert found is not None
+        assert (found.value, found.interval) == (6200.5, Interval(low=6100.0, high=6300.0))
+        assert found.software == result.environment.software
+        assert result.model is not None
+        assert found.digest == result.model.digest
+
+    def test_what_is_no_claim_is_none(self) -> None:
+        """Nor is what failed, and what was not measured."""
+        assert Reading.of(a_result(), Query.parse("latency.p99")) is None
+        assert Reading.of(a_failed_result(), LATENCY) is None
+        assert Reading.of(a_small_result(), LATENCY) is None
+
+    def test_a_result_without_a_model_has_no_digest(self) -> None:
+        """A loader that tells none leaves it empty."""
+        found = Reading.of(a_result(model=None), Query.parse("throughput"))
+        assert found is not None
+        assert found.digest == ""
+
+
+class TestSetup:
+    def test_it_is_the_job_without_model_and_care(self) -> None:
+        """Another model or Plan is the same setup; another knob, input or load is another one."""
+        result = a_result()
+        other = replace(result.job, plan=replace(result.job.plan, processes=5), name="x")
+        assert setup(replace(result, job=other)) == setup(result)
+        knob = replace(result.job, config={**result.job.config, "threads": 1})
+        load = replace(result.job, load=Load(concurrency=4))
+        assert len({setup(replace(result, job=job)) for job in (result.job, knob, load)}) == 3
+
+    def test_the_usual_query_is_the_typical_time(self) -> None:
+        """Of calls or of training steps, or the throughput; of nothing it is that of calls."""
+        step = Measurement(metric="step_time", value=Distribution.of((1.0, 2.0)))
+        assert str(usual_query(a_result())) == "latency.p50"
+        assert str(usual_query(a_small_result(measurements=(step,)))) == "step_time.p50"
+        assert str(usual_query(a_small_result())) == "latency.p50"

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from modeldyno.core.load.endpoint_url import parse, parse_headers, unknown_model
+from modeldyno.core.load.request_target import Endpoint, Tls, Transport
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.testing.loaders import is_one_sentence
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint", "transport"),
+    [
+        ("http://h", Endpoint(host="h", port=80), Transport.HTTP),
+        ("https://h/", Endpoint(host="h", port=443, path="/", tls=Tls()), Transport.HTTP),
+        ("HTTP://Host:8000#net", Endpoint(host="host", port=8000, model="net"), Transport.HTTP),
+        (
+            "http://[::1]:8/p#a@2",
+            Endpoint(host="::1", port=8, path="/p", model="a", version="2"),
+            Transport.HTTP,
+        ),
+        ("http://h/a?b=c", Endpoint(host="h", port=80, path="/a?b=c"), Transport.HTTP),
+        ("grpc://h:1#o/r%2Cs", Endpoint(host="h", port=1, model="o/r,s"), Transport.GRPC),
+        ("grpcs://h#@odd", Endpoint(host="h", port=443, model="@odd", tls=Tls()), Transport.GRPC),
+        (
+            "http://h#m@1,protocol=openai",
+            Endpoint(host="h", port=80, model="m", version="1", protocol="openai"),
+            Transport.HTTP,
+        ),
+        ("http://h#protocol=openai", Endpoint(host="h", port=80, protocol="openai"), Transport.HTTP),
+        (
+            "https://h#m,verify=no,authority=a%2Cb.pem,certificate=c,key=k,name=n",
+            Endpoint(
+                host="h",
+                port=443,
+                model="m",
+                tls=Tls(verify=False, authority="a,b.pem", certificate="c", key="k", name="n"),
+            ),
+            Transport.HTTP,
+        ),
+    ],
+)
+def test_a_url_says_where_a_model_is(url: str, endpoint: Endpoint, transport: Transport) -> None:
+    """Host, port, path and query are the server's; what follows the # is the model and how to reach it."""
+    assert parse(url) == (endpoint, transport)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://h:99999", "host or port cannot be read"),
+        ("http://[::1", "host or port cannot be read"),
+        ("ftp://h", "no URL of a server"),
+        ("http://", "no URL of a server"),
+        ("h:80", "no URL of a server"),
+        ("grpc://h#m", "no port"),
+        ("http://me:secret@h", "Authorization"),
+        ("http://h#m,nonsense", "no setting"),
+        ("http://h#m,verify=no", "no effect without TLS"),
+        ("https://h#m,verify=maybe", "neither true nor false"),
+    ],
+)
+def test_what_is_no_such_url_is_refused(url: str, said: str) -> None:
+    """A URL that is none, has no effect, or holds a secret is refused in a sentence that does not tell it."""
+    with pytest.raises(RequestError, match=said) as caught:
+        parse(url)
+    assert is_one_sentence(str(caught.value))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_misspelt_setting_gets_a_suggestion() -> None:
+    """A setting that is none is refused with the right name."""
+    with pytest.raises(UnknownName, match="did you mean 'protocol'"):
+        parse("http://h#m,protocl=openai")
+
+
+def test_headers_are_lines() -> None:
+    """Headers are read a line each; a value may hold colons."""
+    assert parse_headers("A: b\n\n  X-Key :  c:d \n") == (("A", "b"), ("X-Key", "c:d"))
+    assert parse_headers("") == ()
+
+
+@pytest.mark.parametrize("text", ["A: b\nhunter2", ": hunter2"])
+def test_a_header_that_is_none_is_not_told(text: str) -> None:
+    """A line that is no header may be a secret: its number is told, not the line."""
+    with pytest.raises(RequestError, match=r"Header [12] is not of the form") as caught:
+        parse_headers(text)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://h:8000#m", "HTTPS://h", "grpc://h:1#m", "grpcs://h#m"])
+def test_a_bare_url_is_a_reference(url: str) -> None:
+    """The URL of a server needs no scheme before its own."""
+    assert ModelRef.parse(url) == ModelRef.parse(f"url:{url}") == ModelRef(scheme="url", locator=url)
+
+
+def test_a_model_that_a_server_does_not_know() -> None:
+    """The phrase has the name, the version if any, and the first few of what there is."""
+    assert unknown_model("a", "", ()) == "the server knows no model 'a'; check the name behind #"
+    named = unknown_model("a", "2", ("b", "c"))
+    assert named.endswith("'a' of version 2; check the name behind # (it has: b, c)")
+    assert unknown_model("a", "", tuple("bcdefghijk")).endswith("(it has: b, c, d, e, f, g, h, i, ...)")

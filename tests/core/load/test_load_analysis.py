@@ -1,0 +1,434 @@
+"""What a load showed, from records whose truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from modeldyno.core.load import latency_breakdown, load_analysis
+from modeldyno.core.load.load_analysis import CLIENT_LIMITED, SATURATED, Window
+from modeldyno.core.load.request_log import COLUMNS, Outcome, Records, joined, none, sample, thinning
+from modeldyno.core.load.server_stats import Account
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.spec.load_spec import Arrivals, Load
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+SECOND = 1_000_000_000
+MILLI = 1_000_000
+OPEN = Load(arrivals=Arrivals.POISSON, rate=100)
+
+
+def records(due: Any, service: Any, *, lag: Any = 0, **columns: Any) -> Records:
+    """Make records of requests that took `service` nanoseconds each."""
+    times: ndarray[Any, Any] = np.asarray(due, dtype=np.int64)
+    sent = times + np.asarray(lag, dtype=np.int64)
+    found = {
+        "due": times,
+        "sent": sent,
+        "first": sent,
+        "end": sent + np.asarray(service, dtype=np.int64),
+    }
+    pieces = columns.pop("pieces", ())
+    filled = {
+        name: np.broadcast_to(np.asarray(found.get(name, columns.get(name, 0)), dtype), times.shape)
+        for name, dtype in COLUMNS.items()
+    }
+    return Records(**filled, pieces=pieces)
+
+
+def window(found: Records, load: Load = OPEN, seconds: float = 10, **more: Any) -> Window:
+    """Cut a window of so many seconds from the first."""
+    return Window(records=found, begin=0, end=int(seconds * SECOND), load=load, **more)
+
+
+def measured(cut: Window) -> dict[str, Measurement]:
+    """Give measurements by metric and scope."""
+    return {f"{m.metric}@{m.scope}" if m.scope else m.metric: m for m in load_analysis.measurements(cut)}
+
+
+def spread(found: Measurement) -> Distribution:
+    """Give a distribution as such."""
+    assert isinstance(found.value, Distribution)
+    return found.value
+
+
+def steady(count: int = 1000, service: Any = 5 * MILLI, **columns: Any) -> Records:
+    """Make requests at equal steps over ten seconds."""
+    due = np.arange(count) * (10 * SECOND // count)
+    noise = np.random.default_rng(0).integers(0, MILLI, count)
+    return records(due, service + noise, **columns)
+
+
+def test_latency_counts_from_the_due_time() -> None:
+    """A request that was sent late was slow, though its server was not."""
+    found = measured(window(steady(lag=20 * MILLI), load=Load(concurrency=1)))
+    assert spread(found["latency"]).statistic("min") == pytest.approx(0.025, rel=0.2)
+    assert spread(found["service_time"]).statistic("min") == pytest.approx(0.005, rel=0.2)
+    assert spread(found["send_lag"]).statistic("p50") == pytest.approx(0.02)
+
+
+def test_rates_count_what_ended_well_in_the_window() -> None:
+    """Throughput counts samples, the request rate requests, the goodput those within their bound."""
+    outcome = np.where(np.arange(1000) % 10 == 0, Outcome.REJECTED, Outcome.OK)
+    load = Load(arrivals=Arrivals.CONSTANT, rate=100, within=0.0055)
+    found = measured(window(steady(outcome=outcome), load=load, samples=4))
+    assert found["request_rate"].value == pytest.approx(90, abs=0.2)
+    assert found["throughput"].value == pytest.approx(360, abs=1)
+    assert found["offered_rate"].value == pytest.approx(100)
+    assert found["goodput"].value == pytest.approx(45, abs=5)
+    interval = found["request_rate"].interval
+    assert interval is not None
+    assert interval.low <= 90 <= interval.high
+
+
+def test_failures_are_counted_once_and_in_no_latency() -> None:
+    """Each kind of failure is a row of its own, and a doubt names them."""
+    outcome = np.zeros(1000)
+    outcome[::10], outcome[1::10] = Outcome.TIMEOUT, Outcome.RESET
+    cut = window(steady(outcome=outcome, retries=np.arange(1000) == 5))
+    found = measured(cut)
+    assert [found[f"requests@{word}"].value for word in ("ok", "timeout", "reset")] == [800, 100, 100]
+    assert found["requests@retried"].value == 1
+    assert found["error_rate"].value == pytest.approx(0.2)
+    assert len(spread(found["latency"])) == 800
+    (doubt,) = load_analysis.doubts(cut)
+    assert doubt.code == "failed-requests"
+    assert "200 of 1,000 requests failed: 100 timeout, 100 reset" in doubt.seen
+
+
+@pytest.mark.parametrize("load", [OPEN, Load(concurrency=1)])
+def test_a_window_is_cut_to_the_first_so_many_requests(load: Load) -> None:
+    """Failed ones count; it ends where the next one is due, whatever was waiting then."""
+    cut = replace(window(steady(outcome=np.arange(1000) % 10 == 0), load=load, backlog=7), begin=SECOND // 2)
+    exact = cut.first(100)
+    assert (exact.begin, exact.end, exact.backlog) == (SECOND // 2, 3 * SECOND // 2, 0)
+    found = measured(exact)
+    assert [found[f"requests@{word}"].value for word in ("ok", "timeout")] == [90, 10]
+    assert cut.first(950) is cut
+    assert cut.first(10_000) is cut
+
+
+def test_requests_that_are_due_together_are_measured_together() -> None:
+    """Of bursts of eight, ten requests are two; also where no further one is due."""
+    bursts = records(np.repeat(np.arange(3) * SECOND, 8), MILLI)
+    assert len(window(bursts).first(10).due()) == 16
+    assert len(window(bursts).first(20).due()) == 24
+    assert len(window(none()).first(1).due()) == 0
+
+
+def test_a_closed_loop_that_is_never_answered_is_not_called_limited_by_its_client() -> None:
+    """Its slots pause, as they fail."""
+    failed = records(np.arange(20) * SECOND // 2, MILLI, lag=MILLI, outcome=np.full(20, Outcome.SERVER_ERROR))
+    assert [each.code for each in load_analysis.doubts(window(failed, load=Load()))] == ["failed-requests"]
+
+
+def test_a_window_without_requests_gives_rates_alone() -> None:
+    """Where nothing was due there is no latency, and no division by nothing."""
+    found = measured(window(none()))
+    assert "latency" not in found
+    assert found["request_rate"].value == 0
+    assert not list(load_analysis.doubts(window(none(), clients=(0.1,))))
+
+
+def test_the_share_of_errors_is_unknown_where_no_request_has_ended() -> None:
+    """Neither an empty window nor one of cancelled requests is free of errors; one bad answer is all."""
+    assert "error_rate" not in measured(window(none()))
+    assert "error_rate" not in measured(window(steady(10, outcome=Outcome.CANCELLED)))
+    assert measured(window(steady(1, outcome=Outcome.TIMEOUT)))["error_rate"].value == 1
+
+
+def test_requests_due_in_the_window_are_followed_beyond_it() -> None:
+    """A slow request at the end of the window is in its latency, though not in its rate."""
+    due = np.array([0, 9 * SECOND, 11 * SECOND])
+    found = measured(window(records(due, 3 * SECOND), load=Load()))
+    assert len(spread(found["latency"])) == 2
+    assert found["request_rate"].value == pytest.approx(0.1)
+
+
+def test_in_flight_is_the_time_on_the_way_over_the_window() -> None:
+    """Requests on their way at once, by the time that each spends there within the window."""
+    found = measured(window(steady(service=50 * MILLI)))
+    assert found["in_flight"].value == pytest.approx(5, rel=0.05)
+
+
+# --- overload and client -------------------------------------------------------------------------
+
+
+def overloaded(factor: float, count: int = 4000) -> Records:
+    """Ask a server that takes 2.5 ms a request for `factor` times what it can do."""
+    rng = np.random.default_rng(1)
+    due = np.cumsum(rng.exponential(2.5 * MILLI / factor, count)).astype(np.int64)
+    end = np.zeros(count, np.int64)
+    free = 0
+    for i, when in enumerate(due):
+        free = max(free, int(when)) + int(2.5 * MILLI)
+        end[i] = free
+    return records(due, end - due)
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.5, SATURATED), (1.1, SATURATED), (0.7, ""), (0.5, "")])
+def test_an_overload_is_saturated(factor: float, code: str) -> None:
+    """When more is due than the server can do, its latency is void: it only grows."""
+    cut = window(overloaded(factor), seconds=5)
+    assert load_analysis.void(cut) == code
+    assert [doubt.code for doubt in load_analysis.doubts(cut)] == ([code] if code else [])
+    latency = spread(measured(cut)["latency"])
+    assert latency.void == code
+    interval = latency.interval("p50")
+    assert interval is not None
+    assert (interval.high == np.inf) is bool(code)
+    assert (latency.certified("p50") is None) is bool(code)
+
+
+def test_what_was_given_up_in_an_overload_tells_how_long_it_had_waited() -> None:
+    """Requests that were cancelled at the end are no errors, and bound the latency from below."""
+    due = np.arange(1000) * 10 * MILLI
+    outcome = np.where(np.arange(1000) < 100, Outcome.OK, Outcome.CANCELLED)
+    cut = window(records(due, 11 * SECOND - due, outcome=outcome))
+    found = measured(cut)
+    assert found["error_rate"].value == 0
+    interval = spread(found["latency"]).interval("p50")
+    assert interval is not None
+    assert interval.low == pytest.approx(6, rel=0.01)
+    assert [doubt.code for doubt in load_analysis.doubts(cut)] == [SATURATED]
+
+
+def test_a_little_work_that_is_left_is_no_overload() -> None:
+    """Where hardly more is waiting at the end than before, a high latency alone says nothing."""
+    due = np.arange(1000) * 10 * MILLI
+    cut = window(records(due, np.linspace(5, 400, 1000).astype(int) * MILLI))
+    assert load_analysis.void(cut) == SATURATED
+    falling = window(records(due, np.linspace(400, 400, 1000).astype(int) * MILLI))
+    assert load_analysis.void(falling) == ""
+
+
+def test_a_closed_loop_is_never_saturated() -> None:
+    """In a closed loop no more is due than is answered."""
+    assert load_analysis.void(window(overloaded(1.5), load=Load(concurrency=4), seconds=5)) == ""
+
+
+def test_what_was_due_and_never_sent_counts_as_load() -> None:
+    """A backlog at the limit of requests in flight is an overload, not the client's fault."""
+    load = Load(arrivals=Arrivals.CONSTANT, rate=200, concurrency=1)
+    cut = window(steady(lag=50 * MILLI), load=load, backlog=1000)
+    assert load_analysis.void(cut) == SATURATED
+    assert measured(cut)["offered_rate"].value == pytest.approx(200)
+
+
+@pytest.mark.parametrize(
+    ("found", "load", "clients", "said"),
+    [
+        (steady(lag=20 * MILLI), OPEN, (0.2,), "half of the requests were sent 20 ms late or later"),
+        (steady(), Load(concurrency=1), (0.97,), "a driver kept 0.97 cores busy"),
+        (steady(lag=20 * MILLI), Load(concurrency=4), (0.2,), "of the slots were idle"),
+    ],
+)
+def test_a_client_that_holds_requests_up_voids_its_latency(
+    found: Records, load: Load, clients: tuple[float, ...], said: str
+) -> None:
+    """Where the client is the limit, nothing is claimed of the server."""
+    cut = window(found, load=load, clients=clients)
+    assert load_analysis.void(cut) == CLIENT_LIMITED
+    (doubt,) = load_analysis.doubts(cut)
+    assert said in doubt.seen
+    interval = spread(measured(cut)["latency"]).interval("p50")
+    assert interval is not None
+    assert (interval.low, interval.high) == (-np.inf, np.inf)
+
+
+def test_a_client_that_has_fallen_behind_is_the_limit() -> None:
+    """Where what was sent in the window was due before it, and nothing due in it was sent, we were slow."""
+    early = records(np.arange(100) * MILLI, 2 * SECOND, lag=3 * SECOND)
+    cut = Window(records=early, begin=2 * SECOND, end=6 * SECOND, load=OPEN, clients=(0.3,))
+    assert not len(cut.due())
+    assert load_analysis.void(cut) == CLIENT_LIMITED
+    found = measured(cut)
+    assert spread(found["latency"]).void == CLIENT_LIMITED
+    assert len(spread(found["latency"])) == 100
+    assert "offered_rate" not in found
+    unanswered = Window(records=early, begin=2 * SECOND, end=4 * SECOND, load=OPEN, clients=(0.3,))
+    assert load_analysis.void(unanswered) == CLIENT_LIMITED
+    assert "latency" not in measured(unanswered)
+
+
+def test_what_was_due_and_not_sent_without_any_limit_is_the_clients_fault() -> None:
+    """A driver that stood still at the end sent nothing late: the rest of what was due shows it."""
+    stalled = steady(900)
+    assert load_analysis.void(window(stalled, backlog=9)) == ""
+    assert load_analysis.void(window(stalled, backlog=100)) == CLIENT_LIMITED
+    (doubt,) = load_analysis.doubts(window(stalled, backlog=100))
+    assert doubt.seen.startswith("100 requests that were due had not been sent at the end")
+
+
+def test_of_too_many_requests_a_sample_is_told_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand, of which one in four is told; the slowest is among them, and the doubt says so."""
+    monkeypatch.setattr(sample, "__defaults__", (250,))
+    monkeypatch.setattr(thinning, "__defaults__", (250,))
+    service = np.full(1000, 5 * MILLI)
+    service[321] = SECOND
+    found = measured(cut := window(steady(service=service)))
+    latency = spread(found["latency"])
+    assert 230 < len(latency) < 257
+    assert latency.statistic("max") > 1
+    assert latency.statistic("p50") == pytest.approx(0.0055, rel=0.1)
+    assert found["requests@ok"].value == 1000
+    assert found["request_rate"].value == 100
+    (doubt,) = load_analysis.doubts(cut)
+    assert doubt.code == "thinned"
+    assert "one of every 4 was drawn at random" in doubt.seen
+
+
+def test_waiting_for_a_slot_is_no_lateness_of_the_client() -> None:
+    """With a limit of requests in flight, what waits for it waits for the server."""
+    load = Load(arrivals=Arrivals.CONSTANT, rate=100, concurrency=1)
+    assert load_analysis.void(window(steady(lag=20 * MILLI), load=load, clients=(0.2,))) == ""
+    assert load_analysis.void(window(steady(), load=OPEN, clients=(0.95,))) == ""
+
+
+def test_a_few_late_requests_make_the_tail_doubtful() -> None:
+    """Where one in fifty was sent late, the latency stands, and its tail is doubted."""
+    cut = window(steady(lag=(np.arange(1000) % 50 == 0) * 20 * MILLI))
+    assert load_analysis.void(cut) == ""
+    (doubt,) = load_analysis.doubts(cut)
+    assert doubt.code == "sent-late"
+    assert not list(load_analysis.doubts(window(steady(lag=MILLI // 100), load=Load())))
+
+
+def test_drivers_are_told_one_by_one() -> None:
+    """What each driver kept busy is a number of its own."""
+    found = measured(window(steady(), clients=(0.25, 0.5)))
+    assert [found[f"client_cpu@driver {n}"].value for n in range(2)] == [0.25, 0.5]
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+def streamed(tokens: int, each: int = 4) -> Records:
+    """Make answers of `each` pieces, 10 ms apart."""
+    due = np.arange(100) * 100 * MILLI
+    pieces = tuple(tuple(int(when) + (n + 1) * 10 * MILLI for n in range(each)) for when in due)
+    found = records(due, each * 10 * MILLI, tokens=tokens, pieces=pieces)
+    return Records(
+        **{name: getattr(found, name) for name in COLUMNS if name != "first"},
+        first=due + 10 * MILLI,
+        pieces=pieces,
+    )
+
+
+def test_a_piece_is_a_token_only_where_the_counts_agree() -> None:
+    """The gap between tokens is told where every piece is one; else that between pieces alone."""
+    found = measured(window(streamed(4)))
+    assert spread(found["time_to_first_token"]).statistic("p50") == pytest.approx(0.01)
+    assert spread(found["inter_token_latency"]).statistic("p50") == pytest.approx(0.01)
+    assert found["token_rate"].value == pytest.approx(40)
+    several = measured(window(streamed(7)))
+    assert "inter_token_latency" not in several
+    assert spread(several["inter_chunk_latency"]).statistic("p50") == pytest.approx(0.01)
+    assert spread(several["time_per_output_token"]).statistic("p50") == pytest.approx(0.005)
+
+
+def test_a_stream_whose_tokens_are_not_told_has_pieces_alone() -> None:
+    """Without a count of tokens there is no time of one; one piece has no gap."""
+    assert "time_per_output_token" not in measured(window(streamed(-1)))
+    assert "inter_chunk_latency" not in measured(window(streamed(-1, each=1)))
+
+
+def test_the_first_token_is_the_first_piece_and_not_the_first_byte() -> None:
+    """A role that comes before the prompt is read is no token; an answer without tokens has no first one."""
+    found = streamed(4)
+    early = replace(found, first=found.sent, pieces=((), *found.pieces[1:]))
+    first = spread(measured(window(early))["time_to_first_token"])
+    assert len(first) == 99
+    assert first.statistic("min") == pytest.approx(0.01)
+    empty = replace(found, pieces=((),) * 100)
+    assert not {"time_to_first_token", "inter_chunk_latency"} & set(measured(window(empty)))
+
+
+def test_tokens_that_come_all_at_once_have_no_time_each() -> None:
+    """Nothing is known of when they were made; that they were is counted."""
+    found = measured(window(streamed(7, each=1)))
+    assert "time_per_output_token" not in found
+    assert found["token_rate"].value == pytest.approx(70)
+    interval = found["token_rate"].interval
+    assert interval is not None
+    assert interval.low <= 70 <= interval.high
+
+
+def test_what_the_server_says_of_a_failure_stands_in_the_doubt() -> None:
+    """So that nobody has to look for it."""
+    outcome = np.where(np.arange(1000) % 10 == 0, Outcome.SERVER_ERROR, Outcome.OK)
+    (doubt,) = load_analysis.doubts(window(steady(outcome=outcome)), "the server answered 500: no memory")
+    assert "they are in no latency (the server answered 500: no memory)" in doubt.seen
+
+
+# --- records -------------------------------------------------------------------------------------
+
+
+def test_joined_records_are_in_the_order_of_their_ends() -> None:
+    """The records of several drivers come in one order, with their pieces."""
+    one = records([0, 10], [50, 5], pieces=((1,), (2,)), driver=0)
+    other = records([20], [1], pieces=((3,),), driver=1)
+    both = joined([one, other])
+    assert both.end.tolist() == [15, 21, 50]
+    assert both.driver.tolist() == [0, 1, 0]
+    assert both.pieces == ((2,), (3,), (1,))
+    assert len(joined([])) == len(none()) == 0
+    assert joined([records([1], [1])]).pieces == ()
+
+
+def test_records_without_pieces_stay_in_step_with_those_that_have_some() -> None:
+    """While nothing comes of a stream but failures, a driver tells of no pieces at all."""
+    both = joined([records([0, 1], [9, 5]), records([2], [1], pieces=((3,),))])
+    assert both.end.tolist() == [3, 6, 9]
+    assert both.pieces == ((3,), (), ())
+
+
+def test_outcomes_have_words() -> None:
+    """An outcome is told in lower case."""
+    assert Outcome.CLIENT_ERROR.word == "client-error"
+
+
+# --- the server's account ------------------------------------------------------------------------
+
+
+def test_an_account_is_what_was_added_between_two_looks() -> None:
+    """Counters only grow: the difference is that of the window; what is not told stays untold."""
+    before = Account(requests=10, queue=1.0, compute=2.0, batches={1: 10})
+    after = Account(requests=30, queue=1.5, compute=4.0, batches={1: 10, 4: 5}, compute_input=None)
+    assert after.since(before) == Account(requests=20, queue=0.5, compute=2.0, batches={4: 5})
+
+
+def test_the_parts_of_a_request_sum_to_the_whole() -> None:
+    """What the server's account leaves of the service time is network, protocol and client."""
+    account = Account(requests=20, queue=0.02, compute=0.1, samples=40, executions=10, batches={4: 10})
+    found = {f"{m.metric}{m.scope}": m.value for m in latency_breakdown.measurements(account, 0.01)}
+    assert found == pytest.approx(
+        {
+            "queue_time": 0.001,
+            "compute_time": 0.005,
+            "network_time": 0.004,
+            "formed_batch": 4,
+            "executionsbatch 4": 10,
+        }
+    )
+    assert not list(latency_breakdown.doubts(account, 0.01, 20))
+
+
+def test_a_server_that_tells_nothing_has_no_breakdown() -> None:
+    """Without requests or times there is no stage, and the network is not blamed for all."""
+    assert not list(latency_breakdown.measurements(Account(requests=0, queue=0.0), 0.01))
+    assert not list(latency_breakdown.measurements(Account(requests=5), 0.01))
+
+
+def test_an_account_that_contradicts_the_client_is_doubted() -> None:
+    """More requests than ours, or more time than the whole, are reasons to doubt."""
+    account = Account(requests=20, queue=0.02, compute=0.3)
+    assert [d.code for d in latency_breakdown.doubts(account, 0.01, 10)] == [
+        "foreign-requests",
+        "account-differs",
+    ]

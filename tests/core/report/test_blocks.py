@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table
+
+
+class TestBlocks:
+    def test_a_notice_is_printable(self) -> None:
+        """Each text of a notice is clean, and its log keeps its lines."""
+        made = Notice(severity=Severity.DOUBT, text="a\nb", code="c\x07", advice="\x1b[1md", log="e\nf\x00")
+
+        assert (made.text, made.code, made.advice, made.log) == ("a b", "c", "d", "e\nf")
+
+    def test_a_table_is_printable(self) -> None:
+        """Each title and each cell of a table is clean."""
+        column = Column(title="x\ny", align=Align.RIGHT)
+        made = Table(title="\ta", columns=(column,), rows=(("1\x00",), ("\x1b[2J2",)))
+
+        assert (made.title, column.title, made.rows) == ("a", "x y", (("1",), ("2",)))
+        assert column.align is Align.RIGHT
+
+    def test_a_ragged_table_is_refused(self) -> None:
+        """A row with another number of cells than there are columns is a mistake."""
+        with pytest.raises(ValueError, match="must have 1 cells"):
+            Table(title="t", columns=(Column(title="a"),), rows=(("1", "2"),))
+
+    def test_a_heading_is_printable(self) -> None:
+        """The title of a heading is clean, and its level is what it was."""
+        made = Heading(title="a\nb", level=2)
+
+        assert (made.title, made.level) == ("a b", 2)

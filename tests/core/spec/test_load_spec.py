@@ -1,0 +1,91 @@
+"""A load, in words and in contradictions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate, pause_after
+from modeldyno.errors import RequestError
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "kind", "burst"),
+    [
+        ("100", 100, "constant", 1),
+        ("2000/s:poisson", 2000, "poisson", 1),
+        ("12.5:burst=8", 12.5, "burst", 8),
+        ("1e3", 1000, "constant", 1),
+    ],
+)
+def test_a_rate_is_read(text: str, rate: float, kind: str, burst: int) -> None:
+    """A rate may say how its requests arrive."""
+    assert parse_rate(text) == (rate, Arrivals(kind), burst)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("fast", "--rate 'fast' is no rate; write 100, 100:poisson or 100:burst=8."),
+        ("5:poison", "did you mean 'poisson'"),
+        ("5:closed", "kind of arrivals 'closed'"),
+    ],
+)
+def test_what_is_no_rate_is_refused(text: str, said: str) -> None:
+    """A rate that cannot be read is answered with how to write one."""
+    with pytest.raises(RequestError, match=re.escape(said)):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"arrivals": Arrivals.POISSON}, "poisson arrivals need a rate"),
+        ({"rate": 5.0}, "closed loop has no rate"),
+        ({"arrivals": Arrivals.TRACE}, "need its file"),
+        ({"arrivals": Arrivals.CONSTANT, "rate": 0.0}, "rate of a load is 0.0, not positive"),
+        ({"timeout": float("inf")}, "timeout of a load is inf"),
+        ({"concurrency": 0}, "at least 1 as its concurrency, not 0"),
+        ({"drivers": 0}, "at least 1 as its drivers, not 0"),
+        ({"retries": -1}, "can be negative"),
+        ({"ramp": float("nan")}, "can be negative"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
+    """What contradicts itself is refused in one sentence."""
+    with pytest.raises(RequestError, match=said):
+        Load(**given)
+
+
+@pytest.mark.parametrize(
+    ("load", "said", "slots"),
+    [
+        (Load(), "concurrency 1", 1),
+        (Load(concurrency=8), "concurrency 8", 8),
+        (Load(arrivals=Arrivals.POISSON, rate=250), "250/s poisson", None),
+        (Load(arrivals=Arrivals.CONSTANT, rate=2.5, concurrency=4), "2.5/s constant, at most 4 at once", 4),
+        (Load(arrivals=Arrivals.BURST, rate=80, burst=16), "80/s in bursts of 16", None),
+        (Load(arrivals=Arrivals.TRACE, trace="t.jsonl"), "trace t.jsonl", None),
+    ],
+)
+def test_a_load_says_what_it_is(load: Load, said: str, slots: int | None) -> None:
+    """A load is told in a few words; only a closed loop has slots by itself."""
+    assert str(load) == said
+    assert load.slots == slots
+    assert load.closed is (load.arrivals is Arrivals.CLOSED)
+
+
+def test_a_slot_pauses_the_longer_the_more_often_it_failed() -> None:
+    """Three failures are free, and no pause is longer than a twentieth of a second."""
+    pauses = [pause_after(failures, answered=True) for failures in range(13)]
+    assert pauses[:4] == [0, 0, 0, 0]
+    assert pauses[4:10] == pytest.approx([0.001, 0.002, 0.004, 0.008, 0.016, 0.032])
+    assert pauses[10:] == [0.05, 0.05, 0.05]
+    assert pause_after(10**9, answered=True) == 0.05
+
+
+def test_a_slot_pauses_longest_at_once_where_nothing_was_ever_answered() -> None:
+    """The first failure of all is no reason to send faster than twenty times a second."""
+    assert [pause_after(failures, answered=False) for failures in (0, 1, 2, 10**9)] == [0, 0.05, 0.05, 0.05]

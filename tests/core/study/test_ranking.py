@@ -1,0 +1,441 @@
+"""The order of candidates, and what may be said of the first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.metrics.constraints import Constraint, Verdict
+from modeldyno.core.study.goal import Goal, Objective, Rank
+from modeldyno.core.study.ranking import Ranking, Standing, ranking
+from modeldyno.core.study.study import Stage, State
+from modeldyno.testing.studies import a_served_study, a_study
+from modeldyno.testing.trials import a_trial, an_answer, log
+
+if TYPE_CHECKING:
+    from modeldyno.core.study.search_space import Point
+    from modeldyno.core.study.study import Study, Trial
+
+FREE = Goal(objectives=(Objective.parse("throughput"),))
+WITHIN = Goal(
+    objectives=(Objective.parse("throughput"),), constraints=(Constraint.parse("latency.p99 <= 10ms"),)
+)
+BOTH = Goal(objectives=(Objective.parse("throughput:3"), Objective.parse("latency.p99")))
+
+
+def tried(
+    point: Point, rate: float, p99: float = 0.005, *, stage: Stage = Stage.SEARCH, error: float = 0.01
+) -> Trial:
+    answers = an_answer("throughput", rate, error=error), an_answer("latency.p99", p99, error=error)
+    return a_trial(point, *answers, stage=stage)
+
+
+def batches(*rates: float, stage: Stage = Stage.SEARCH) -> list[Trial]:
+    """Measure the batches 1, 2, ...; the first is the default."""
+    return [tried({"batch_size": place}, rate, stage=stage) for place, rate in enumerate(rates, 1)]
+
+
+def in_process(*trials: Trial, goal: Goal = FREE, **changes: object) -> Study:
+    return log(a_study("batch_size=1..9", goal=goal, default={"batch_size": 1}, **changes), trials)
+
+
+def served(*trials: Trial, goal: Goal = WITHIN) -> Study:
+    axes = ("instances=1..4", "concurrency=1..64*2")
+    return log(a_served_study(*axes, goal=goal, default={"instances": 1}), trials)
+
+
+def at(instances: int, concurrency: int) -> Point:
+    return {"instances": instances, "concurrency": concurrency}
+
+
+def points(found: Ranking) -> list[Point]:
+    return [row.point for row in found.rows]
+
+
+def the_best(found: Ranking) -> Standing:
+    assert found.best is not None
+    return found.best
+
+
+class TestOrder:
+    def test_the_best_comes_first(self) -> None:
+        """Rows fall from the highest score to the least, numbered from 1."""
+        found = ranking(in_process(*batches(100, 300, 200)))
+
+        assert [row.point["batch_size"] for row in found.rows] == [2, 3, 1]
+        assert [row.rank for row in found.rows] == [1, 2, 3]
+        assert the_best(found) == found.rows[0]
+        assert found.default == found.rows[2]
+        assert found.rows[2].default
+
+    def test_what_is_to_be_small_is_turned_round(self) -> None:
+        """The least latency is the best."""
+        goal = Goal(objectives=(Objective.parse("latency.p99"),))
+        trials = [tried({"batch_size": n}, 1.0, p99) for n, p99 in ((1, 0.01), (2, 0.005))]
+        found = ranking(in_process(*trials, goal=goal))
+
+        gain = the_best(found).gain
+        assert gain is not None
+        assert the_best(found).point == {"batch_size": 2}
+        assert gain.times == pytest.approx(2.0)
+
+    def test_what_misses_its_bounds_comes_after_what_holds_them(self) -> None:
+        """Those that miss less come before those that miss more, however fast."""
+        trials = [
+            tried({"batch_size": n}, rate, p99)
+            for n, rate, p99 in ((1, 100, 0.005), (2, 900, 0.03), (3, 500, 0.02))
+        ]
+        found = ranking(in_process(*trials, goal=WITHIN))
+
+        assert [row.point["batch_size"] for row in found.rows] == [1, 3, 2]
+        assert [row.feasible for row in found.rows] == [True, False, False]
+        assert [row.miss for row in found.rows] == pytest.approx([0.0, 1.0, 2.0])
+        assert [row.verdict for row in found.rows] == [Verdict.HELD, Verdict.BROKEN, Verdict.BROKEN]
+
+    def test_where_none_holds_the_bounds_there_is_no_best(self) -> None:
+        """The one that misses least is first, and nothing is certain."""
+        trials = [tried({"batch_size": n}, 100.0 * n, 0.02 * n) for n in (1, 2, 3)]
+        found = ranking(in_process(*trials, goal=WITHIN))
+
+        assert found.best is None
+        assert found.certainty == 0.0
+        assert points(found)[0] == {"batch_size": 1}
+
+    def test_failures_come_last(self) -> None:
+        """With what went wrong; what has no value of the objective comes before them."""
+        failed = a_trial({"batch_size": 2}, state=State.FAILED)
+        without = a_trial({"batch_size": 3}, an_answer("latency.p99", 0.02))
+        found = ranking(in_process(failed, without, *batches(100), goal=WITHIN))
+
+        assert [row.point["batch_size"] for row in found.rows] == [1, 3, 2]
+        assert found.rows[2].failure == "open: it failed"
+        assert found.rows[2].kind == "error"
+        assert found.rows[2].miss == math.inf
+        assert found.rows[2].verdict is Verdict.BROKEN
+        assert [row.gain is None for row in found.rows] == [False, True, True]
+        assert found.failed == 1
+
+    def test_an_undecided_bound_is_no_verdict(self) -> None:
+        """A row of which a bound was not measured is neither held nor broken."""
+        found = ranking(in_process(a_trial({"batch_size": 1}, an_answer("throughput", 100.0)), goal=WITHIN))
+
+        assert found.rows[0].verdict is Verdict.UNDECIDED
+        assert found.best is None
+
+    def test_several_objectives_are_one_score(self) -> None:
+        """By weights: three times a gain of 10 % outweighs a loss of 20 %, and not one of 50 %."""
+        trials = [
+            tried({"batch_size": n}, rate, p99)
+            for n, rate, p99 in ((1, 100, 0.01), (2, 110, 0.012), (3, 110, 0.015))
+        ]
+        found = ranking(in_process(*trials, goal=BOTH))
+
+        assert [row.point["batch_size"] for row in found.rows] == [2, 1, 3]
+        gain = the_best(found).gain
+        assert gain is not None
+        assert gain.times == pytest.approx((1.1**3 / 1.2) ** 0.25)
+
+    def test_nothing_measured_ranks_nothing(self) -> None:
+        """A study without trials, or with failures only, has no best."""
+        failed = in_process(a_trial({"batch_size": 1}, state=State.FAILED))
+
+        assert ranking(in_process()) == Ranking(rows=())
+        assert ranking(failed).best is None
+        assert len(ranking(failed).rows) == 1
+
+    def test_a_single_trial_is_the_best(self) -> None:
+        """It is the only one; it does not gain on itself."""
+        found = ranking(in_process(*batches(100)))
+
+        assert the_best(found).gain is not None
+        assert the_best(found).gain.times == 1.0  # type: ignore[union-attr]
+        assert found.certainty == 1.0
+        assert (found.measurements, found.configurations, found.failed, found.skipped) == (1, 1, 0, 0)
+
+    def test_points_that_cannot_be_are_counted(self) -> None:
+        """They are no rows."""
+        found = ranking(in_process(*batches(100), a_trial({"batch_size": 2}, state=State.SKIPPED)))
+
+        assert (len(found.rows), found.skipped, found.measurements) == (1, 1, 1)
+
+
+class TestNothing:
+    """What is to be made smaller may be nothing, of which there is no logarithm."""
+
+    def test_nothing_is_better_than_little_but_not_endlessly(self) -> None:
+        """A weight of one per cent does not outvote a factor of a hundred."""
+        aims = (Objective.parse("throughput:99"), Objective.parse("error_rate:1"))
+        found = ranking(_failing((1000.0, 0.001), (10.0, 0.0), goal=Goal(objectives=aims)))
+
+        assert points(found) == [{"batch_size": 1}, {"batch_size": 2}]
+
+    def test_nothing_is_best_where_it_is_all_that_is_asked_for(self) -> None:
+        """No errors are fewer than few."""
+        found = ranking(_failing((1.0, 0.5), (1.0, 0.001), (1.0, 0.0), goal=_RELIABLE))
+
+        assert points(found)[0] == {"batch_size": 3}
+        assert the_best(found).gain is not None
+        assert found.certainty > 0.9
+
+    def test_nothing_of_what_is_to_be_made_larger_is_not_made_good(self) -> None:
+        """What gives nothing is last, however well it does in all else."""
+        aims = (Objective.parse("throughput:1"), Objective.parse("error_rate:99"))
+        found = ranking(_failing((10.0, 0.5), (0.0, 0.0), goal=Goal(objectives=aims)))
+
+        assert points(found) == [{"batch_size": 1}, {"batch_size": 2}]
+
+
+_RELIABLE = Goal(objectives=(Objective.parse("error_rate"),))
+
+
+def _failing(*seen: tuple[float, float], goal: Goal) -> Study:
+    """Measure the batches 1, 2, ... with a rate and a share of errors each."""
+    trials = (
+        a_trial({"batch_size": place}, an_answer("throughput", rate), an_answer("error_rate", share))
+        for place, (rate, share) in enumerate(seen, 1)
+    )
+    return in_process(*trials, goal=goal)
+
+
+class TestCertainty:
+    def test_a_clear_winner_is_certain(self) -> None:
+        """Twice the rest, measured twice: it is best in all resamples, and beats the default in all."""
+        trials = [*batches(100, 200, 90), *batches(100, 200, 90, stage=Stage.VERIFY)]
+        found = ranking(in_process(*trials, *batches(100, 200, 90, stage=Stage.VERIFY)))
+        best = the_best(found)
+
+        assert found.certainty > 0.99
+        assert best.gain is not None
+        assert best.gain.sure > 0.99
+        assert best.gain.low < 2.0 < best.gain.high
+        assert best.gain.times == pytest.approx(2.0)
+        assert found.rivals == ()
+        assert (best.trials, best.verified) == (2, 2)
+
+    def test_equals_share_the_resamples(self) -> None:
+        """Two that measured the same are each best in half of them, and named as rivals."""
+        found = ranking(in_process(*batches(50, 100, 100)))
+
+        assert found.certainty == pytest.approx(0.5, abs=0.1)
+        assert sum(row.share for row in found.rows) == pytest.approx(1.0)
+        assert [row.point["batch_size"] for row in found.rivals] == [3]
+
+    def test_a_chance_to_break_a_bound_takes_from_it(self) -> None:
+        """What holds its bound in half of the cases cannot be certain."""
+        trials = [tried({"batch_size": 1}, 100), tried({"batch_size": 2}, 900, 0.00995)]
+        found = ranking(in_process(*trials, goal=WITHIN))
+
+        assert the_best(found).point == {"batch_size": 2}
+        assert found.certainty == pytest.approx(the_best(found).chance, abs=0.05)
+        assert found.certainty < 0.7
+
+    def test_it_is_a_function_of_the_study(self) -> None:
+        """The same study gives the same ranking; another seed other resamples."""
+        study = in_process(*batches(95, 100, 101))
+
+        assert ranking(study) == ranking(study)
+        assert ranking(replace(study, seed=1)).certainty != ranking(study).certainty
+
+    def test_what_was_verified_is_preferred(self) -> None:
+        """A lucky figure that was not measured again does not displace one that was."""
+        again = [*batches(100, 200, stage=Stage.VERIFY), *batches(100, 200, stage=Stage.VERIFY)]
+        lucky = ranking(in_process(*batches(100, 210, 205), *again))
+        better = ranking(in_process(*batches(100, 210, 900), *again))
+
+        assert the_best(lucky).point == {"batch_size": 2}
+        assert [row.point["batch_size"] for row in lucky.rivals] == [3]
+        assert the_best(better).point == {"batch_size": 3}
+
+    @pytest.mark.parametrize("rate", [0.0, 1e-300])
+    def test_a_default_that_gives_nothing_is_beaten_endlessly(self, rate: float) -> None:
+        """There is no ratio to nothing."""
+        gain = the_best(ranking(in_process(*batches(rate, 100)))).gain
+
+        assert gain is not None
+        assert gain.times == math.inf
+        assert gain.sure == 1.0
+
+    def test_without_a_default_there_is_no_gain(self) -> None:
+        """Where it was not measured, or failed, nothing is compared with it."""
+        missing = ranking(in_process(*batches(100, 200)[1:]))
+        failed = ranking(in_process(a_trial({"batch_size": 1}, state=State.FAILED), *batches(100, 200)[1:]))
+
+        assert missing.default is None
+        assert the_best(missing).gain is None
+        assert failed.default is not None
+        assert the_best(failed).gain is None
+
+
+class TestLoads:
+    TRIALS = (
+        tried(at(1, 1), 100, 0.004),
+        tried(at(1, 8), 200, 0.007),
+        tried(at(1, 64), 210, 0.07),
+        tried(at(2, 1), 90, 0.004),
+        tried(at(2, 8), 400, 0.006),
+    )
+
+    def test_a_configuration_stands_for_itself_at_its_best_load(self) -> None:
+        """The best within the bounds; its share is that of all its loads."""
+        found = ranking(served(*self.TRIALS))
+
+        assert points(found) == [at(2, 8), at(1, 8)]
+        assert found.default == found.rows[1]
+        assert found.configurations == 2
+        assert found.measurements == 5
+        assert found.certainty > 0.95
+
+    def test_each_load_can_be_ranked_apart(self) -> None:
+        """Ranks begin anew at each load; the whole has the facts of the best of them."""
+        found = ranking(served(*self.TRIALS, goal=replace(WITHIN, rank=Rank.EACH)))
+
+        assert points(found) == [at(1, 1), at(2, 1), at(2, 8), at(1, 8), at(1, 64)]
+        assert [row.rank for row in found.rows] == [1, 2, 1, 2, 1]
+        assert [part.best and part.best.point for part in found.each] == [at(1, 1), at(2, 8), None]
+        assert the_best(found).point == at(2, 8)
+        assert found.measurements == 5
+
+    def test_a_faster_load_whose_bound_is_open_is_promising(self) -> None:
+        """A load that surely holds the bounds stands for its configuration; the other is to be verified."""
+        open_ = a_trial(at(2, 16), an_answer("throughput", 800.0), an_answer("latency.p99", None))
+        row = ranking(served(*self.TRIALS, open_)).rows[0]
+
+        assert (row.point, row.promising) == (at(2, 8), (at(2, 16), at(2, 8)))
+
+    def test_of_loads_that_cannot_be_told_apart_the_verified_one_comes_first(self) -> None:
+        """It is verified again before another, unless that wins more than twice as often."""
+        again = [tried(at(2, 8), 400, 0.006, stage=Stage.VERIFY)] * 2
+        alike = ranking(served(*self.TRIALS, tried(at(2, 16), 404, 0.006), *again)).rows[0]
+        other = ranking(served(*self.TRIALS, tried(at(2, 16), 420, 0.006), *again)).rows[0]
+
+        assert alike.promising == (at(2, 8), at(2, 16))
+        assert (other.point, other.promising) == (at(2, 8), (at(2, 16), at(2, 8)))
+
+    def test_a_configuration_that_never_wins_has_nothing_more_to_promise(self) -> None:
+        """What stands for it is as good as any other of its loads."""
+        row = ranking(served(*self.TRIALS)).rows[1]
+
+        assert row.share < 0.01
+        assert row.promising == (row.point,)
+
+    def test_a_configuration_that_failed_at_all_loads_is_one_row(self) -> None:
+        """That which tells most of what went wrong."""
+        lost = [
+            a_trial(at(3, 1), state=State.FAILED),
+            a_trial(at(3, 8), an_answer("latency.p99", 0.01)),
+            a_trial(at(3, 64), state=State.FAILED),
+        ]
+
+        assert points(ranking(served(*self.TRIALS, *lost)))[2:] == [at(3, 8)]
+
+
+class TestSafe:
+    EDGE = tried(at(2, 16), 800, 0.0098, error=0.05)
+    """A load that may break its bound of 10 ms."""
+
+    def test_beside_a_best_that_may_break_its_bound_stands_what_surely_holds(self) -> None:
+        """The best of all such points, be it another load of the same configuration."""
+        own = ranking(served(*TestLoads.TRIALS, self.EDGE, tried(at(2, 8), 400, 0.006)))
+        other = ranking(served(*TestLoads.TRIALS[:3], self.EDGE))
+
+        assert the_best(own).point == the_best(other).point == at(2, 16)
+        assert the_best(own).verdict is Verdict.UNDECIDED
+        assert own.safe is not None
+        assert (own.safe.point, own.safe.rank, own.safe.verdict) == (at(2, 8), 1, Verdict.HELD)
+        assert other.safe is not None
+        assert (other.safe.point, other.safe.rank) == (at(1, 8), 2)
+
+    def test_a_best_that_holds_is_safe_itself(self) -> None:
+        """Nothing stands beside it."""
+        assert ranking(served(*TestLoads.TRIALS)).safe is None
+
+    def test_what_was_verified_is_preferred_to_what_may_be_better(self) -> None:
+        """As for the best itself: one that is surely better stands for itself, by one look."""
+        again = [tried(at(n, c), 200, 0.006, stage=Stage.VERIFY) for n, c in ((1, 8),)] * 2
+        edge = [tried(at(2, 16), 800, 0.0098, stage=Stage.VERIFY, error=0.05)] * 2
+        alike = ranking(served(self.EDGE, tried(at(1, 8), 200), tried(at(3, 8), 201), *edge, *again))
+        better = ranking(served(self.EDGE, tried(at(1, 8), 200), tried(at(3, 8), 400), *edge, *again))
+
+        assert alike.safe is not None
+        assert alike.safe.point == at(1, 8)
+        assert better.safe is not None
+        assert better.safe.point == at(3, 8)
+
+    def test_where_nothing_surely_holds_nothing_is_safe(self) -> None:
+        """The best, of which it is not known, is all that there is."""
+        assert ranking(served(self.EDGE)).safe is None
+
+
+class TestCheaper:
+    def test_of_equals_the_one_that_takes_less(self) -> None:
+        """Three instances and two that cannot be told apart: two will do."""
+        found = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 401), tried(at(2, 8), 400)))
+
+        assert the_best(found).point == at(3, 8)
+        assert found.cheaper is not None
+        assert found.cheaper.point == at(2, 8)
+
+    def test_the_cheapest_is_not_told_to_be_replaced(self) -> None:
+        """Where the best takes least there is nothing cheaper."""
+        found = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 400), tried(at(2, 8), 401)))
+
+        assert len(found.rivals) == 1
+        assert found.cheaper is None
+
+    def test_what_is_worse_by_more_than_matters_is_no_substitute(self) -> None:
+        """A rival that may be as good, but is 6 % worse as far as is known, is not advised."""
+        found = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 425), tried(at(2, 8), 400)))
+
+        assert len(found.rivals) == 1
+        assert found.cheaper is None
+
+    def test_what_was_not_verified_is_no_substitute_for_what_was(self) -> None:
+        """An unproven figure is no reason to change one's mind."""
+        again = [tried(at(n, 8), 100.0 * n, stage=Stage.VERIFY) for n in (1, 3)] * 2
+        found = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 300), tried(at(2, 8), 299), *again))
+
+        assert [row.point for row in found.rivals] == [at(2, 8)]
+        assert found.cheaper is None
+
+    @pytest.mark.parametrize(
+        ("first", "second", "cheaper"), [(1.0, 2.0, None), (2.0, 1.0, 3), (1.01, 1.0, None), (None, 1.0, 3)]
+    )
+    def test_then_the_smaller_memory(self, first: float | None, second: float, cheaper: int | None) -> None:
+        """Of as many instances that which takes less memory, where it is less by what matters."""
+        memory = [
+            None if each is None else an_answer("process_memory.max", each * 2**30)
+            for each in (first, second)
+        ]
+        trials = [
+            a_trial({"batch_size": n}, *filter(None, (an_answer("throughput", rate), taken)))
+            for n, rate, taken in ((2, 401.0, memory[0]), (3, 400.0, memory[1]))
+        ]
+        found = ranking(in_process(*trials)).cheaper
+
+        assert (found.point["batch_size"] if found else None) == cheaper
+
+    def test_then_the_default(self) -> None:
+        """Whoever cannot tell a candidate from the default need not change anything."""
+        found = ranking(in_process(*batches(400, 401)))
+
+        assert the_best(found).point == {"batch_size": 2}
+        assert found.cheaper is not None
+        assert found.cheaper.default
+
+    @pytest.mark.parametrize(("chosen", "cheaper"), [(4, 4), (0, None), (True, None), ("all", None)])
+    def test_what_a_point_does_not_say_is_what_the_job_says(self, chosen: object, cheaper: object) -> None:
+        """Threads of the default are those of its Job; a number that is left to the runtime is the most."""
+        study = a_study("intra_threads=0..9", goal=FREE, default={})
+        study = replace(study, job=replace(study.job, config={"intra_threads": 8}))
+        trials = [
+            a_trial({}, an_answer("throughput", 401.0)),
+            a_trial({"intra_threads": chosen}, an_answer("throughput", 400.0)),  # type: ignore[dict-item]
+        ]
+        found = ranking(log(study, trials)).cheaper
+
+        assert (found.point["intra_threads"] if found else None) == (
+            chosen if cheaper is not None or isinstance(chosen, bool | str) else None
+        )

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.trace import regions as trace_regions
+from modeldyno.core.trace.regions import Sizes, Tally
+
+MS = 1_000_000
+CLOCK = {"clock_resolution": 1e-9, "timer_cost": 5e-8}
+
+
+def tally(times: list[int], *, most: int = trace_regions.MOST, seed: int = 0) -> Tally:
+    made = Tally(most=most, seed=seed)
+    for time in times:
+        made.add(time, time, time, 0)
+    return made
+
+
+def test_few_calls_are_kept_one_by_one() -> None:
+    """Up to the bound every call is there, in the order in which it was made."""
+    made = tally([3 * MS, 1 * MS, 2 * MS])
+
+    assert list(made.seconds()) == pytest.approx([0.003, 0.001, 0.002])
+    assert (made.calls, made.total, made.least, made.longest) == (3, 6 * MS, 1 * MS, 3 * MS)
+
+
+@pytest.mark.parametrize("calls", [16, 31, 32, 100, 10_000])
+def test_many_calls_take_no_more_room(calls: int) -> None:
+    """The samples stay below the bound, each stands for one stretch of consecutive calls, in their order."""
+    made = tally(list(range(1, calls + 1)), most=16)
+    kept = list(made.kept)
+    stride = next(2**n for n in range(20) if calls < 16 * 2**n)
+
+    assert 16 // 2 <= len(kept) < 16
+    assert [(time - 1) // stride for time in kept] == list(range(len(kept)))
+    assert made.calls == calls
+    assert made.total == calls * (calls + 1) // 2
+
+
+def test_the_extremes_are_always_kept() -> None:
+    """The quickest and the slowest call are among the samples, however many were left out."""
+    times = [100] * 1000
+    times[500], times[501] = 1, 9999
+    for seed in range(5):
+        seconds = tally(times, most=16, seed=seed).seconds()
+
+        assert min(seconds) == pytest.approx(1e-9)
+        assert max(seconds) == pytest.approx(9999e-9)
+
+
+def test_a_pattern_cannot_hide_between_the_samples() -> None:
+    """Of calls that alternate, about half of the samples are of each kind, whatever the stride."""
+    times = [1 if number % 2 else 1000 for number in range(100_000)]
+    kept = tally(times, most=2048).kept
+
+    assert 0.4 < sum(time == 1 for time in kept) / len(kept) < 0.6
+
+
+def test_tallies_become_measurements() -> None:
+    """The region with most time of its own comes first; memory has its place in the scope."""
+    small, large = tally([1 * MS]), tally([5 * MS, 6 * MS])
+    small.sizes["cuda:0"] = Sizes()
+    small.sizes["cuda:0"].add(100, 40, 80)
+    small.sizes["cuda:0"].add(300, 60, 90)
+    small.sizes["process"] = Sizes()
+    small.sizes["process"].add(10, 0, None)
+    found = {
+        (m.metric, m.scope): m.value
+        for m in trace_regions.measurements({"small": small, "large": large}, CLOCK)
+    }
+
+    assert next(iter(found)) == ("latency", "large")
+    latency = found["latency", "large"]
+    assert isinstance(latency, Distribution)
+    assert latency.timer_cost == 5e-8
+    assert found["calls", "large"] == 2
+    assert found["total_time", "large"] == pytest.approx(0.011)
+    assert found["total_self_time", "large"] == pytest.approx(0.011)
+    assert found["allocated", "small [cuda:0]"] == 200
+    assert found["freed", "small [cuda:0]"] == 50
+    assert found["allocated_peak", "small [cuda:0]"] == 90
+    assert ("allocated_peak", "small [process]") not in found
+
+
+def test_a_scope_of_memory_is_taken_apart() -> None:
+    """A region and its place are found again; a name with brackets of its own is no place."""
+    assert trace_regions.parted(trace_regions.at("load [x] it", "cuda:0")) == ("load [x] it", "cuda:0")
+    assert trace_regions.parted("load") == ("load", "")
+    assert trace_regions.parted("a [b] c") == ("a [b] c", "")
+
+
+def test_own_time_that_is_mostly_noting_down_is_doubted() -> None:
+    """A region that calls many small ones is named with the share that noting them down takes."""
+    busy, calm, idle = Tally(), Tally(), Tally()
+    busy.add(2 * MS, 1 * MS, 2 * MS, 400)
+    calm.add(2 * MS, 1 * MS, 2 * MS, 60)
+    idle.add(0, 0, 0, 5)
+    tallies = {"busy": busy, "calm": calm, "idle": idle}
+    (found,) = trace_regions.doubts(tallies, cost=1e-6, slowed=None)
+
+    assert found.code == "timer-bound"
+    assert "40% of the own time of busy" in found.seen
+    assert "so it is with 1 more" in found.seen
+    (alone,) = trace_regions.doubts({"busy": busy}, cost=1e-6, slowed=None)
+    assert "so it is" not in alone.seen
+    assert not list(trace_regions.doubts(tallies, cost=1e-9, slowed=None))
+
+
+def test_tracing_is_doubted_with_what_it_costs() -> None:
+    """Times of a run whose allocations were traced say so."""
+    (found,) = trace_regions.doubts({}, cost=1e-6, slowed=3.2)
+
+    assert found.code == "traced-memory"
+    assert "3.2 times" in found.seen

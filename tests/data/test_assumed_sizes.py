@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.input_spec import parse_input
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import RequestError
+from modeldyno.runtime.engine import run
+from modeldyno.testing import models
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.core.result.result import Result
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+def profiled(path: Path, *requests: str, probes: tuple[str, ...] = ("static", "latency")) -> Result:
+    return run(
+        Job(
+            model=ModelRef(scheme="onnx", locator=str(path)),
+            backend="onnxruntime",
+            probes=probes,
+            inputs=tuple(map(parse_input, requests)),
+            plan=Plan(min_time=0.01, min_runs=2, max_time=0.2),
+        )
+    )
+
+
+def picks_column(folder: Path, column: int) -> Path:
+    """Write a network that takes one column out of an image: no shape says how wide that must be."""
+    nodes = [("Gather", ["x", "column"], ["line"], {"axis": 3}), ("Relu", ["line"], ["y"])]
+    shape = ("FLOAT", ["batch", 3, "height", "width"])
+    weights = {"column": np.array(column)}
+    return models.save(folder / "column.onnx", nodes, {"x": shape}, {"y": ("FLOAT", None)}, weights)
+
+
+def window(folder: Path) -> Path:
+    """Write a network of sequences with a window of 256 steps."""
+    weights = {"w": np.ones((2, 1, 256), np.float32), "axis": np.array([1])}
+    nodes = [("Unsqueeze", ["x", "axis"], ["signal"]), ("Conv", ["signal", "w"], ["y"])]
+    shape = ("FLOAT", ["batch", "sequence"])
+    return models.save(folder / "window.onnx", nodes, {"x": shape}, {"y": ("FLOAT", None)}, weights)
+
+
+def test_sizes_that_only_the_runtime_refuses_are_tried_until_one_is_taken(tmp_path: Path) -> None:
+    """What is counted is what ran in the end, and it is said what was assumed, once."""
+    found = profiled(picks_column(tmp_path, 300))
+    assert not found.failures
+    assert [spec.shape for spec in found.inputs] == [(1, 3, 320, 320)]
+    assert found["input_bytes"] == 4 * 3 * 320 * 320
+    (doubt,) = [each for each in found.doubts if each.code == "assumed-sizes"]
+    assert "height 320, width 320 was assumed" in doubt.seen
+    assert "--input x=1x3x320x320" in doubt.advice
+
+
+def test_a_network_that_takes_no_guess_says_what_is_missing(tmp_path: Path) -> None:
+    """When the runtime refuses one guess after the other, the request is asked to be completed."""
+    with pytest.raises(
+        RequestError, match=r"Sizes are missing: height, width .* --input x=1x3x224x224"
+    ) as error:
+        profiled(picks_column(tmp_path, 9_999))
+    assert "INVALID_ARGUMENT" in str(error.value)
+
+
+def test_usual_lengths_that_the_runtime_refuses_are_replaced(tmp_path: Path) -> None:
+    """Without an analysis the usual length is tried first; when it fails another is assumed, and told."""
+    for probes in (("latency",), ("static", "latency")):
+        found = profiled(window(tmp_path), probes=probes)
+        assert [spec.shape for spec in found.inputs] == [(1, 512)]
+        assert [each.code for each in found.doubts].count("assumed-sizes") == 1
+
+
+def test_sizes_that_were_given_are_never_replaced(tmp_path: Path) -> None:
+    """A call that fails at the user's own sizes is a failure, as it was."""
+    found = profiled(window(tmp_path), "x=1x128")
+    (failure,) = found.failures
+    assert failure.where == "first call"
+    assert "not-analysed" in [each.code for each in found.doubts]
+
+
+def test_what_is_only_looked_at_says_what_was_assumed(tmp_path: Path) -> None:
+    """An analysis runs nothing, and says the sizes that it assumed all the same."""
+    found = profiled(window(tmp_path), probes=("static",))
+    assert found["macs"] == (512 - 255) * 2 * 256
+    assert [each.code for each in found.doubts] == ["assumed-sizes"]
+    with pytest.raises(RequestError, match=r"onnx.Conv has a window of 256 for 128 values"):
+        profiled(window(tmp_path), "x=1x128", probes=("static",))
+
+
+def test_looking_at_an_onnx_file_needs_no_torch(tmp_path: Path) -> None:
+    """A machine with onnx alone can inspect: where torch cannot be imported, nothing asks for it."""
+    (tmp_path / "torch.py").write_text("raise ImportError('there is no torch here')")
+    path = models.mlp(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "modeldyno", "inspect", str(path), "--no-store", "-q"],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "48 MACs" in done.stdout

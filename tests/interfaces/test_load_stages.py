@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.interfaces.load_stages import describing, importing, loading
+
+if TYPE_CHECKING:
+    from modeldyno.interfaces import WatchStage
+
+
+def test_describing_is_no_part_of_loading() -> None:
+    """Those who watch are told, and the seconds are counted apart; what follows is loading again."""
+    stages: list[WatchStage] = []
+    with loading(stages.append) as account:
+        with importing():
+            pass
+        with describing(), importing():  # within another it is part of that
+            pass
+
+    assert stages == ["load", "import", "load", "ours", "load"]
+    assert account.described > 0
+
+
+def test_nobody_need_watch() -> None:
+    """A loader can be called on its own."""
+    ran = False
+    with describing(), importing():
+        ran = True
+
+    assert ran
+
+
+def test_an_error_leaves_nothing_behind() -> None:
+    """The next model is loaded as if there had been none before."""
+    stages: list[WatchStage] = []
+    with pytest.raises(ValueError, match="damaged"), loading(stages.append), describing():
+        raise ValueError("damaged")
+    with describing():
+        pass
+
+    assert stages == ["load", "ours", "load"]

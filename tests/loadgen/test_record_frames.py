@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeldyno.core.load.request_target import Reply, Target, Tls, Transport
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.loadgen import driver_protocol, record_frames
+from modeldyno.loadgen.arrivals import Share
+from modeldyno.loadgen.driver_protocol import Order
+from modeldyno.loadgen.record_frames import Block
+
+
+@given(
+    bodies=st.lists(st.tuples(st.sampled_from([record_frames.BLOCK, record_frames.ANSWER]), st.binary())),
+    cut=st.integers(0),
+)
+def test_frames_come_whole_however_they_are_cut(bodies: list[tuple[bytes, bytes]], cut: int) -> None:
+    """What is not whole yet stays."""
+    data = b"".join(record_frames.frame(kind, body) for kind, body in bodies)
+    place = cut % (len(data) + 1)
+    heard = bytearray(data[:place])
+    found = [*record_frames.frames(heard)]
+    heard += data[place:]
+    found += record_frames.frames(heard)
+    assert found == bodies
+    assert not heard
+
+
+def test_a_block_and_an_answer_come_back_as_they_were() -> None:
+    """Through the pipe."""
+    block = Block(3, 4, True, 5, 6, 7, 8, b"rows", b"times")
+    [(kind, body)] = record_frames.frames(bytearray(record_frames.of_block(block)))
+    assert (kind, record_frames.read_block(body)) == (record_frames.BLOCK, block)
+    reply = Reply(message=2, status=200, head=b"a: b", body=b"hello")
+    [(kind, body)] = record_frames.frames(bytearray(record_frames.of_answer(record_frames.ANSWER, 9, reply)))
+    assert (kind, record_frames.read_answer(body)) == (record_frames.ANSWER, (9, reply))
+
+
+def test_no_rows_are_no_records() -> None:
+    """And of no stream."""
+    found = record_frames.records(b"", b"", 1)
+    assert len(found) == 0
+    assert found.pieces == ()
+
+
+def test_an_order_comes_back_as_it_was() -> None:
+    """With everything in it."""
+    told = Order(
+        target=Target(
+            protocol="kserve-grpc", transport=Transport.GRPC, host="h", port=1,
+            messages=(b"\n", b"", b"\xff"), method="/a/b", metadata=(("a", "b"),),
+            tls=Tls(authority="file", verify=False), stream=True,
+        ),
+        load=Load(arrivals=Arrivals.BURST, rate=3.5, burst=2, ramp=1.0, retries=3, drivers=2),
+        share=Share(index=1, of=2),
+        seed=7,
+        address="10.0.0.1",
+    )  # fmt: skip
+    data = driver_protocol.encode(told)
+    at = 0
+
+    def take(size: int) -> bytes:
+        nonlocal at
+        at += size
+        return data[at - size : at]
+
+    assert driver_protocol.read(take) == told
+    assert at == len(data)

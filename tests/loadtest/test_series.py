@@ -1,0 +1,137 @@
+"""Several loads on one server: the ladder and the search, against a server whose truth is known."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.load.capacity_spec import RATE, Search
+from modeldyno.core.load.capacity_steps import End
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.errors import RequestError
+from modeldyno.loadtest import series as loadtest_series
+from modeldyno.profiling.request import Request
+from modeldyno.profiling.run import INTERRUPTED
+from modeldyno.testing.server import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLAN = Plan(max_time=1.5, min_time=0.3, precision=0.3)
+BOUND = Constraint.parse("latency.p50 <= 45ms")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Two workers that take 20 ms for each request: up to five slots wait at most 60 ms."""
+    with serving("--service", "constant:0.02", "--workers", "2") as running:
+        yield f"http://127.0.0.1:{running.port}#echo"
+
+
+def asked(url: str, load: Load | None = None, plan: Plan = PLAN) -> Request:
+    """Ask for a load on the server."""
+    return Request(
+        model=url, settings={}, inputs=("x=1x4",), probes=("load",), load=load, plan=plan,
+        require=("latency.p50 <= 45ms",),
+    )  # fmt: skip
+
+
+def test_a_ladder_is_measured_on_one_server(server: str) -> None:
+    """Each rung is given as soon as it is measured, with the ladder so far."""
+    steps = list(loadtest_series.climb(asked(server), (1, 2, 8)))
+    assert [len(ladder.rungs) for _, ladder in steps] == [1, 2, 3]
+    rates = [outcome.result["request_rate"] or 0 for outcome, _ in steps]
+    assert rates[0] < rates[1]
+    assert rates[2] < 1.5 * rates[1]
+    assert [rung.load for rung in steps[-1][1].sorted] == [1, 2, 8]
+
+
+def test_the_first_request_is_given_up_when_any_would_be() -> None:
+    """A server that runs already and never answers is not waited for longer than `--request-timeout` says."""
+    with serving("--fault", "hang=1") as running:
+        url = f"http://127.0.0.1:{running.port}#echo"
+        [(outcome, _)] = loadtest_series.climb(asked(url, Load(concurrency=1, timeout=0.5)), (1,))
+    [failure] = outcome.result.failures
+    assert failure.where == "first call"
+    assert failure.message.endswith("did not answer within 0.5 s")
+
+
+def test_a_search_brackets_the_largest_load_that_holds(server: str) -> None:
+    """With two workers of 20 ms, four slots wait for 40 ms, and eight for 80."""
+    what = Search(bounds=(BOUND,), start=2, most=16, measurements=4, patience=2.0)
+    *_, (outcome, answer) = loadtest_series.search(asked(server), what)
+    assert answer is not None
+    # Five, of which one waits for two before it, take 60 ms; on a busy machine nothing may be sure of two.
+    assert answer.passed is None or answer.passed <= 4
+    assert (answer.verified is None) is (answer.passed is None)
+    assert answer.verified is None or outcome.result.id == answer.verified.result
+
+
+def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
+    """Where not even one request at a time holds the bound, there is nothing to verify."""
+    bound = Constraint.parse("latency.p50 <= 5ms")
+    what = Search(bounds=(bound,), start=1, measurements=3)
+    *_, (_, answer) = loadtest_series.search(asked(server), what)
+    assert answer is not None
+    assert answer.passed is None
+    assert answer.verified is None
+
+
+def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
+    """The measurement at work is its last; nothing is verified."""
+    what = Search(bounds=(BOUND,), start=1, most=64, measurements=9)
+    steps = []
+    for step in loadtest_series.search(asked(server), what):
+        steps.append(step)
+        if len(steps) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+    outcome, answer = steps[-1]
+    assert outcome.exit_code == INTERRUPTED
+    assert len(steps) == 3
+    assert answer is not None
+    assert answer.end is End.INTERRUPTED
+    assert [rung.result for rung in answer.rungs] == [each.result.id for each, _ in steps]
+    assert answer.verified is None
+
+
+def test_what_cannot_be_searched_is_refused(server: str) -> None:
+    """A rate needs an open loop, several loads need a server, and one server is one process."""
+    what = Search(bounds=(BOUND,), knob=RATE, start=5)
+    with pytest.raises(RequestError, match="closed loop has no rate"):
+        next(loadtest_series.search(asked(server, Load(concurrency=1)), what))
+    with pytest.raises(RequestError, match="leave --processes away"):
+        next(loadtest_series.climb(asked(server, plan=replace(PLAN, processes=2)), (1, 2)))
+    local = Request(model="call:modeldyno.testing.known_latency:steady", settings={}, plan=PLAN)
+    with pytest.raises(RequestError, match="several loads need a server"):
+        next(loadtest_series.climb(local, (1, 2)))
+
+
+@pytest.mark.slow
+def test_a_rate_is_searched_in_an_open_loop(server: str) -> None:
+    """Two workers of 20 ms do 100 requests a second: the rate that holds lies below."""
+    what = Search(bounds=(BOUND,), knob=RATE, start=20, most=400, measurements=6)
+    load = Load(arrivals=Arrivals.POISSON, rate=20)
+    *_, (_, answer) = loadtest_series.search(asked(server, load), what)
+    assert answer is not None
+    assert answer.passed is None or answer.passed < 110
+
+
+@pytest.mark.parametrize("load", [Load(concurrency=8), Load(arrivals=Arrivals.CONSTANT, rate=50.0)])
+def test_a_search_ends_at_the_first_load_where_the_server_refuses_all(server: str, load: Load) -> None:
+    """A model that the server lacks is missed under any load, so that no smaller one is tried."""
+    what = (
+        Search(bounds=(BOUND,), start=8)
+        if load.closed
+        else Search(bounds=(BOUND,), knob=RATE, start=50.0, most=1000.0)
+    )
+    missing = f"{server.partition('#')[0]}/fault/400/#echo"
+    *before, (_, answer) = loadtest_series.search(asked(missing, load), what)
+    assert not before
+    assert answer is not None
+    assert (answer.end, answer.passed) == (End.REFUSED, None)

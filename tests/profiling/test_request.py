@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.spec.static_options import Inspection, Mode
+from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.profiling.request import Request
+from modeldyno.profiling.resolve_model import reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEADY = "call:modeldyno.testing.known_latency:steady"
+
+
+def asked(**changes: object) -> Request:
+    """Make a Request; `changes` replaces any part of it."""
+    return Request(**{"model": STEADY, "settings": {}, "plan": Plan(), **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def _absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the package of the backend be missing."""
+    found = plugins.backend("python")
+    absent = SimpleNamespace(requires=("no_such_package",), knobs=found.knobs, check=found.check)
+    monkeypatch.setattr(plugins, "backend", lambda _name: absent)
+
+
+@pytest.mark.usefixtures("_absent")
+def test_to_look_at_a_model_needs_no_backend() -> None:
+    """Its packages may be missing as long as nothing is called; its knobs are checked all the same."""
+    job = asked(probes=("static",), settings={"batch_size": 8}).job()
+
+    assert job.config["batch_size"] == 8
+    with pytest.raises(UnknownName, match="batchsize"):
+        asked(probes=("static",), settings={"batchsize": 8}).job()
+    with pytest.raises(MissingExtra, match="no_such_package"):
+        asked(probes=("static", "latency")).job()
+
+
+def test_an_inspection_is_part_of_the_job() -> None:
+    """What is asked for is handed on, and checked before anything is loaded."""
+    wanted = Inspection(vary={"batch": (1, 8)}, modules=True)
+
+    assert asked(inspection=wanted).job().inspection == wanted
+    assert asked().job().inspection == Inspection()
+    with pytest.raises(RequestError, match="--memory"):
+        asked(inspection=Inspection(memory=0)).job()
+
+
+def test_probes_that_need_others_have_them() -> None:
+    """Layers are held to what they cost, and what is to be observed brings the probe that heeds it."""
+    layers = asked(probes=("latency", "layers")).job()
+    assert layers.probes == ("static", "latency", "layers")
+    assert layers.inspection.modules
+    assert layers.inspection.devices == ("here",)
+    traced = asked(probes=("latency",), observation=Observation(trace="trace.json")).job()
+    assert traced.probes == ("latency", "ops")
+    some = asked(probes=("latency",), observation=Observation(layers=("attention",))).job()
+    assert some.probes == ("static", "latency", "layers")
+    assert some.inspection.modules
+    for lengths in (Observation(prompts=(16,)), Observation(generated=(8, 16))):
+        assert asked(probes=("latency",), observation=lengths).job().probes == ("latency", "generate")
+    assert asked(probes=("latency",)).job().probes == ("latency",)
+
+
+def test_a_trace_without_a_directory_is_refused() -> None:
+    """What could not be written is refused before anything is measured."""
+    with pytest.raises(RequestError, match=r"There is no directory '/absent' for the trace"):
+        asked(observation=Observation(trace="/absent/trace.json")).job()
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/absent/requests.csv", "There is no directory '/absent' for the records"),
+        ("requests.txt", r"cannot be written as '\.txt'; known: \.csv, \.jsonl, \.npz"),
+    ],
+)
+def test_records_that_cannot_be_written_are_refused(path: str, says: str) -> None:
+    """A file of requests in no directory, or in no known format, is refused before anything is measured."""
+    with pytest.raises(RequestError, match=says):
+        asked(observation=Observation(records=path)).job()
+
+
+@pytest.mark.parametrize(
+    ("probes", "look", "named"),
+    [
+        (("layers",), Observation(), "layers"),
+        (("training", "ops"), Observation(), "ops"),
+        (("training",), Observation(trace="trace.json"), "ops"),
+        (("training",), Observation(layers=("attention",)), "layers"),
+    ],
+)
+def test_calls_are_not_held_to_the_costs_of_training_steps(
+    probes: tuple[str, ...], look: Observation, named: str
+) -> None:
+    """The time of a call beside the operations of a step would be a false rate."""
+    trained = Inspection(mode=Mode.TRAIN)
+
+    with pytest.raises(RequestError, match=rf"The probe '{named}' watches calls .* without --mode train"):
+        asked(probes=probes, observation=look, inspection=trained).job()
+    assert asked(probes=("training",), inspection=trained).job().probes == ("training",)
+
+
+def test_a_repository_entry_without_a_configuration_is_told_as_such(tmp_path: Path) -> None:
+    """The directory is there; what it lacks, and what would do, stands in the sentence."""
+    (tmp_path / "text" / "1").mkdir(parents=True)
+    with pytest.raises(RequestError, match=r"text' has no config\.pbtxt.* such as .*text/1/model\.onnx"):
+        reference(f"{tmp_path}#text")
+    with pytest.raises(RequestError, match="There is no file or directory"):
+        reference(f"{tmp_path}#absent")

@@ -1,0 +1,102 @@
+"""Which model a word names; nothing is executed for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import RequestError
+from modeldyno.profiling.resolve_model import reference, refers_to_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("config", [None, '{"model_type": "bert"}', "{}"])
+def test_a_directory_is_the_only_model_in_it(tmp_path: Path, config: str | None) -> None:
+    """The only model file counts, beside a tokenizer, a configuration without weights, and external data."""
+    for name in ("model.onnx", "model.onnx_data", "tokenizer.json", "tokenizer.model"):
+        (tmp_path / name).write_bytes(b"\x08\x08\x12\x07")
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+
+    assert reference(str(tmp_path)) == ModelRef(scheme="onnx", locator=str(tmp_path / "model.onnx"))
+
+
+def test_a_directory_of_hugging_face_with_weights_is_one_model(tmp_path: Path) -> None:
+    """An exported file does not stand for the configuration and the weights beside it."""
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    assert reference(str(tmp_path)) == ModelRef(scheme="hf-config", locator=str(tmp_path))
+    (tmp_path / "model.onnx").touch()
+    (tmp_path / "model.safetensors").touch()
+    assert reference(str(tmp_path)) == ModelRef(scheme="hf", locator=str(tmp_path))
+
+
+def test_a_directory_of_several_models_names_them(tmp_path: Path) -> None:
+    """Which of several is meant is for the user to say."""
+    for name in "abcdefgh":
+        (tmp_path / f"{name}.onnx").touch()
+    with pytest.raises(
+        RequestError, match=r"holds 8 models: a\.onnx, .*, f\.onnx and 2 more; name .* \S+/a\.onnx\."
+    ):
+        reference(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("mynet:MyNet", r"for mynet\.py write mynet\.py:MyNet\."),
+        ("nets.big_net:make", r"for nets/big_net\.py write nets/big_net\.py:make\."),
+        ("my.net:Net", r"no file or directory 'my\.net:Net'; .* write torch:my\.net:Net .* my/net\.py:Net\."),
+        ("there/is.none", r"There is no file or directory 'there/is\.none'; check the path"),
+    ],
+)
+def test_a_module_is_spelt_as_a_file(tmp_path: Path, text: str, says: str) -> None:
+    """What lacks the suffix of a Python file is told how it is written."""
+    (tmp_path / "mynet.py").touch()
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "big_net.py").touch()
+    with pytest.raises(RequestError, match=says):
+        reference(text)
+
+
+def test_a_scheme_stands_though_a_file_is_called_so(tmp_path: Path) -> None:
+    """A file named like a loader does not take its place."""
+    (tmp_path / "torch.py").touch()
+    assert reference("torch:pkg:make").scheme == "torch"
+    assert reference("onxn:m.onnx").scheme == "onxn"
+
+
+def test_a_directory_with_one_model_refers_to_it(tmp_path: Path) -> None:
+    """Where a result is asked for, a directory is told to be a model as soon as one lies in it alone."""
+    assert not refers_to_model(str(tmp_path))
+    (tmp_path / "one.onnx").touch()
+    assert refers_to_model(str(tmp_path))
+    (tmp_path / "two.onnx").touch()
+    assert not refers_to_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("scheme", ["", "torch:", "call:"])
+def test_what_a_file_never_speaks_of_is_refused_before_anything_runs(tmp_path: Path, scheme: str) -> None:
+    """A comparison would else measure the other side first."""
+    with pytest.raises(RequestError, match=r"There is no file '.*net\.py'; give the path of a Python file"):
+        reference(f"{scheme}{tmp_path}/net.py:make")
+    (tmp_path / "net.py").write_text("raise SystemExit\nclass Net: pass\ndef make(): return Net()\n")
+    with pytest.raises(RequestError, match=r"no object in .*net\.py called 'Nett'; did you mean 'Net'\?"):
+        reference(f"{scheme}{tmp_path}/net.py:Nett")
+    assert reference(f"{scheme}{tmp_path}/net.py:make.inner").locator == f"{tmp_path}/net.py:make.inner"
+
+
+def test_names_may_come_from_elsewhere(tmp_path: Path) -> None:
+    """What a file takes over from others, or makes as it runs, does not stand in it."""
+    for code in ("from nets import *", "globals().update(nets)", "def __getattr__(name): ..."):
+        (tmp_path / "net.py").write_text(code)
+        assert reference(f"{tmp_path}/net.py:resnet").scheme == "torch"

@@ -1,0 +1,161 @@
+"""Why a path that is there is no model, told by content that is never executed."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modeldyno.errors import RequestError
+from modeldyno.profiling.resolve_model import reference
+from modeldyno.profiling.unrecognised import why_not
+
+HERE = Path(__file__)
+
+
+class Bomb:
+    """Goes off when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return pytest.fail, ("a pickle was executed",)
+
+
+def archive(path: Path, pickled: bytes) -> Path:
+    """Write what torch.save writes: a zip file with the pickle in it."""
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("m/data.pkl", pickled)
+        made.writestr("m/data/0", b"0000")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("config.json", '{"model_type": "bert", "hidden', "is no JSON (Unterminated string"),
+        ("config.json", "[1]", "is no table of settings, so it is none of transformers"),
+        ("config.json", '{"hidden_size": 3}', "names no model_type, so it is none of transformers"),
+        ("m.pt", "", "is empty; copy it again"),
+        ("m.pt", "PK\x03\x04 and so on", "is an archive whose end is missing; copy it again"),
+        ("m.pt2", "PK\x03\x04", "is an archive whose end is missing; copy it again"),
+        ("m.pt", "weights?", "holds weights without an architecture; write a function"),
+        ("m.py", "x = 1", "m.py:make"),
+        (
+            "m.py",
+            "class Net: pass\ndef make(n=1): pass\ndef f(a): pass\n_x = 1",
+            "is code, with Net, make in it;",
+        ),
+        ("m.py", "def make(*, n): pass\nclass _Net: pass", "is code; write a function in it"),
+        ("m.py", "def make(", "is no Python that can be read ("),
+        ("m.tflite", "\x1c\0\0\0TFL3", "-m tf2onnx.convert --tflite"),
+        ("m.bin", "\x1c\0\0\0TFL3", "is a TensorFlow Lite model"),
+        ("m.keras", "PK\x03\x04", 'model.export("model.onnx", format="onnx")'),
+        ("m.h5", "\x89HDF", "is a Keras model"),
+        ("m.xyz", "what", "is nothing that a loader recognises by its content; write scheme:"),
+    ],
+)
+def test_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: str, says: str) -> None:
+    """Damage is called damage, and what is no model is told what to write instead."""
+    path = tmp_path / name
+    path.write_bytes(content.encode("latin-1"))
+
+    assert says in why_not(path, ("onnx", "torch"))
+
+
+def test_the_last_of_what_code_has_is_proposed(tmp_path: Path) -> None:
+    """A network is defined after the blocks that it is made of."""
+    (tmp_path / "m.py").write_text("class Block: pass\nclass Net: pass")
+
+    assert why_not(tmp_path / "m.py", ()).endswith("m.py:Net")
+
+
+@pytest.mark.parametrize(
+    ("member", "says"),
+    [
+        ("x.npy", "holds arrays, not a model; give it with --input"),
+        ("notes.txt", "is nothing that a loader recognises by its content"),
+    ],
+)
+def test_an_archive_without_a_pickle_is_told_by_what_it_holds(tmp_path: Path, member: str, says: str) -> None:
+    """Arrays are inputs, and any other archive is nothing that is known."""
+    path = tmp_path / "test.npz"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr(member, b"0")
+
+    assert why_not(path, ("onnx",)).startswith(says)
+
+
+def test_a_repository_without_configurations_is_told_with_a_file_in_it(tmp_path: Path) -> None:
+    """A repository whose configuration Triton would complete is called that, and its entry likewise."""
+    file = tmp_path / "digits/1/model.onnx"
+    file.parent.mkdir(parents=True)
+    file.touch()
+
+    says = f"is a model repository without a config.pbtxt; name a model's file, such as {file}"
+
+    assert why_not(tmp_path, ()) == why_not(tmp_path / "digits", ()) == says
+
+
+def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
+    """A configuration that cannot be read is there all the same."""
+    assert why_not(tmp_path, ()).startswith("holds no model: neither a config.json of")
+    (tmp_path / "config.json").write_text("{")
+
+    assert why_not(tmp_path, ()).startswith("has a config.json that is no JSON (")
+    (tmp_path / "saved_model.pb").touch()
+
+    assert why_not(tmp_path, ()).startswith("is a TensorFlow SavedModel, which is not run here; convert it")
+
+
+def test_the_graph_of_a_saved_model_leads_to_its_directory(tmp_path: Path) -> None:
+    """Who names the saved_model.pb within a SavedModel is told to convert the directory that it lies in."""
+    graph = tmp_path / "saved_model.pb"
+    graph.write_bytes(b"\x08\x01")
+
+    assert f"--saved-model {tmp_path} --output" in why_not(graph, ("onnx",))
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"w": 1.0}, "holds weights without an architecture"),
+        ([1, 2], "holds weights without an architecture"),
+        (Path("x"), "is a pickled pathlib."),
+    ],
+)
+def test_a_pickle_is_told_by_what_it_makes(tmp_path: Path, protocol: int, value: Any, says: str) -> None:
+    """A table of tensors is weights; an object is named by its class, in an archive or not."""
+    pickled = pickle.dumps(value, protocol)
+    plain = tmp_path / "plain.pth"
+    plain.write_bytes(pickled)
+
+    assert why_not(plain, ()).startswith(says)
+    assert why_not(archive(tmp_path / "zipped.pt", pickled), ()).startswith(says)
+
+
+def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
+    """What torch.save writes of a module names its class; of a state_dict it is weights."""
+    torch = pytest.importorskip("torch")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
+    torch.save(torch.nn.Linear(2, 2).state_dict(), tmp_path / "state.pt")
+
+    assert why_not(tmp_path / "whole.pt", ()).startswith("is a pickled torch.nn.modules.linear.Linear, and")
+    assert "--trust does not load it either" in why_not(tmp_path / "whole.pt", ())
+    assert why_not(tmp_path / "state.pt", ()).startswith("holds weights without an architecture")
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x80", b"\x80\x02cos\nsys", b"\x80\x04\x95", b"\x80\x02\xff\xff"])
+def test_a_damaged_pickle_is_no_error(tmp_path: Path, damage: bytes) -> None:
+    """Whatever a pickle is cut down to, there is a sentence."""
+    assert why_not(archive(tmp_path / "m.pt", damage), ()).startswith("holds weights without an architecture")
+
+
+def test_nothing_of_a_pickle_is_executed(tmp_path: Path) -> None:
+    """A pickle that would run code is looked at and left alone."""
+    path = archive(tmp_path / "m.pt", pickle.dumps(Bomb(), 2))
+
+    with pytest.raises(RequestError, match=r"is a pickled _pytest\.outcomes.*runs code"):
+        reference(str(path))

@@ -1,0 +1,60 @@
+"""A model's files beside configurations: written in a child, of the model that was measured and no other."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import RequestError
+from modeldyno.runtime.deploy_worker import deployed
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+PYTHON = 'name: "m"\nbackend: "python"\n'
+NATIVE = 'name: "m"\nbackend: "onnxruntime"\n'
+
+
+def job(path: Path | str, scheme: str = "onnx", **changes: Any) -> Job:
+    return Job(model=ModelRef(scheme=scheme, locator=str(path)), backend="triton", **changes)
+
+
+def entry(folder: Path, name: str) -> Path:
+    """Make a directory for a configuration."""
+    (folder / name).mkdir()
+    return folder / name
+
+
+def test_each_entry_gets_what_its_configuration_asks_for(tmp_path: Path) -> None:
+    """The model in all, as a copy; what runs it where Triton's Python backend does."""
+    python, native = entry(tmp_path, "a"), entry(tmp_path, "b")
+    deployed(job(DIGITS), {python: PYTHON, native: NATIVE}, "")
+
+    assert {path.name for path in (python / "1").iterdir()} == {"model.onnx", "model.py", "runner.py"}
+    assert {path.name for path in (native / "1").iterdir()} == {"model.onnx"}
+    assert (native / "1" / "model.onnx").read_bytes() == DIGITS.read_bytes()
+    assert not (native / "1" / "model.onnx").samefile(DIGITS)
+    assert {path.name for path in native.iterdir()} == {"1"}
+
+
+def test_another_model_by_now_is_refused(tmp_path: Path) -> None:
+    """A configuration that was found for one model is not put beside another."""
+    with pytest.raises(RequestError, match="not the model that was measured"):
+        deployed(job(DIGITS), {entry(tmp_path, "a"): NATIVE}, "sha256:of-another")
+    assert not (tmp_path / "a" / "1").exists()
+
+
+def test_what_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """A file that is gone, a backend that writes no files, and a directory that is none."""
+    gone = shutil.copyfile(DIGITS, tmp_path / "gone.onnx")
+    Path(gone).unlink()
+    with pytest.raises(RequestError, match=r"gone\.onnx"):
+        deployed(job(gone), {entry(tmp_path, "a"): NATIVE}, "")
+    other = Job(model=ModelRef(scheme="onnx", locator=str(DIGITS)), backend="onnxruntime")
+    with pytest.raises(RequestError, match="'onnxruntime' writes no files"):
+        deployed(other, {tmp_path / "a": NATIVE}, "")
+    with pytest.raises(RequestError, match="could not be written"):
+        deployed(job(DIGITS), {tmp_path / "nowhere": NATIVE}, "")

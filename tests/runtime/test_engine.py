@@ -1,0 +1,487 @@
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import itertools
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import modeldyno
+from modeldyno import codec, plugins
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import FailureKind, Result
+from modeldyno.core.spec.input_spec import parse_input
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.static_options import Inspection
+from modeldyno.data import outputs
+from modeldyno.errors import RequestError, Unloadable
+from modeldyno.interfaces import Model, Pass, Subject
+from modeldyno.runtime.engine import empty, run
+from modeldyno.runtime.failures import failure_of
+from modeldyno.runtime.inline import inline
+from modeldyno.runtime.repeated import replicated
+from modeldyno.servers.server_process import ServerFailed
+from modeldyno.testing import known_latency
+from modeldyno.testing.fakes import a_model
+from modeldyno.testing.sample_results import an_outline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from modeldyno.core.result.static_data import Outline
+    from modeldyno.core.spec.knob import KnobValue
+
+QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
+
+
+def job(locator: str, **changes: object) -> Job:
+    settings = {
+        "model": ModelRef(scheme="call", locator=locator),
+        "backend": "python",
+        "probes": ("latency",),
+        "plan": QUICK,
+        **changes,
+    }
+    return Job(**settings)  # type: ignore[arg-type]
+
+
+def test_our_record_agrees_with_that_of_the_ground_truth() -> None:
+    """The samples of a Result are the calls that the callable itself recorded, in their order."""
+    before = len(known_latency.steady.record)
+    result = run(job("modeldyno.testing.known_latency:steady"))
+    own = known_latency.steady.record[before:]
+    found = result.find("latency")
+    assert found is not None
+    assert isinstance(found.value, Distribution)
+    ours = found.value.samples()
+    looks = int(result["checked_calls"] or 0) - 1
+    theirs = [ns * 1e-9 for ns in own[-looks - len(ours) : -looks]]
+    errors = sorted(mine - true for mine, true in zip(ours, theirs, strict=True))
+
+    # One call was the first, some were looked at in the end, the others warmed up or are samples.
+    assert len(own) == 1 + looks + found.value.warmup_dropped + len(ours)
+    assert 0 <= errors[0] <= errors[len(errors) // 2] < 1e-4
+
+
+def test_a_clock_step_of_an_hour_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wall time that jumps to and fro gives no negative and no absurd latency."""
+    steps = itertools.cycle((3600.0, -3600.0))
+    real_time, real_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: real_time() + next(steps))
+    monkeypatch.setattr(time, "time_ns", lambda: real_ns() + int(next(steps) * 1e9))
+    result = run(job("modeldyno.testing.known_latency:steady"))
+
+    assert (result["latency.min"] or 0) >= 0.002
+    assert (result["latency.max"] or 9) < 1
+    assert dt.datetime.fromisoformat(result.created).tzinfo is dt.UTC
+
+
+def test_nothing_is_timed_by_the_wall_clock() -> None:
+    """No module of the package calls time.time or time.time_ns."""
+    package = Path(modeldyno.__file__).parent
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr in {"time", "time_ns"}
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "time"
+    ]
+
+    assert calls == []
+
+
+def test_run_measures_load_time_first_call_and_the_memory_baseline_itself() -> None:
+    """These need no probe."""
+    result = run(job("modeldyno.testing.known_latency:steady"))
+    found = {(m.metric, m.scope) for m in result.measurements}
+
+    assert {
+        ("load_time", ""),
+        ("load_time", "import"),
+        ("load_time", "load"),
+        ("load_time", "open"),
+        ("first_call", ""),
+        ("process_memory", "baseline"),
+        ("process_memory", ""),
+    } <= found
+    assert (result["first_call"] or 0) >= 0.002
+
+
+def looking(model: Model) -> SimpleNamespace:
+    """Make a loader that only looks."""
+    return SimpleNamespace(requires=(), tools=(), load=None, look=lambda *_, **__: model)
+
+
+def test_a_static_run_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a probe that calls, the backend is not opened and nothing is called."""
+    called: list[object] = []
+    loader = looking(a_model(value=called.append))
+    monkeypatch.setattr(plugins, "loader", lambda _name: loader)
+    result = run(job("modeldyno.testing.known_latency:steady", probes=("static",)))
+
+    assert called == []
+    assert result["parameters"] == 6
+    assert result.find("first_call") is None
+
+
+def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a backend converted the model, an analysis beside it is of another; alone, nothing is doubted."""
+    found = plugins.backend("python")
+    real = found.open
+
+    @contextmanager
+    def converting(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
+        with real(model, config) as session:
+            session.converted = "bf16"  # type: ignore[union-attr]  # as torch's sessions have
+            yield session
+
+    monkeypatch.setattr(found, "open", converting)
+    codes = [
+        {doubt.code for doubt in run(job("modeldyno.testing.known_latency:steady", probes=probes)).doubts}
+        for probes in (("static", "latency"), ("latency",))
+    ]
+
+    assert ["as-stored" in found for found in codes] == [True, False]
+
+
+def test_what_tells_nothing_is_not_looked_at() -> None:
+    """A callable without weights or a graph is refused where nothing is run, in one sentence."""
+    before = len(known_latency.steady.record)
+    with pytest.raises(RequestError, match=r"'truth\.steady' is code that nothing is known of"):
+        run(job("modeldyno.testing.known_latency:steady", probes=("static",)))
+
+    assert len(known_latency.steady.record) == before
+
+
+def test_inline_says_that_it_is_not_isolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in the caller's process is doubted for it; where nothing is run, nothing is to be isolated."""
+    assert "not-isolated" in {d.code for d in inline(job("modeldyno.testing.known_latency:steady")).doubts}
+    loader = looking(a_model())
+    monkeypatch.setattr(plugins, "loader", lambda _name: loader)
+    result = inline(job("modeldyno.testing.known_latency:steady", probes=("static",)))
+
+    assert (result["parameters"], result.doubts) == (6, ())
+
+
+def test_a_form_that_the_backend_cannot_run_is_refused() -> None:
+    """The sentence says what the backend runs, and what runs the model."""
+    with pytest.raises(
+        RequestError, match=r"of onnx, and call:.* leave --backend out, or .* it: inspector, python\."
+    ):
+        run(job("modeldyno.testing.known_latency:steady", backend="onnxruntime"))
+
+
+def test_a_model_that_cannot_be_loaded_is_told_from_a_request_that_cannot_be() -> None:
+    """The one is wrong whatever is asked of it, the other may be asked otherwise."""
+    lost = Job(model=ModelRef(scheme="onnx", locator="nowhere.onnx"), backend="onnxruntime")
+    loaded = Job(
+        model=ModelRef(scheme="call", locator="modeldyno.testing.known_latency:steady"), backend="torch"
+    )
+
+    with pytest.raises(Unloadable, match=r"no file nowhere\.onnx"):
+        run(lost)
+    with pytest.raises(RequestError) as caught:
+        run(loaded)
+    assert type(caught.value) is RequestError
+
+
+def test_a_callable_may_return_nothing() -> None:
+    """Nothing can be checked then, which is a doubt and no failure."""
+    result = run(job("modeldyno.testing.faulty_models:return_nothing"))
+
+    assert result.failures == ()
+    assert "unchecked-output" in {d.code for d in result.doubts}
+
+
+def test_every_payload_is_looked_at() -> None:
+    """A model that fails on the second of its payloads only is found out."""
+    result = run(
+        job(
+            "modeldyno.testing.faulty_models:nan_for_negative",
+            inputs=(parse_input("x=scalar:float32:-1..1"),),
+        )
+    )
+
+    assert FailureKind.INVALID_OUTPUT in {failure.kind for failure in result.failures}
+
+
+def test_a_first_call_that_fails_is_told_with_what_it_was_given(tmp_path: Path) -> None:
+    """The shapes are what one looks at first then."""
+    (tmp_path / "m.py").write_text("def fail(x): raise ValueError(x.shape)")
+    result = run(job(f"{tmp_path}/m.py:fail", inputs=(parse_input("x=2x3:float32"),)))
+
+    assert [failure.where for failure in result.failures] == ["first call"]
+    assert [(spec.name, spec.shape, spec.dtype) for spec in result.inputs] == [("x", (2, 3), "float32")]
+
+
+def test_a_failure_shows_the_line_of_the_model() -> None:
+    """The message ends with file and line of the code that raised, which is not ours."""
+    failure = failure_of(_raised(), "first call")
+
+    assert failure.message.startswith("ZeroDivisionError: division by zero (test_run.py:")
+    assert "1 / 0" in failure.log
+
+
+def test_a_failure_within_a_library_shows_the_line_of_the_user() -> None:
+    """The message ends with the line of the user's code that called the library, which the log shows too."""
+    try:
+        json.loads("no")
+    except ValueError as error:
+        failure = failure_of(error, "first call")
+
+    assert failure.message.endswith(f"(test_run.py:{_line_of('json.loads(')})")
+    assert failure.log.splitlines()[0].endswith('json.loads("no")')
+    assert "decoder.py" in failure.log
+
+
+def _line_of(text: str) -> int:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, start=1) if line.strip().startswith(text))
+
+
+def test_a_server_that_fails_is_a_failure_of_the_server() -> None:
+    """Its sentence stands alone, without a line of code, and what its log says goes beside it."""
+    failure = failure_of(ServerFailed("triton ended: no model", "a\nb"), "open")
+
+    assert (failure.kind, failure.message, failure.log) == (
+        FailureKind.SERVER,
+        "triton ended: no model",
+        "a\nb",
+    )
+
+
+def test_contexts_are_no_lines_of_the_model() -> None:
+    """What the standard library raises for a context is shown where the context is entered."""
+    with pytest.raises(RuntimeError, match="didn't yield") as raised:
+        contextmanager(lambda: iter(()))().__enter__()
+
+    assert "(test_run.py:" in failure_of(raised.value, "open").message
+
+
+def _raised() -> Exception:
+    try:
+        1 / 0  # noqa: B018
+    except ZeroDivisionError as error:
+        return error
+    raise AssertionError
+
+
+def test_latency_and_throughput_that_contradict_each_other_are_doubted() -> None:
+    """A second pass that was ten times slower than the first is found out."""
+    found = (
+        Measurement(metric="latency", value=Distribution.of([0.01, 0.01])),
+        observed("batch_rate", 10.0),
+    )
+
+    def execute(job: Job, *, watch: object) -> Result:
+        del watch
+        return replace(empty(job), measurements=found)
+
+    result = replicated(execute, job("x:y"), watch=lambda _e: None)
+
+    assert [d.code for d in result.doubts] == ["inconsistent"]
+
+
+def test_replication_ends_with_the_first_failure() -> None:
+    """What fails once would fail again; the numbers of the others are kept, with a doubt."""
+    good, bad = (
+        job("modeldyno.testing.known_latency:steady"),
+        job("modeldyno.testing.faulty_models:raise_error"),
+    )
+    jobs = iter((good, bad, good))
+
+    def execute(_job: Job, *, watch: object) -> object:
+        del watch
+        return inline(next(jobs))
+
+    plan = Plan(min_time=0.05, min_runs=5, max_time=2.0, processes=3)
+    result = replicated(execute, job("x:y", plan=plan), watch=lambda _e: None)  # type: ignore[arg-type]
+
+    assert len(result.failures) == 1
+    assert "process-failed" in {d.code for d in result.doubts}
+    assert result.find("latency") is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (ValueError("a\nb"), FailureKind.ERROR, "ValueError: a"),
+        (MemoryError(), FailureKind.OOM, "MemoryError"),
+        (RuntimeError("CUDA out of memory."), FailureKind.OOM, "RuntimeError: CUDA out of memory."),
+        (RuntimeError("std::bad_alloc"), FailureKind.OOM, "RuntimeError: std::bad_alloc"),
+    ],
+)
+def test_what_was_raised_is_classified(error: Exception, kind: FailureKind, message: str) -> None:
+    """By type and first line; whatever speaks of memory is out of memory."""
+    failure = failure_of(error, "load")
+
+    assert (failure.kind, failure.message, failure.where) == (kind, message, "load")
+
+
+def test_an_output_is_examined() -> None:
+    """NaN and infinity are faults; a mask's minus infinity is none, nor is nothing at all."""
+    import numpy as np
+
+    good = {"a": np.ones(3), "ids": np.arange(3), "mask": np.array([0.0, -np.inf])}
+
+    assert list(outputs.faults(good)) == []
+    assert list(outputs.faults({})) == []
+    assert list(outputs.faults({"a": np.array([1, np.nan])})) == ["output 'a' has 1 NaN of 2 values"]
+    assert list(outputs.faults({"a": np.array([1, np.inf])})) == ["output 'a' has 1 infinite of 2 values"]
+
+
+class Bench:
+    """A loader, a backend and a probe of a model that is only looked at."""
+
+    requires = ("numpy",)
+    tools = ()
+    executes = None
+    backend = "python"
+    needs = None
+    pass_ = Pass.SECOND
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+        self.subjects: list[Subject] = []
+
+    def load(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Note that it was loaded."""
+        del ref, seed, trust
+        self.loaded.append("load")
+        return a_model()
+
+    def measure(self, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outline]:
+        """Give one thing of each kind that a probe may give."""
+        del plan
+        self.subjects.append(subject)
+        yield Measurement(metric="macs", value=7)
+        yield an_outline()
+        yield Doubt(code="random-weights", seen="s", advice="a")
+
+
+class Glass(Bench):
+    """The same, with a loader that can look without loading."""
+
+    def look(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
+        """Note that it was looked at."""
+        del ref, seed, trust
+        self.loaded.append("look")
+        return a_model()
+
+
+def look_at(bench: Bench, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Result:
+    """Run a Job whose only probe looks at the model; its backend needs what is not installed."""
+    absent = SimpleNamespace(requires=("no_such_package",), knobs=(), accepts=frozenset())
+    monkeypatch.setattr(plugins, "loader", lambda _name: bench)
+    monkeypatch.setattr(plugins, "probe", lambda _name: bench)
+    monkeypatch.setattr(plugins, "backend", lambda _name: absent)
+    return run(job("fake", probes=("static",), **changes))
+
+
+def test_a_model_that_is_not_called_is_only_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither weights are loaded nor packages of the backend asked for, and no memory is watched."""
+    bench = Glass()
+    result = look_at(bench, monkeypatch)
+
+    assert bench.loaded == ["look"]
+    assert result.failures == ()
+    assert [m.metric for m in result.measurements] == ["macs"]
+    assert result.outline == an_outline()
+    assert [d.code for d in result.doubts] == ["random-weights"]
+
+
+def test_a_loader_that_cannot_look_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader without `look` does what it can."""
+    bench = Bench()
+
+    assert look_at(bench, monkeypatch).outline == an_outline()
+    assert bench.loaded == ["load"]
+
+
+def test_a_probe_is_told_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs, batch size and the inspection of the Job are the subject's."""
+    bench = Bench()
+    asked = {
+        "inputs": (parse_input("x=8x4"),),
+        "config": {"batch_size": 8},
+        "inspection": Inspection(vary={"batch": (1, 2)}),
+    }
+    look_at(bench, monkeypatch, **asked)
+    (subject,) = bench.subjects
+
+    assert (subject.inputs, subject.batch_size) == (asked["inputs"], 8)
+    assert subject.inspection == asked["inspection"]
+    assert subject.session is None
+
+
+def test_an_interrupted_look_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was looked at up to an interruption has the doubt."""
+    bench = Bench()
+    monkeypatch.setattr(plugins, "loader", lambda _name: bench)
+    monkeypatch.setattr(plugins, "probe", lambda _name: bench)
+    result = run(job("fake", probes=("static",)), interrupted=lambda: True)
+
+    assert "interrupted" in {d.code for d in result.doubts}
+
+
+class Refusing:
+    """A probe that refuses what it is asked for."""
+
+    needs = object
+    pass_ = Pass.SECOND
+
+    def measure(self, _subject: Subject, _plan: Plan) -> Iterator[Measurement]:
+        """Refuse."""
+        yield from ()
+        raise RequestError("There is nothing to see.")
+
+
+def test_a_late_refusal_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others have measured is kept when a probe refuses; with nothing measured the request is wrong."""
+    known = plugins.probe
+    monkeypatch.setattr(plugins, "probe", lambda name: Refusing() if name == "refusing" else known(name))
+
+    result = run(job("modeldyno.testing.known_latency:steady", probes=("latency", "refusing")))
+
+    assert result.find("latency") is not None
+    (failure,) = result.failures
+    assert (failure.where, failure.kind) == ("refusing", FailureKind.ERROR)
+    assert failure.message == "There is nothing to see"
+    with pytest.raises(RequestError, match="nothing to see"):
+        run(job("modeldyno.testing.known_latency:steady", probes=("refusing",)))
+
+
+def test_what_a_session_was_told_is_kept_with_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that configured a server are in the document itself, to be used again."""
+    real = plugins.backend("python")
+
+    @contextmanager
+    def told(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
+        with real.open(model, config) as session:
+            yield SimpleNamespace(
+                prepare=session.prepare,  # type: ignore[union-attr]
+                arrays=session.arrays,
+                files=(("config.pbtxt", 'name: "m"\n'),),
+            )
+
+    parts = ("requires", "accepts", "knobs", "check")
+    fake = SimpleNamespace(open=told, **{part: getattr(real, part) for part in parts})
+    monkeypatch.setattr(plugins, "backend", lambda _name: fake)
+    result = run(job("modeldyno.testing.known_latency:steady"))
+
+    assert result.failures == ()
+    assert [(a.name, a.path, a.text) for a in result.artifacts] == [("config.pbtxt", "", 'name: "m"\n')]
+    assert result.artifacts[0].digest.startswith("sha256:")
+    assert codec.decode(codec.encode(result)).artifacts == result.artifacts

@@ -1,0 +1,140 @@
+"""Analysis in a forked copy of the process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.result.result import Doubted, Event, Found, Progressed
+from modeldyno.environment.process_tree import resident_size
+from modeldyno.runtime import forked_analysis
+from modeldyno.runtime.forked_analysis import Watching, in_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux is safe to fork")
+SIZE = 64 << 20
+WEIGHT = Found(measurement=Measurement(metric="parameters", value=3))
+DOUBT = Doubted(doubt=Doubt(code="not-analysed", seen="a reason", advice="nothing"))
+
+
+@pytest.fixture(autouse=True)
+def can_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of whatever runs the tests do not count."""
+    monkeypatch.setattr(forked_analysis, "_can_fork", lambda: True)
+
+
+def told(analysis: Callable[[Watching], Iterator[Event]], **changes: Any) -> list[Event]:
+    return list(
+        in_copy(
+            analysis, changes.get("watch", lambda _event: None), changes.get("interrupted", lambda: False)
+        )
+    )
+
+
+def test_what_a_copy_finds_is_told_and_its_progress_at_once() -> None:
+    """The findings come as they would from an analysis here, and so does its progress."""
+    seen: list[Event] = []
+
+    def analysis(watch: Watching) -> Iterator[Event]:
+        watch(Progressed(stage="static"))
+        yield WEIGHT
+        yield DOUBT
+
+    assert told(analysis, watch=seen.append) == [WEIGHT, DOUBT]
+    assert seen == [Progressed(stage="static")]
+
+
+def test_what_a_copy_takes_is_not_ours() -> None:
+    """An analysis that keeps 64 MiB leaves the size of this process as it was."""
+    kept: list[bytes] = []
+
+    def analysis(_watch: Watching) -> Iterator[Event]:
+        kept.append(b"1" * SIZE)
+        yield WEIGHT
+
+    before = resident_size(os.getpid())
+    assert told(analysis) == [WEIGHT]
+    assert resident_size(os.getpid()) - before < SIZE / 8
+    assert kept == []
+
+
+def test_a_copy_that_crashes_is_doubted() -> None:
+    """What was found until then counts; the model is measured all the same."""
+
+    def analysis(_watch: Watching) -> Iterator[Event]:
+        yield WEIGHT
+        os._exit(1)
+
+    first, second = told(analysis)
+    assert first == WEIGHT
+    assert isinstance(second, Doubted)
+    assert "crashed" in second.doubt.seen
+
+
+def test_a_copy_that_waits_for_a_thread_it_does_not_have_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It neither works nor tells anything, so it is ended, and the analysis done here."""
+    monkeypatch.setattr(forked_analysis, "_STUCK", 0.5)
+    here, forever = os.getpid(), threading.Event()
+
+    def analysis(_watch: Watching) -> Iterator[Event]:
+        yield WEIGHT
+        if os.getpid() != here:
+            forever.wait()
+        yield DOUBT
+
+    assert told(analysis) == [WEIGHT, DOUBT]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_an_interruption_ends_a_copy() -> None:
+    """Nobody waits for an analysis that is no longer wanted."""
+    forever = threading.Event()
+
+    def analysis(_watch: Watching) -> Iterator[Event]:
+        forever.wait()
+        yield WEIGHT
+
+    assert told(analysis, interrupted=lambda: True) == []
+
+
+@pytest.mark.parametrize("reason", ["threads", "device"])
+def test_where_a_copy_would_not_work_the_analysis_is_done_here(
+    reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another thread, or a device that is open, would be missing in a copy."""
+    monkeypatch.undo()
+    monkeypatch.setattr(threading, "active_count", lambda: 2 if reason == "threads" else 1)
+    monkeypatch.setattr(forked_analysis, "_DEVICES", (str(tmp_path / "nvidia"),))
+    pids: list[int] = []
+
+    def analysis(_watch: Watching) -> Iterator[Event]:
+        pids.append(os.getpid())
+        yield WEIGHT
+
+    with (tmp_path / ("nvidia0" if reason == "device" else "other")).open("w"):
+        assert told(analysis) == [WEIGHT]
+    assert pids == [os.getpid()]
+
+
+def test_a_process_of_one_thread_without_device_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing speaks against a copy, so one is made."""
+    monkeypatch.undo()
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    pids: list[int] = []
+
+    def analysis(_watch: Watching) -> Iterator[Event]:
+        pids.append(os.getpid())
+        yield WEIGHT
+
+    assert told(analysis) == [WEIGHT]
+    assert pids == []

@@ -1,0 +1,121 @@
+"""Whose memory is told: that of the model, and nothing that the profiler itself takes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.environment import peaks
+from modeldyno.environment.process_tree import resident_size
+from modeldyno.profiling.request import Request
+from modeldyno.runtime.child_process import isolated
+from modeldyno.runtime.warm_worker import warm
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+    from modeldyno.interfaces import Executor
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+HELD = 256 << 20
+MODEL = f"""
+held = b"1" * {HELD}
+
+def call():
+    return len(held)
+"""
+ROOT = Path(__file__).parents[2]
+
+
+def measured(executor: Executor, model: str, *probes: str, seconds: float = 0.3) -> Result:
+    plan = Plan(min_time=0.05, max_time=seconds, precision=1e-6)
+    job = Request(model=model, settings={}, probes=probes, plan=plan).job()
+    return executor(job, watch=lambda _event: None)
+
+
+def most(result: Result) -> float:
+    value = result["process_memory.max"]
+    assert value is not None
+    return value
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A callable that holds some bytes, and answers so fast that its samples are many."""
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return f"call:{path}:call"
+
+
+def test_what_a_model_holds_is_told(model: str) -> None:
+    """What holds 256 MiB takes 256 MiB, however many calls are made and by how many probes."""
+    with isolated() as executor:
+        few = most(measured(executor, model, "latency", seconds=0.1))
+        many = most(measured(executor, model, "latency", "throughput", seconds=3.0))
+
+    assert few == pytest.approx(HELD, rel=0.04)
+    assert many == pytest.approx(HELD, rel=0.04)
+
+
+def test_analysis_and_second_pass_are_not_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without layers and analysis the figure is the same, also where the peaks are measured."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    digits = str(ROOT / "examples/digits/digits.onnx")
+    with isolated() as executor:
+        plain = measured(executor, digits, "latency")
+        watched = measured(executor, digits, "static", "latency", "layers", "ops")
+
+    assert most(watched) == pytest.approx(most(plain), rel=0.1)  # it was 35 times as much
+    assert watched.find("peak_flops", "here") is not None
+
+
+def test_what_a_model_frees_and_takes_again_counts_once(tmp_path: Path) -> None:
+    """Memory that each call takes and frees is as much as one call takes, whatever we do between."""
+    blocks, size = 1000, 96_000  # below what malloc takes from the kernel apart, so that it keeps them
+    path = tmp_path / "model.py"
+    path.write_text(
+        "import numpy\n"
+        "kept = []\n"
+        "def call():\n"
+        f"    blocks = [numpy.ones({size // 8}) for _ in range({blocks})]\n"
+        f"    kept[:] = [numpy.ones({size // 8})]  # lies above them: what is freed below is not given back\n"
+        "    return float(blocks[0][0])\n"
+    )
+    with isolated() as executor:
+        result = measured(executor, f"call:{path}:call", "latency", "throughput", seconds=1.0)
+
+    assert most(result) == pytest.approx(blocks * size, rel=0.3)  # 17 MB are numpy; it was three times
+
+
+def test_the_memory_of_an_open_model_is_told_alike_by_each_run(model: str) -> None:
+    """A second run of a child that keeps its model counts from the baseline of the first."""
+    with warm() as executor:
+        first, second = (most(measured(executor, model, "latency", seconds=s)) for s in (0.1, 0.2))
+
+    assert first == pytest.approx(HELD, rel=0.04)
+    assert second == pytest.approx(first, rel=0.04)
+
+
+def test_the_peaks_of_the_machine_are_measured_in_another_process() -> None:
+    """What measuring them takes, hundreds of megabytes, is not taken from this process."""
+    before = resident_size(os.getpid())
+    flops, bandwidth = peaks.measured_apart("float32")
+
+    assert flops > 1e6
+    assert bandwidth > 1e6
+    assert resident_size(os.getpid()) - before < 32 << 20
+
+
+@pytest.mark.parametrize("program", ["/bin/true", "/nowhere/python"])
+def test_peaks_are_measured_here_where_no_process_answers(
+    monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """A process that cannot be started, or says nothing, is no reason to do without."""
+    monkeypatch.setattr(sys, "executable", program)
+    monkeypatch.setattr(peaks, "measured", lambda _dtype: (1.0, 2.0))
+
+    assert peaks.measured_apart("float32") == (1.0, 2.0)

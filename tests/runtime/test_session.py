@@ -1,0 +1,63 @@
+"""Many measurements as one piece of work that a user may interrupt."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import Progressed
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.runtime.session import campaign
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modeldyno.core.result.result import Event
+
+_MODEL = """
+import time
+
+def call(x=None):
+    time.sleep(0.001)
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """Give a Job of some runs of a millisecond."""
+    path = tmp_path / "model.py"
+    path.write_text(_MODEL)
+    plan = Plan(min_time=0.1, max_time=0.2)
+    model = ModelRef(scheme="call", locator=f"{path}:call")
+    return Job(model=model, backend="python", probes=("latency",), plan=plan)
+
+
+def test_the_first_interruption_lets_the_measurement_at_work_end(job: Job) -> None:
+    """It is counted for whoever asks before the next one, and no doubt falls on the one at work."""
+    with campaign() as bench:
+        before = bench.interrupted()
+
+        def press(event: Event) -> None:
+            if isinstance(event, Progressed) and not bench.interrupted():
+                signal.raise_signal(signal.SIGINT)
+
+        found = bench.execute(job, watch=press)
+
+    assert (before, bench.interrupted()) == (0, 1)
+    assert found.find("latency") is not None
+    assert "interrupted" not in {doubt.code for doubt in found.doubts}
+
+
+def test_who_watches_is_handed_on(job: Job) -> None:
+    """What is to be told of events is given back with what runs a Job; alone it tells nobody."""
+    seen: list[Event] = []
+    with campaign(seen.append) as bench:
+        bench.execute(job, watch=bench.watch)
+    with campaign() as silent:
+        silent.watch(seen[0])
+
+    assert any(isinstance(event, Progressed) for event in seen)

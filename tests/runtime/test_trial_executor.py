@@ -1,0 +1,152 @@
+"""Where the trials of a sweep are run: what is kept open, what is fresh, and what Ctrl-C does to them."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import Event, Located, Progressed
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import StaleStudy
+from modeldyno.runtime import trial_executor
+from modeldyno.runtime.child_process import isolated
+from modeldyno.runtime.interrupts import Insisted, counted_interrupts
+from modeldyno.runtime.trial_executor import children
+from modeldyno.runtime.warm_worker import warm
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+
+QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0)
+LONG = Plan(min_time=30.0, max_time=60.0)
+SOURCE = """
+import os, pathlib
+with open(pathlib.Path(__file__).parent / "loaded", "a") as file:
+    file.write(f"{os.getpid()}\\n")
+
+def answer():
+    pass
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A callable whose module notes each process that loads it."""
+    path = tmp_path / "model.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def job(model: Path, slots: int = 1, **changes: Any) -> Job:
+    settings: dict[str, Any] = {
+        "model": ModelRef(scheme="call", locator=f"{model}:answer"),
+        "backend": "python",
+        "probes": ("latency",),
+        "plan": QUICK,
+        "load": Load(concurrency=slots),
+    }
+    return Job(**settings | changes)
+
+
+def processes(model: Path) -> list[str]:
+    """The processes that loaded the model, in their order."""
+    return (model.parent / "loaded").read_text().split()
+
+
+def carried_out(room: trial_executor.Rooms, asked: Job, *, fresh: bool = False) -> Result:
+    return room(asked, fresh=fresh)(asked, watch=lambda _event: None)
+
+
+def test_in_a_process_each_trial_is_fresh(model: Path) -> None:
+    """What calls the model within a process runs in a new one each time."""
+    with children(lambda: 0) as room:
+        for fresh in (False, False, True):
+            assert carried_out(room, job(model), fresh=fresh).failures == ()
+
+    assert len(set(processes(model))) == 3
+
+
+def test_a_server_is_kept_until_a_fresh_one_is_asked_for(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loads of one server share its start; what is measured afresh has one of its own."""
+    monkeypatch.setattr(trial_executor, "serves", lambda _backend: True)
+    with children(lambda: 0) as room:
+        afresh = (False, False, True, True, False)
+        results = [carried_out(room, job(model, n), fresh=fresh) for n, fresh in enumerate(afresh, 1)]
+
+    starts = [result.find("load_time", scope="open") for result in results]
+    assert all(result.failures == () for result in results)
+    assert starts[0] == starts[1]
+    assert starts[3] == starts[4]
+    assert len({str(start) for start in starts}) == 3
+
+
+def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever calls the model within a process has the machine for itself."""
+    served = {True}
+    monkeypatch.setattr(trial_executor, "serves", lambda _backend: True in served)
+    with children(lambda: 0) as room:
+        carried_out(room, job(model))
+        (kept,) = processes(model)
+        served.clear()
+        seen: list[bool] = []
+        asked = job(model)
+        room(asked, fresh=False)(asked, watch=lambda _event: seen.append(Path(f"/proc/{kept}").exists()))
+
+    assert set(seen) == {False}
+
+
+def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:
+    """After one Ctrl-C the trial comes to its own end, without a doubt; the second ends it at once."""
+    with counted_interrupts() as interrupts, children(lambda: len(interrupts)) as room:
+
+        def press(_event: Event) -> None:
+            if not interrupts:
+                signal.raise_signal(signal.SIGINT)
+
+        asked = job(model)
+        finished = room(asked, fresh=False)(asked, watch=press)
+
+        def press_again(event: Event) -> None:
+            if isinstance(event, Progressed) and event.runs and len(interrupts) < 2:
+                signal.raise_signal(signal.SIGINT)
+
+        begun = time.monotonic()
+        asked = job(model, plan=LONG)
+        ended = room(asked, fresh=False)(asked, watch=press_again)
+
+    assert finished.doubts == () or "interrupted" not in {doubt.code for doubt in finished.doubts}
+    assert finished.find("latency") is not None
+    assert "interrupted" in {doubt.code for doubt in ended.doubts}
+    assert ended.failures == ()
+    assert time.monotonic() - begun < 25
+
+
+@pytest.mark.parametrize("executor", [isolated, warm])
+def test_what_the_watcher_raises_ends_the_child(model: Path, executor: Any) -> None:
+    """Whoever watches can stop a trial by an error: the child is gone at once, and the next one is fresh."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, Located):
+            raise StaleStudy("another machine")
+
+    begun = time.monotonic()
+    with executor() as execute:
+        with pytest.raises(StaleStudy):
+            execute(job(model, plan=LONG), watch=stop)
+        assert time.monotonic() - begun < 25
+        assert execute(job(model), watch=lambda _event: None).failures == ()
+
+
+def test_interruptions_are_passed_on_from_the_second() -> None:
+    """One is none; from the second on all count, of whatever tells how many there were."""
+    assert [len(Insisted(lambda count=count: count)) for count in range(4)] == [0, 0, 2, 3]  # type: ignore[misc]
+    assert len(Insisted(lambda: True)) == 0

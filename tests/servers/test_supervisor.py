@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from modeldyno.environment.process_tree import birth, tree
+
+STARTER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from conftest import SERVER
+from modeldyno.servers.server_process import Launch, http_ready, running
+launch = Launch(
+    name="fake",
+    command=lambda folder, ports: [sys.executable, "-c", SERVER, str(ports["http"]), "2"],
+    ports={"http": 0},
+    ready=lambda ports: http_ready(ports["http"], "/"),
+    grace=0.5,
+)
+with running(launch) as server:
+    print(server.pid, server.folder, flush=True)
+    time.sleep(600)
+"""
+
+
+def started(engines: Path) -> tuple[subprocess.Popen[str], int, Path]:
+    """Start a process that starts a server; give it, the guard's number and the server's directory."""
+    starter = subprocess.Popen(
+        [sys.executable, "-c", STARTER, str(Path(__file__).parent)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "MODELDYNO_ENGINES": str(engines)},
+    )
+    assert starter.stdout is not None
+    pid, folder = starter.stdout.readline().split()
+    starter.stdout.close()
+    return starter, int(pid), Path(folder)
+
+
+def left_after(family: dict[int, int], patience: float = 60.0) -> list[int]:
+    """Wait until all of these processes are gone; give those that are not."""
+    deadline = time.monotonic() + patience
+    while left := [pid for pid, born in family.items() if birth(pid) == born]:
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.05)
+    return []
+
+
+def family_of(guard: int) -> dict[int, int]:
+    """Give the guard and all that descends from it, with their births."""
+    return {pid: birth(pid) for pid in tree(guard)}
+
+
+def kill_the_starter(engines: Path) -> None:
+    """Kill a starter in a way that it cannot see, and check that nothing of its server is left."""
+    starter, guard, folder = started(engines)
+    family = family_of(guard)
+    assert len(family) == 4, "the guard, the server, and two that have daemonised"
+    starter.kill()
+    starter.wait()
+    assert left_after(family) == []
+    assert not folder.exists()
+
+
+def test_nothing_is_left_when_the_starter_is_killed(engines: Path) -> None:
+    """After kill -9 of the starter no process of the server is left, nor its directory."""
+    for _ in range(3):
+        kill_the_starter(engines)
+
+
+@pytest.mark.slow
+def test_nothing_is_left_fifty_times(engines: Path) -> None:
+    """After kill -9 of the starter, 50 times, no process is left."""
+    for _ in range(50):
+        kill_the_starter(engines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_guard_that_is_asked_to_end_ends_the_server_first(engines: Path, number: signal.Signals) -> None:
+    """A signal to the guard ends the server and all that came of it."""
+    starter, guard, folder = started(engines)
+    family = family_of(guard)
+    os.kill(guard, number)
+    del family[guard]  # its parent has yet to collect it
+    try:
+        assert left_after(family) == []
+    finally:
+        starter.kill()
+        starter.wait()
+    assert left_after({guard: birth(guard)}) == []
+    assert not folder.exists()
+
+
+def test_the_server_does_not_outlive_a_guard_that_is_killed(engines: Path) -> None:
+    """When the guard itself is killed, the system ends the server with it."""
+    starter, guard, _ = started(engines)
+    server = next(
+        pid for pid in tree(guard)[1:] if b"BaseHTTPRequestHandler" in cmdline(pid) and parent(pid) == guard
+    )
+    born = birth(server)
+    rest = [pid for pid in tree(guard) if pid not in {guard, server}]
+    os.kill(guard, signal.SIGKILL)
+    try:
+        assert left_after({server: born}) == []
+    finally:
+        starter.kill()
+        starter.wait()
+        for pid in rest:
+            if b"BaseHTTPRequestHandler" in cmdline(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def cmdline(pid: int) -> bytes:
+    """Give the words that a process was started with; none for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def parent(pid: int) -> int:
+    """Give the parent of a process."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.errors import RequestError
+from modeldyno.servers import triton_config, triton_repository_writer
+from modeldyno.servers.triton_config import changed, text
+
+IMAGE = InputSpec(name="image", shape=("batch", 3, "height", 8), dtype="float32")
+LABEL = InputSpec(name="label", shape=("batch",), dtype="int64")
+BASE = {
+    "name": "m",
+    "max_batch_size": 8,
+    "instance_group": [{"count": 1, "kind": "KIND_CPU"}],
+    "parameters": {"threads": {"string_value": "2"}},
+}
+
+
+def test_the_text_of_a_configuration() -> None:
+    """Words of Triton have no quotation marks, text has; messages repeat, numbers stand in a list."""
+    assert text({**BASE, "dynamic_batching": {"preferred_batch_size": [4, 8]}}) == (
+        'name: "m"\n'
+        "max_batch_size: 8\n"
+        "instance_group {\n"
+        "  count: 1\n"
+        "  kind: KIND_CPU\n"
+        "}\n"
+        "parameters {\n"
+        '  key: "threads"\n'
+        "  value {\n"
+        '    string_value: "2"\n'
+        "  }\n"
+        "}\n"
+        "dynamic_batching {\n"
+        "  preferred_batch_size: [4, 8]\n"
+        "}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "written"),
+    [
+        ({"a": True, "b": False, "c": None}, "a: true\nb: false\n"),
+        ({"a": 0.5}, "a: 0.5\n"),
+        ({"a": 'say "hi"\\\n'}, 'a: "say \\"hi\\"\\\\\\n"\n'),
+        ({"a": "é"}, 'a: "\\303\\251"\n'),
+        ({"dynamic_batching": {}}, "dynamic_batching {\n}\n"),
+        ({"input": [], "reshape": {"shape": []}}, "reshape {\n}\n"),
+        ({"kind": "not a word"}, 'kind: "not a word"\n'),
+        (
+            {"priority_queue_policy": {"1": {"timeout_action": "DELAY"}}},
+            "priority_queue_policy {\n  key: 1\n  value {\n    timeout_action: DELAY\n  }\n}\n",
+        ),
+    ],
+)
+def test_values_are_written_as_text_protobuf(config: dict[str, object], written: str) -> None:
+    """Every kind of value has its form."""
+    assert text(config) == written
+
+
+def test_any_field_is_set_by_its_path() -> None:
+    """Paths go through messages, lists and parameters, and what is not there is made."""
+    found = changed(
+        BASE,
+        {
+            "max_batch_size": "16",
+            "instance_group.count": "3",
+            "instance_group.1.kind": "KIND_GPU",
+            "instance_group.1.gpus": "0",
+            "dynamic_batching.preferred_batch_size": "4,8",
+            "dynamic_batching.preserve_ordering": "true",
+            "parameters.mode": "fast",
+            "model_warmup.0": '{"name": "w"}',
+            "version_policy.specific.versions": "1,3",
+            "optimization": '{"input_pinned_memory": {"enable": false}}',
+        },
+    )
+    assert found == {
+        "name": "m",
+        "max_batch_size": 16,
+        "instance_group": [{"count": 3, "kind": "KIND_CPU"}, {"kind": "KIND_GPU", "gpus": [0]}],
+        "parameters": {"threads": {"string_value": "2"}, "mode": {"string_value": "fast"}},
+        "dynamic_batching": {"preferred_batch_size": [4, 8], "preserve_ordering": True},
+        "model_warmup": [{"name": "w"}],
+        "version_policy": {"specific": {"versions": [1, 3]}},
+        "optimization": {"input_pinned_memory": {"enable": False}},
+    }
+    assert BASE["max_batch_size"] == 8, "what it was made from is as before"
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_path_through_a_number_is_refused() -> None:
+    """A field without parts has no fields, and a path is needed."""
+    with pytest.raises(RequestError, match=r"'max_batch_size' is 8, which has no fields"):
+        changed(BASE, {"max_batch_size.a": "1"})
+    with pytest.raises(RequestError, match="needs a path"):
+        changed(BASE, {".": "1"})
+
+
+def test_the_batch_is_left_out_of_dims() -> None:
+    """With batches the first axis is Triton's own; free dimensions are -1; a lone batch axis becomes [1]."""
+    config = triton_repository_writer.configuration("m", "python", [IMAGE], [LABEL], max_batch=8)
+    assert config["input"] == [{"name": "image", "data_type": "TYPE_FP32", "dims": [3, -1, 8]}]
+    assert config["output"] == [
+        {"name": "label", "data_type": "TYPE_INT64", "dims": [1], "reshape": {"shape": []}}
+    ]
+
+
+def test_without_batches_dims_are_whole() -> None:
+    """Without batches every axis is written."""
+    config = triton_repository_writer.configuration("m", "python", [IMAGE], [LABEL], max_batch=0)
+    assert config["input"][0]["dims"] == [-1, 3, -1, 8]
+    assert config["output"][0]["dims"] == [-1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (InputSpec(name="x", shape=(1,), dtype="complex64"), "no tensors of complex64"),
+        (InputSpec(name="x", dtype="float32"), "how many axes 'x' has"),
+    ],
+)
+def test_tensors_that_triton_cannot_have(spec: InputSpec, said: str) -> None:
+    """A dtype that Triton has not, and a shape that nobody knows, are refused."""
+    with pytest.raises(RequestError, match=said):
+        triton_repository_writer.configuration("m", "python", [spec], [LABEL], max_batch=0)
+
+
+def test_every_dtype_of_ours_has_one_of_tritons() -> None:
+    """No dtype is forgotten, and no two share a word."""
+    from modeldyno.core.spec.input_spec import DTYPES
+
+    assert set(triton_config.DTYPES) == set(DTYPES)
+    assert len(set(triton_config.DTYPES.values())) == len(DTYPES)

@@ -1,0 +1,317 @@
+"""From words to a Study: what they may be, what they come to, and what is wrong with others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from modeldyno import plugins
+from modeldyno.core.spec.load_spec import Arrivals
+from modeldyno.core.study.goal import Rank
+from modeldyno.environment import machine
+from modeldyno.errors import RequestError
+from modeldyno.sweeps import axes, value_parsers
+from modeldyno.sweeps import build as words_of
+from modeldyno.sweeps import schema as sweeps_schema
+from modeldyno.sweeps.yaml_file import Words, parse
+
+if TYPE_CHECKING:
+    from modeldyno.core.study.search_space import Axis
+    from modeldyno.core.study.study import Study
+
+MODEL = "call:modeldyno.testing.known_latency:steady"
+ONNX = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+
+
+def told(**tree: Any) -> Study:
+    """Read words of Python."""
+    return made(**tree)[0]
+
+
+def made(**tree: Any) -> tuple[Study, tuple[Axis, ...]]:
+    return words_of.study(Words(tree={"model": ONNX, **tree}))
+
+
+def filed(text: str) -> Study:
+    """Read words of a file."""
+    return words_of.study(parse(f"model: {ONNX}\n{text}", "s.yaml"))[0]
+
+
+def spoken(study: Study) -> list[str]:
+    return [str(axis) for axis in study.space.axes]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "space: {batch_size: [1, 2, 4, 8]}",
+        "space: {batch: '1,2,4,8'}",
+        "space: {batch_size: 1..8*2}",
+        "space: {batch_size: {from: 1, to: 8, times: 2}}",
+        "space: {batch_size: {start: 1, stop: 8, times: 2}}",
+        "space: {batch_size: {values: [1, 2, 4, 8]}}",
+        "space: {batch_size: {values: 1..8*2}}",
+    ],
+)
+def test_values_are_written_in_many_ways(text: str) -> None:
+    """A list, a text and a range come to the same axis, whatever name of its knob is used."""
+    assert spoken(filed(text)) == ["batch_size=1,2,4,8"]
+
+
+def test_a_range_has_steps() -> None:
+    """A step is 1 unless it is told."""
+    assert spoken(filed("space: {batch_size: {from: 1, to: 3}}")) == ["batch_size=1,2,3"]
+    assert spoken(filed("space: {batch_size: {from: 1, to: 9, step: 4}}")) == ["batch_size=1,5,9"]
+
+
+@pytest.mark.parametrize("condition", ["{parallel: true}", "parallel=true", "{parallel: [true]}"])
+def test_an_axis_may_depend_on_another(condition: str) -> None:
+    """The condition is read in the types of the other knob."""
+    study = filed(
+        f"space:\n  parallel: [false, true]\n  inter_threads: {{values: [1, 2], if: {condition}}}\n"
+    )
+
+    assert spoken(study) == ["parallel=false,true", "inter_threads=1,2 if parallel=true"]
+    assert study.space.size == 3
+
+
+def test_a_list_within_a_list_is_one_value() -> None:
+    """Sizes of batches that belong together stay together."""
+    study = filed("backend: triton\nspace: {preferred_batch: [[4, 8], 16]}")
+
+    assert study.space.axes[0].values == ("4,8", "16")
+    assert str(study.space.axes[0]) == "preferred_batch=[4,8],16"
+
+
+def test_words_of_python_and_of_a_file_say_the_same() -> None:
+    """Numbers, truths and tables of Python are read as the text of a file is."""
+    ours = told(
+        space={"batch_size": [1, 2], "parallel": [False, True]}, require=["latency.p99 <= 10ms"],
+        budget={"max_time": 600.0}, plan={"seed": 3},
+    )  # fmt: skip
+    file = filed(
+        "space: {batch_size: [1, 2], parallel: [false, true]}\nrequire: latency.p99 <= 10ms\n"
+        "budget: {max_time: 10m}\nplan: {seed: 3}\n"
+    )
+
+    assert (ours.space, ours.goal, ours.budget, ours.job) == (file.space, file.goal, file.budget, file.job)
+    assert ours.seed == file.seed == 3
+
+
+def test_shorthands_are_a_goal() -> None:
+    """Online under a latency budget is the throughput of a server, its 99th percentile bounded."""
+    study = told(mode="online", latency_budget="10ms", min_throughput=500)
+
+    assert study.job.backend == "triton"
+    assert [str(aim) for aim in study.goal.objectives] == ["maximize throughput"]
+    assert [str(bound) for bound in study.goal.constraints] == ["latency.p99 <= 10 ms", "throughput >= 500/s"]
+    assert study.job.plan.percentiles == ("p99",)
+    assert study.job.load is not None
+    assert study.job.load.within == 0.01
+
+
+def test_objectives_have_weights() -> None:
+    """As a table, as text, maximised and minimised together."""
+    study = told(
+        maximize={"throughput": "2"}, minimize=["latency.p99:3", "process_memory.max"], rank="each-load"
+    )
+
+    assert [str(aim) for aim in study.goal.objectives] == [
+        "maximize throughput:2", "minimize latency.p99:3", "minimize process_memory.max",
+    ]  # fmt: skip
+    assert study.goal.rank is Rank.EACH
+    assert study.job.plan.percentiles == ("p99",)
+
+
+def test_objectives_know_their_directions() -> None:
+    """With weights as other tools have them, and beside those whose direction is said."""
+    study = told(objectives={"throughput": "10", "latency.p99": "5"}, minimize="process_memory.max")
+
+    assert [str(aim) for aim in study.goal.objectives] == [
+        "maximize throughput:10", "minimize latency.p99:5", "minimize process_memory.max",
+    ]  # fmt: skip
+
+
+def test_without_axes_what_usually_matters_is_varied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each backend says what; what is set already, or has one value here, is left out."""
+    monkeypatch.setattr(machine, "allowed_cores", lambda: (0, 1, 2, 3))
+    study, chosen = made()
+    fixed, _ = made(set={"threads": 2})
+    shaped, _ = made(input="image=8x1x8x8")
+
+    assert spoken(study) == ["batch_size=1,2,4,8,16,32", "intra_threads=1,2,4"]
+    assert chosen == study.space.axes
+    assert spoken(fixed) == ["batch_size=1,2,4,8,16,32"]
+    assert spoken(shaped) == ["intra_threads=1,2,4"]
+    monkeypatch.setattr(machine, "allowed_cores", lambda: (0,))
+    assert [axis.name for axis in made()[0].space.axes] == ["batch_size"]
+
+
+@pytest.mark.parametrize("backend", plugins.names("backend"))
+def test_what_a_backend_finds_worth_a_look_is_its_own(backend: str) -> None:
+    """Each of its axes is a knob of its own, in its types; some backends name none."""
+    knobs = {knob.name for knob in plugins.backend(backend).knobs}
+
+    assert {axis.name for axis in axes.usual(backend, {}, 4, ())} <= knobs
+
+
+def test_a_server_is_put_under_rising_loads_unless_told_otherwise() -> None:
+    """Its concurrency is varied where nobody speaks of the load, and left alone where somebody does."""
+    study, chosen = made(backend="triton", space={"instances": [1, 2]})
+    kept, _ = made(backend="triton", space={"instances": [1, 2]}, load={"concurrency": 8, "duration": "2s"})
+    paced, _ = made(space={"rate": "100..300:100"}, load={"arrivals": "poisson", "drivers": "2"})
+
+    assert spoken(study) == ["instances=1,2", "concurrency=1,2,4,8,16,32,64"]
+    assert [axis.name for axis in chosen] == ["concurrency"]
+    assert spoken(kept) == ["instances=1,2"]
+    assert kept.job.load is not None
+    assert (kept.job.load.concurrency, kept.job.load.duration) == (8, 2.0)
+    assert paced.job.load is not None
+    assert (paced.job.load.arrivals, paced.job.load.rate) == (Arrivals.POISSON, 100.0)
+    assert paced.job.backend == "triton"
+
+
+def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
+    """A knob that is set and varied tells the default's value; one of which nobody knows it is left out."""
+    study = told(space={"batch_size": [1, 2], "threads": [1, 2], "parallel": [True]}, set={"threads": "2"})
+    bare = told(space={"batch_size": [1, 2], "threads": [1, 2]})
+    served = told(backend="triton", space={"instances": [1, 2]})
+
+    assert study.default == {"batch_size": 1, "intra_threads": 2, "parallel": False}
+    assert study.settings == {"intra_threads": 2}
+    assert bare.default == {"batch_size": 1}
+    assert served.default == {"instances": 1}
+
+
+def test_the_default_names_its_backend_where_that_is_varied() -> None:
+    """It is one of the points, and not its own rival."""
+    study = told(space={"backend": ["onnxruntime"], "batch_size": [1, 8]})
+
+    assert study.default == {"backend": "onnxruntime", "batch_size": 1}
+    assert study.space.holds(study.default)
+
+
+def test_only_what_a_run_does_not_tell_needs_an_analysis() -> None:
+    """The static probe is left out, for its time, unless the goal asks for what it alone gives."""
+    assert told().job.probes == ("latency", "throughput")
+    assert told(minimize="macs").job.probes == ("static", "latency", "throughput")
+    assert told(probe="static,latency").job.probes == ("static", "latency")
+
+
+def test_a_study_has_the_name_of_its_model() -> None:
+    """That of the file, the function or the model on a server; or the one that is given."""
+    assert told().name == "digits"
+    assert told(model=MODEL, space={"batch_size": [1, 2]}).name == "steady"
+    assert told(name="mine").name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("maximise: throughput", "line 2: .*did you mean 'maximize'"),
+        ("maximize: {throughput: 10, latency.p99: 5}", "line 2: latency is better the lower it is"),
+        ("request_rate: 100", "line 2: .*write rate: below space:"),
+        ("max_time: 10s", "line 2: .*write it below budget: for the whole sweep"),
+        ("models: [a, b]", "line 2: .*those on the same server below beside:"),
+        ("trust: true", "line 2: .*--trust on the command line"),
+        ("space: 5", "line 2: 'space' holds names with values"),
+        ("space:\n  batch_size: 0,2", "line 3: The knob batch_size takes a whole number from 1, not 0"),
+        ("space:\n  batch_size: [1, 1]", "line 3: .*a value twice"),
+        ("space:\n  batch_size: {from: 1}", "line 3: The axis batch_size needs"),
+        ("space:\n  batch_size: {form: 1}", "line 3: .*did you mean 'from'"),
+        ("space:\n  batch_size: {from: 1, start: 1, to: 2}", "line 3: from and start mean the same"),
+        ("space:\n  batch_size: {values: 1, from: 1, to: 2}", "line 3: .*both values and a range"),
+        ("space:\n  batch_size: {values: [1], if: [a]}", "line 3: .*depends on one other axis"),
+        ("space:\n  batch_size: [{a: 1}]", "line 3: A value of an axis is a word or a number"),
+        ("space:\n  instances: 1,2", "line 3: There is no knob 'instances' here, but a server has it"),
+        ("backend: onnxruntime\nspace:\n  concurrency: 1..4", "line 3: .*where there is no concurrency"),
+        ("require:\n- latency.p99 <= 10ms\n- latncy.p50 <= 1", "line 4: .*did you mean 'latency'"),
+        ("latency_budget: 10 MiB", "line 2: 'MiB' in '10 MiB' is not a unit here"),
+        ("latency_budget: 10", "line 2: '10' leaves the unit open; write 10ms or 10s"),
+        ("maximize:\n  throughput: much", "line 3: 'much' is no number"),
+        ("maximize:\n- latency.p99.ci", "line 3: .*no objective"),
+        ("rank: best", "line 2: There is no value of rank: 'best'"),
+        ("mode: offlin", "line 2: .*did you mean 'offline'"),
+        ("plan:\n  max_tim: 1s", "line 3: .*did you mean 'max_time'"),
+        ("plan:\n  max_time: soon", "line 3: 'soon' is not a quantity"),
+        ("plan:\n  min_runs: few", "line 3: 'few' is no whole number"),
+        ("plan:\n  min_runs: 0", "line 2: min_runs is 0"),
+        ("plan:\n  processes: 3", "line 3: There is no 'plan' part 'processes'"),
+        ("plan:\n  pin: a", "line 3: --pin 'a' is no list of cores"),
+        ("budget:\n  certain: 200%", "line 3: certain is 200%"),
+        ("budget:\n  certain: certain >= 200%", "line 3: certain is 200%"),
+        ("budget:\n  max_trials: 0", "line 3: max_trials is 0, but must be 1 or more"),
+        ("strategy: quik", "line 2: .*did you mean 'quick'"),
+        ("backend: onnxruntim", "line 2: .*did you mean 'onnxruntime'"),
+        ("backend: triton\nload:\n  rate: fast", "line 4: --rate 'fast' is no rate"),
+        ("backend: triton\nload:\n  arrivals: closed", "line 4: There is no value of arrivals"),
+        ("backend: triton\nload:\n  arrivals: poisson", "line 4: .*need a rate"),
+        ("set:\n  batch_size: 2\n  batch: 4", "line 4: The knob batch_size is set twice"),
+        ("set:\n  batch_size: [1, 2]", "line 3: .*takes one value"),
+        ("set:\n  batch_siz: 1", "line 3: .*did you mean 'batch_size'"),
+    ],
+)
+def test_a_mistake_tells_its_line_and_what_to_write(text: str, said: str) -> None:
+    """What is wrong with a file is told before anything runs."""
+    with pytest.raises(RequestError, match=f"^s.yaml, {said}"):
+        filed(text)
+
+
+def test_words_without_a_model_are_refused() -> None:
+    """The model is the one thing that must be there."""
+    with pytest.raises(RequestError, match="names no model"):
+        words_of.study(Words(tree={"space": {"batch_size": [1]}}))
+
+
+def test_what_has_no_knobs_to_vary_is_told_so() -> None:
+    """A backend without a usual space needs axes."""
+    with pytest.raises(RequestError, match="nothing to vary"):
+        told(model=MODEL)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("certain >= 95%", 0.95), ("certain>0.9", 0.9), ("99 %", 0.99), ("0.5", 0.5)]
+)
+def test_a_certainty_is_a_sentence_or_a_share(text: str, share: float) -> None:
+    """It is written as a bound, or alone."""
+    assert value_parsers.certainty(text) == pytest.approx(share)
+
+
+DOCUMENTS: tuple[dict[str, Any], ...] = (
+    {"model": "m.onnx"},
+    {
+        "model": "m.onnx",
+        "space": {"a": [1, 2], "b": "1..4", "c": {"from": 1, "to": 4, "if": {"a": 1}}, "d": [[1, 2]]},
+    },
+    {
+        "model": "m.onnx",
+        "objectives": {"throughput": 2},
+        "minimize": ["energy"],
+        "require": "latency.p99 <= 1ms",
+    },
+    {"model": "m.onnx", "budget": {"max_time": "10m", "max_trials": 10, "certain": 0.9}},
+    {
+        "model": "m.onnx",
+        "plan": {"max_time": 3, "seed": 1},
+        "load": {"rate": "100:poisson", "duration": "2s"},
+    },
+)
+WRONG: tuple[dict[str, Any], ...] = (
+    {},
+    {"model": "m", "modle": 1},
+    {"model": "m", "space": {"a": {"form": 1}}},
+    {"model": "m", "budget": {"time": "10m"}},
+    {"model": "m", "rank": "best"},
+)
+
+
+def test_the_schema_takes_what_is_right_and_no_more() -> None:
+    """An editor that knows the JSON Schema marks the same mistakes."""
+    validator = jsonschema.Draft202012Validator(sweeps_schema.schema())
+    validator.check_schema(sweeps_schema.schema())
+
+    assert [list(validator.iter_errors(document)) for document in DOCUMENTS] == [[]] * len(DOCUMENTS)
+    assert all(list(validator.iter_errors(document)) for document in WRONG)

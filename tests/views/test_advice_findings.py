@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.advice.advice import Advice, Candidate, Tried
+from modeldyno.core.advice.bottleneck import Bottleneck, Limit
+from modeldyno.core.advice.finding import Finding, Saving
+from modeldyno.core.comparison.comparison import Agreement, Change, Outcome
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Interval, observed
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.result.static_data import Operator, Outline
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.testing.sample_results import a_result, a_small_result
+from modeldyno.views.advice.blocks import advice, sentence
+from modeldyno.views.advice.findings import LIMITS, finding, findings_of, limited, pointer, saving, typed
+
+KNOBS = (
+    Knob(name="threads", kind=int, default=None, sentence=""),
+    Knob(name="device", kind=str, default="cpu", sentence=""),
+    Knob(name="io_binding", kind=bool, default=False, sentence=""),
+    BATCH_SIZE,
+)
+SHORT = a_result(
+    outline=Outline(sizes={"batch": 8}, operators=(Operator(kind="onnx.Add", calls=100),)),
+    environment=replace(a_result().environment, hardware={"cpu_quota": 2.0}),
+)
+
+
+class TestFindings:
+    def test_a_finding_says_what_to_type(self) -> None:
+        """The command has what is tried, and nothing that is usual."""
+        (notice,) = [b for b in findings_of(SHORT, KNOBS) if isinstance(b, Notice) and b.code == "threads"]
+        assert notice.advice == (
+            "modeldyno profile onnx:models/digits.onnx --backend onnxruntime --set batch_size=8 "
+            "--set threads=1 --input image=batch,64:float32:0..16"
+        )
+        assert notice.text.startswith("An operator takes 12.8 us")
+        assert "one thread leaves the other cores to other calls." in notice.text
+
+    def test_nothing_found_says_what_would_show_more(self) -> None:
+        """A profile with more probes."""
+        (notice,) = findings_of(a_small_result())
+        assert isinstance(notice, Notice)
+        assert "--probe static,latency,throughput,layers,ops" in notice.text
+
+    @pytest.mark.parametrize(
+        ("clause", "told"),
+        [
+            ("float32 becomes float64", "float32 becomes float64."),
+            ("torch.compile fuses operators", "torch.compile fuses operators."),
+            ("aten::copy_ in the model takes 1 ms", "aten::copy_ in the model takes 1 ms."),
+            ("a call runs 331 operators", "A call runs 331 operators."),
+            ("blocks that were freed are kept", "Blocks that were freed are kept."),
+        ],
+    )
+    def test_a_name_of_code_is_written_as_it_is(self, clause: str, told: str) -> None:
+        """A sentence begins with a capital, but not where it begins with a name such as torch.compile."""
+        found = Finding(code="compile", seen="a call waits", why=clause)
+        assert finding(SHORT, found).text == f"A call waits. {told}"
+
+    def test_an_estimate_is_told_with_its_basis(self) -> None:
+        """And where it may be a loss; where nothing bounds it, nothing is said."""
+        sure = Saving(of="time of a call", low=0.0, high=0.5, basis="half of the bytes")
+        assert saving(sure) == "It saves 0% to 50% of the time of a call: half of the bytes."
+        assert "between a loss and 50% less" in saving(replace(sure, low=None))
+        assert saving(None) == ""
+
+    def test_what_is_no_setting_is_told_in_words(self) -> None:
+        """What to do stands where the command would."""
+        told = finding(SHORT, Finding(seen="a copy", why="needless.", do="leave it out", code="needless"))
+        assert told.text == "A copy. Needless."
+        assert told.advice == "leave it out"
+
+    def test_the_limit_is_named(self) -> None:
+        """Each kind has its words."""
+        assert set(LIMITS) == set(Limit)
+        (notice,) = limited(Bottleneck(limit=Limit.QUEUE, share=0.6, seen="6 ms of 10 ms"))
+        assert notice.text == "the queue of the server, 60% of the time: 6 ms of 10 ms"
+        (notice,) = limited(Bottleneck(limit=Limit.CLIENT, share=None, seen="busy"))
+        assert notice.text == "the client: busy"
+        assert list(limited(None)) == []
+
+
+class TestPointer:
+    def test_it_names_the_findings_and_how_to_try_them(self) -> None:
+        """In a process `advise` tries them, of a server `show` tells them; nothing is no line."""
+        found = Finding(seen="", why="", code="threads", job=SHORT.job)
+        several = tuple(replace(found, code=f"code-{n}") for n in range(6))
+        one, many = pointer(SHORT, (found,)), pointer(SHORT, several)
+        assert one is not None
+        assert (one.text, one.advice) == ("threads", "modeldyno advise onnx:models/digits.onnx tries them")
+        assert many is not None
+        assert many.text == "code-0, code-1, code-2, code-3 and 2 more"
+        served = replace(SHORT, job=replace(SHORT.job, load=Load()))
+        told = pointer(served, (found,))
+        assert told is not None
+        assert told.advice == "modeldyno show 012345 --findings tells them"
+        assert pointer(SHORT, ()) is None
+
+
+def test_a_command_keeps_what_was_asked_for() -> None:
+    """Cores and seed are kept, the care of a glance is not."""
+    plan = replace(SHORT.job.plan, pin=(0, 1), seed=7, max_time=0.5)
+    assert "--seed 7 --pin 0,1" in typed(SHORT, replace(SHORT.job, plan=plan), KNOBS)
+    assert "--max-time" not in typed(SHORT, replace(SHORT.job, plan=plan), KNOBS)
+
+
+def tried(difference: float, outcome: Outcome, rounds: int = 5, **settings: KnobValue) -> Tried:
+    interval = Interval(low=difference - 0.01, high=difference + 0.01)
+    change = Change(
+        query=Query.parse("throughput"), baseline=1.0, candidate=1 + difference, difference=difference,
+        interval=interval, outcome=outcome,
+    )  # fmt: skip
+    beside = replace(change, query=Query.parse("latency.p50"), difference=-difference)
+    return Tried(
+        candidate=Candidate(codes=("some",), settings=settings),
+        change=change,
+        beside=(beside,),
+        rounds=rounds,
+    )
+
+
+AGREED = Agreement(output="y", largest=0.1, relative=0.002, cosine=0.9999)
+ADVICE = Advice(
+    id="0123456789ab", created="", query=Query.parse("throughput"), tolerance=0.01,
+    baseline=a_small_result(name="net", measurements=(observed("throughput", 100.0),)),
+)  # fmt: skip
+
+
+class TestAdvice:
+    def told(self, found: Advice) -> str:
+        """All texts of the blocks."""
+        blocks = list(advice(found))
+        cells = [cell for b in blocks if isinstance(b, Table) for row in b.rows for cell in row]
+        notices = [f"{b.text} {b.advice}" for b in blocks if isinstance(b, Notice)]
+        return " | ".join([*notices, *cells])
+
+    def test_the_best_is_told_first_with_its_price(self) -> None:
+        """What to set, what it gains with its interval, and what it does to the outputs."""
+        best = replace(tried(0.5, Outcome.BETTER, 7, threads=1), outputs=(AGREED,))
+        found = replace(ADVICE, tried=(best,), finals=(best,), best=best, command="modeldyno profile net")
+        said = sentence(found)
+        assert said.startswith(
+            "net: with threads=1, throughput 50.0% higher (49.0% to 51.0%), over 7 rounds in turns with what "
+            "it was (100/s in the first run)"
+        )
+        assert "outputs differ by 0.002 of their largest at most, cosine 0.999900" in said
+        assert "modeldyno profile net" in self.told(found)
+        assert "the outputs are the same" in sentence(
+            replace(found, best=replace(best, outputs=(replace(AGREED, relative=0.0),)))
+        )
+        assert "another batch" in sentence(
+            replace(found, best=replace(best, outputs=(), unlike="another batch"))
+        )
+        assert "not compared" in sentence(replace(found, best=replace(best, outputs=())))
+
+    def test_what_did_not_help_is_told_too(self) -> None:
+        """Worse, the same, one run only, and what did not run, with why."""
+        found = replace(
+            ADVICE,
+            tried=(
+                tried(-0.2, Outcome.WORSE, compile="default"), tried(0.0, Outcome.SAME, threads=2),
+                tried(-0.6, Outcome.UNDECIDED, 0, threads=1),
+                Tried(candidate=Candidate(codes=(), settings={"precision": "int8"}), failure="no torchao"),
+                replace(
+                    tried(0.9, Outcome.BETTER, precision="bf16"), outputs=(replace(AGREED, relative=0.05),)
+                ),
+            ),
+            left_out=(Candidate(codes=(), settings={"batch_size": 64}),),
+        )  # fmt: skip
+        text = self.told(found)
+        for said in (
+            "worse", "the same", "one run only", "precision=int8 did not run: no torchao",
+            "precision=bf16 is not combined: outputs differ by 0.05, more than the tolerance of 0.01",
+            "no time was left for batch_size=64", "±0.05",
+        ):  # fmt: skip
+            assert said in text
+        assert "what seemed to help could not be confirmed" in sentence(found)
+        assert "2 settings tried, and none is shown to be better than the present ones" in sentence(
+            replace(found, tried=found.tried[:2])
+        )
+        assert "there is nothing to try" in sentence(ADVICE)
+
+    def test_a_batch_that_was_given_is_told_to_be_the_only_one(self) -> None:
+        """With the option that leaves it free."""
+        job = replace(ADVICE.baseline.job, inputs=(InputSpec(name="x", shape=(8, 3)),))
+        told = self.told(replace(ADVICE, baseline=replace(ADVICE.baseline, job=job)))
+        assert "other sizes of the batch were not tried" in told
+        assert "leave it free with --input x=batchx3 -b 8" in told
+        assert "other sizes" not in self.told(ADVICE)
+
+    def test_the_table_says_whether_anything_ran_in_turns(self) -> None:
+        """One run of each confirms nothing."""
+        once = tried(-0.3, Outcome.UNDECIDED, 0, intra_threads=2)
+        turns = tried(0.2, Outcome.BETTER, 5, threads=1)
+        for ran, title in (((once,), "Tried, one run of each"), ((once, turns), "Tried, each in turns with")):
+            assert title in terminal.text(list(advice(replace(ADVICE, tried=ran))))
+
+    def test_findings_that_are_no_setting_are_told_at_the_end(self) -> None:
+        """With what to do about them, as are settings that make no call faster."""
+        starts = Finding(seen="a start", why="slow", job=ADVICE.baseline.job, metric="load_time")
+        code = Finding(seen="a copy", why="needless", do="leave it out")
+        told = self.told(replace(ADVICE, findings=(code, starts)))
+        assert "A copy. Needless. leave it out" in told
+        assert "A start. Slow. modeldyno profile" in told
+
+    def test_the_tables_fit_into_eighty_columns(self) -> None:
+        """A gain and its interval share a column."""
+        best = replace(tried(4.89, Outcome.BETTER, 5, batch_size=16), outputs=(AGREED,))
+        once = tried(-0.3, Outcome.UNDECIDED, 0, intra_threads=2)
+        lines = terminal.text(list(advice(replace(ADVICE, tried=(best, once), finals=(best,)))))
+
+        assert max(map(len, lines.splitlines())) <= 80
+        assert "batch_size=16    +489% (+488 to +490%)" in lines
+        assert "one run only" in lines
+
+
+def test_doubts_that_explain_a_limit_are_its_figures() -> None:
+    """Other processes on the cores are named before anything else."""
+    disturbed = replace(SHORT, doubts=(Doubt(code="interference", seen="others kept 1.4 cores", advice=""),))
+    first = next(findings_of(disturbed, KNOBS))
+    assert isinstance(first, Notice)
+    assert first.severity is Severity.NOTE
+    assert first.text == "other work on this machine: others kept 1.4 cores"

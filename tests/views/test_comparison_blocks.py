@@ -1,0 +1,576 @@
+"""How a comparison is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.comparison.comparison import (
+    Agreement,
+    Cause,
+    Change,
+    Comparison,
+    Contrast,
+    Difference,
+    Outcome,
+    Part,
+)
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.testing.reporters import HOSTILE
+from modeldyno.testing.sample_results import a_failed_result, a_result
+from modeldyno.views.comparison.blocks import brief, contrasted, headline, numbers
+from modeldyno.views.comparison.changes import sentence
+from modeldyno.views.text import called
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.core.result.result import Result
+
+NAMES = ("old", "new")
+P50 = Query.parse("latency.p50")
+
+
+def change(
+    query: str, outcome: Outcome, difference: float | None = 0.123, spread: float | None = 0.02, **more: Any
+) -> Change:
+    """Make a change from 1 of the unit, with an interval of so much either way."""
+    interval = None
+    if difference is not None and spread is not None:
+        interval = Interval(low=difference - spread, high=difference + spread)
+    made: dict[str, Any] = {
+        "baseline": 1.0,
+        "candidate": None if difference is None else 1.0 + difference,
+        "why": "5 rounds, paired",
+    }
+    made |= {"difference": difference, "interval": interval}
+    return Change(query=Query.parse(query), outcome=outcome, **(made | more))
+
+
+WORSE = change("latency.p50", Outcome.WORSE)
+BETTER = change("process_memory.max", Outcome.BETTER, -0.2)
+SAME = change("latency.p50", Outcome.SAME, 0.001, 0.004)
+OPEN = change("latency.p50", Outcome.UNDECIDED, 0.03, 0.05, why="further processes are needed")
+COUNT = change("parameters", Outcome.WORSE, 0.5, 0.0)
+
+
+def compared(*changes: Change, baseline: Result | None = None, **more: Any) -> Comparison:
+    """Make a comparison of two with these changes."""
+    found = several(Contrast(candidate=a_result(name="new", id="b" * 12), changes=changes, **more))
+    return found if baseline is None else replace(found, baseline=baseline)
+
+
+def several(*contrasts: Contrast, **more: Any) -> Comparison:
+    """Make a comparison with these contrasts."""
+    made: dict[str, Any] = {"baseline": a_result(name="old", id="a" * 12), "contrasts": contrasts}
+    return Comparison(id="c" * 12, created="2026-01-02T03:04:05.678+00:00", **(made | more))
+
+
+def said(blocks: Sequence[Block], severity: Severity) -> list[str]:
+    """Give what is said with such weight."""
+    return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
+
+
+def table(blocks: Sequence[Block], title: str) -> Table:
+    """Give the table of a title that begins so."""
+    return next(block for block in blocks if isinstance(block, Table) and block.title.startswith(title))
+
+
+def _rows(block: Block) -> tuple[tuple[str, ...], ...]:
+    assert isinstance(block, Table)
+    return block.rows
+
+
+EITHER = "It is undecided whether new is better or worse than old"
+OPENED = f"{EITHER}: latency.p50 may be 2.0% lower to 8.0% higher"
+SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20.0% lower (18.0% to 22.0%)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ((WORSE,), "new is worse than old: latency.p50 12.3% higher (10.3% to 14.3%)."),
+        (
+            (WORSE, BETTER),
+            f"new is worse than old: {SLOW}, but better in one respect: {LEAN}.",
+        ),
+        (
+            (BETTER, SAME),
+            f"new is better than old: {LEAN}; the same in latency.p50.",
+        ),
+        ((BETTER,), "new is better than old: process_memory.max 20.0% lower (18.0% to 22.0%)."),
+        ((SAME,), "new does the same as old: latency.p50 within 3.0%."),
+        (
+            (change("macs", Outcome.SAME, 0.0, 0.0), SAME),
+            "new does the same as old: latency.p50 within 3.0% and macs equal.",
+        ),
+        (
+            (OPEN,),
+            f"{OPENED}.",
+        ),
+        (
+            (OPEN, BETTER),
+            f"{OPENED}; better: {LEAN}.",
+        ),
+        (
+            (change("latency.p50", Outcome.UNDECIDED, None, why="not measured in the candidate"),),
+            f"{EITHER}: latency.p50 cannot be told (not measured in the candidate).",
+        ),
+        (
+            (change("latency.p50", Outcome.UNDECIDED, 5.0, None, why=""),),
+            f"{EITHER}: latency.p50 cannot be told (nothing is known of it).",
+        ),
+        (
+            (
+                change(
+                    "latency.p50",
+                    Outcome.UNDECIDED,
+                    None,
+                    why="p50 is no claim yet: 4 samples are missing; latency.p50.raw gives the quantile.",
+                ),
+            ),
+            f"{EITHER}: latency.p50 cannot be told (p50 is no claim yet: 4 samples are missing).",
+        ),
+        (
+            (change("throughput", Outcome.UNDECIDED, 2.0, interval=Interval(low=-1.0, high=9e43)),),
+            f"{EITHER}: throughput may be anything.",
+        ),
+        (
+            (change("throughput", Outcome.UNDECIDED, 2.0, interval=Interval(low=-0.5, high=9e43)),),
+            f"{EITHER}: throughput may be 50.0% lower to over 1,000,000 times as much.",
+        ),
+        (
+            (change("latency.p50", Outcome.UNDECIDED, 2.0, interval=Interval(low=-0.99, high=672.0)),),
+            f"{EITHER}: latency.p50 may be 100 times less to 673 times as much.",
+        ),
+        (
+            (change("latency.p50", Outcome.UNDECIDED, 0.1, interval=Interval(low=0.0, high=0.2)),),
+            f"{EITHER}: latency.p50 may be unchanged to 20.0% higher.",
+        ),
+        ((), "new and old have nothing that could be compared."),
+        ((COUNT,), "new is worse than old: parameters 50.0% higher."),
+        (
+            (change("error_rate", Outcome.WORSE, None, baseline=0.0, candidate=0.1),),
+            "new is worse than old: error_rate 10.0% instead of 0%.",
+        ),
+        (
+            (change("latency.p50", Outcome.WORSE, 1.5, None),),
+            "new is worse than old: latency.p50 150% higher.",
+        ),
+        (
+            (change("latency.p50", Outcome.WORSE, 51.0, None),),
+            "new is worse than old: latency.p50 52 times slower.",
+        ),
+        (
+            (change("latency.p50", Outcome.BETTER, 1 / 2600 - 1, 1e-5),),
+            "new is better than old: latency.p50 2,600 times faster (2,534 to 2,669).",
+        ),
+        (
+            (change("throughput", Outcome.BETTER, 51.0, 0.0),),
+            "new is better than old: throughput 52 times faster.",
+        ),
+        (
+            (change("throughput", Outcome.WORSE, -0.98, 0.0),),
+            "new is worse than old: throughput 50 times slower.",
+        ),
+        (
+            (change("flops", Outcome.BETTER, -0.95, 0.0), change("parameters", Outcome.BETTER, 19.0, 0.0)),
+            "new is better than old: flops 20 times less and parameters 20 times as much.",
+        ),
+        (
+            (change("latency.p50", Outcome.WORSE, 12.0, interval=Interval(low=3.0, high=50.0)),),
+            "new is worse than old: latency.p50 13 times slower (+300% to 51x more).",
+        ),
+        (
+            (change("latency.p50", Outcome.WORSE, 4.0, interval=Interval(low=0.5, high=50.0)),),
+            "new is worse than old: latency.p50 400% higher (+50.0% to 51x more).",
+        ),
+    ],
+)
+def test_the_verdict_is_one_sentence(changes: tuple[Change, ...], expected: str) -> None:
+    """With figures, and what speaks against it."""
+    assert sentence(Contrast(candidate=a_result(), changes=changes), NAMES) == expected
+
+
+def test_only_what_differs_is_in_the_table() -> None:
+    """What is the same, and what moves with others, is named below it."""
+    found = compared(
+        WORSE,
+        change("load_time", Outcome.SAME, 0.0),
+        change("parameters", Outcome.SAME, 0.0004, 0.0),
+        change("first_call", Outcome.UNDECIDED, 0.1, 0.2),
+        change("macs", Outcome.WORSE, 0.5, 0.0),
+        change("throughput", Outcome.UNDECIDED, 0.05, 0.01),
+        judged=(P50,),
+    )
+
+    blocks = contrasted(found)
+
+    assert [row[0] for row in table(blocks, "What has changed").rows] == ["latency.p50", "throughput"]
+    (rest,) = said(blocks, Severity.NOTE)
+    assert rest == (
+        "also changed: macs +50.0%; changed by less than matters: parameters +0.04%; the same: load_time; "
+        "undecided: first_call"
+    )
+    everything = table(contrasted(found, everything=True), "What has changed")
+    assert len(everything.rows) == 6
+
+
+def test_a_row_has_both_values_the_change_and_the_verdict() -> None:
+    """With the interval, where there is one that tells anything."""
+    rows = {
+        row[0]: row[1:]
+        for row in table(
+            contrasted(
+                compared(
+                    WORSE,
+                    COUNT,
+                    change("load_time", Outcome.WORSE, 20.0, 1.0),
+                    change("first_call", Outcome.WORSE, 5.0, interval=Interval(low=-0.92, high=1005.0)),
+                    change("buffers", Outcome.WORSE, None, baseline=0.0, candidate=3.0),
+                    change("throughput", Outcome.WORSE, None, baseline=None),
+                    change("energy", Outcome.BETTER, 0.0, None),
+                )
+            ),
+            "What has changed",
+        ).rows
+    }
+
+    assert rows["latency.p50"] == ("1.00 s", "1.12 s", "+12.3% (+10.3 to +14.3%)", "worse")
+    assert rows["parameters"][2] == "+50.0%"
+    assert rows["load_time"][2] == "21x more (20x to 22x more)"
+    assert rows["first_call"][2] == "+500% (13x less to 1,006x more)"
+    assert rows["buffers"][2] == "new"
+    assert rows["throughput"][0] == rows["throughput"][2] == "—"
+    assert rows["energy"][2] == "0%"
+
+
+def test_what_keeps_it_open_is_said() -> None:
+    """Beside the metric that it is about."""
+    (notice,) = (
+        b for b in contrasted(compared(OPEN)) if isinstance(b, Notice) and b.severity is Severity.UNDECIDED
+    )
+
+    assert (notice.code, notice.text) == ("latency.p50", "further processes are needed")
+
+
+def test_what_else_differs_stands_beside_it() -> None:
+    """Settings but for those of the plan, software, hardware; --all has every one."""
+    settings = (
+        Difference(name="model", baseline="old", candidate="new"),
+        Difference(name="content", baseline="ab", candidate="cd"),
+        Difference(name="plan.max_time", baseline=5.0, candidate=9.0),
+        *(Difference(name=f"knob{n}", baseline=n, candidate=None) for n in range(14)),
+    )
+    found = compared(
+        WORSE,
+        settings=settings,
+        software=(Difference(name="torch", baseline="2.1", candidate="2.2"),),
+        hardware=(Difference(name="cores", baseline=2, candidate=8),),
+    )
+
+    shown = table(contrasted(found), "What else differs")
+
+    assert shown.rows[0] == ("setting", "model", "old", "new")
+    assert shown.rows[1] == ("setting", "knob0", "0", "—")
+    assert "3 further settings differ; --all shows them" in said(contrasted(found), Severity.NOTE)
+    fewer = compared(WORSE, settings=settings[3:], software=found.contrasts[0].software)
+    assert "1 further setting differs; --all shows it" in said(contrasted(fewer), Severity.NOTE)
+    whole = table(contrasted(found, everything=True), "What else differs")
+    assert len(whole.rows) == 19
+    assert whole.rows[-1] == ("hardware", "cores", "2", "8")
+
+
+def test_outputs_are_told_by_their_differences() -> None:
+    """Whether they are the same, or how far they are apart."""
+    found = compared(
+        SAME,
+        outputs=(
+            Agreement(output="y", largest=0.0, relative=0.0, cosine=1.0),
+            Agreement(output="z", largest=0.00123, relative=0.0456, cosine=0.999),
+            Agreement(output="w", largest=inf, relative=inf, cosine=0.5),
+        ),
+    )
+
+    told = said(contrasted(found), Severity.NOTE)
+
+    assert "the output 'y' is the same in both, to the last digit" in told
+    assert "the output 'z' differs by at most 0.0012 (0.046 of the largest value), cosine 0.999000" in told
+    assert "the output 'w' differs by at most infinite, cosine 0.500000" in told
+
+
+PARTS = (
+    Part(scope="body.fc2", kind="Linear", baseline=4e-3, candidate=8e-3),
+    Part(scope="body.norm", kind="LayerNorm", baseline=0.0, candidate=1e-3),
+    *(Part(scope=f"l{n}", kind="Linear", baseline=1e-3, candidate=1.01e-3) for n in range(8)),
+    Part(scope="", kind="Net", baseline=2e-3, candidate=1.5e-3),
+)
+
+
+def test_a_cause_sums_to_the_change() -> None:
+    """The largest parts, the others together, and a rest that has its name."""
+    cause = Cause(query=P50, by="layers", total=5e-3, parts=PARTS)
+
+    blocks = contrasted(compared(WORSE, causes=(cause,)))
+
+    shown = table(blocks, "Where the +5.00 ms of latency.p50 come from, by layer")
+    assert shown.rows[0] == ("body.fc2 (Linear)", "4.00 ms", "8.00 ms", "+4.00 ms", "80.0%")
+    assert shown.rows[1] == ("body.norm (LayerNorm)", "—", "1.00 ms", "+1.00 ms", "20.0%")
+    assert ("the model itself (Net)", "2.00 ms", "1.50 ms", "-500 us", "—") in shown.rows
+    assert shown.rows[-2][0] == "5 others"
+    assert shown.rows[-1][0] == "not attributed"
+    assert shown.rows[-1][3:] == ("+420 us", "8.4%")
+    assert "most of the change of latency.p50 is in layer body.fc2 (Linear): +4.00 ms of +5.00 ms" in said(
+        blocks, Severity.NOTE
+    )
+
+
+def test_parts_that_cancel_each_other_out_have_no_shares() -> None:
+    """A part that is more than the whole is told with what all the others come to."""
+    gone = Part(scope="b", kind="workspace", baseline=4e-3, candidate=0.0)
+    new = Part(scope="a", kind="workspace", baseline=0.0, candidate=2e-3)
+    some = Part(scope="a", kind="", baseline=1e-3, candidate=1.4e-3)
+    more = Part(scope="c", kind="", baseline=1e-3, candidate=1.4e-3)
+
+    def shown(total: float, *parts: Part) -> tuple[Table, str]:
+        cause = Cause(query=P50, by="places", total=total, parts=parts)
+        blocks = contrasted(compared(WORSE, causes=(cause,)))
+        told = next(text for text in said(blocks, Severity.NOTE) if "place" in text)
+        return table(blocks, "Where"), told
+
+    found, told = shown(-2e-3, gone, new)
+    assert [column.title for column in found.columns] == ["places", "baseline", "candidate", "difference"]
+    assert [row[0] for row in found.rows] == ["b (workspace)", "a (workspace)"]
+    assert told == (
+        "latency.p50 changed by -2.00 ms in all; place b (workspace), gone: -4.00 ms, "
+        "everything else +2.00 ms"
+    )
+    assert shown(0.0, new, gone)[1].startswith("latency.p50 changed by 0 s in all; place a (workspace), new")
+    found, told = shown(1e-3, some, more)
+    assert told == "the largest part of the change of latency.p50 is in place a: +400 us of +1.00 ms"
+    assert [row[-1] for row in found.rows] == ["40.0%", "40.0%", "20.0%"]
+
+
+def test_a_part_that_may_be_noise_is_told_as_one() -> None:
+    """Be it the first of all, for nothing has surely moved, or a row of the table."""
+    noise = Part(
+        scope="fc", kind="Linear", baseline=4e-3, candidate=5e-3, interval=Interval(low=-1e-3, high=3e-3)
+    )
+    surely = replace(noise, scope="act", interval=Interval(low=0.5e-3, high=1.5e-3))
+    one, other = (
+        Cause(query=P50, by="layers", total=5e-3, parts=parts) for parts in ((noise,), (surely, noise))
+    )
+
+    blocks = contrasted(compared(WORSE, causes=(one,)))
+    assert any(
+        text.startswith(
+            "no layer has surely changed latency.p50 (+5.00 ms); the largest difference is that of"
+        )
+        for text in said(blocks, Severity.NOTE)
+    )
+    assert table(blocks, "Where").rows[0][3] == "+1.00 ms (or noise)"
+
+    blocks = contrasted(compared(WORSE, causes=(other,)))
+    assert not any("noise" in text for text in said(blocks, Severity.NOTE))
+    assert [row[3] for row in table(blocks, "Where").rows[:2]] == ["+1.00 ms", "+1.00 ms (or noise)"]
+
+
+def test_the_first_part_of_a_cause_is_shown_though_others_are_larger() -> None:
+    """What surely contributes stands before larger ones that may be noise."""
+    first = Part(scope="first", kind="", baseline=0.0, candidate=1e-4)
+
+    blocks = contrasted(
+        compared(WORSE, causes=(Cause(query=P50, by="layers", total=5e-3, parts=(first, *PARTS)),))
+    )
+
+    assert table(blocks, "Where").rows[0][0] == "first"
+
+
+def test_counts_have_no_order_of_runs_and_no_intervals() -> None:
+    """They are the same however often they are taken."""
+    counted, timed = (contrasted(compared(each))[-1] for each in (COUNT, WORSE))
+
+    assert [row[0] for row in _rows(counted)] == ["baseline", "candidate"]
+    assert [row[0] for row in _rows(timed)] == ["baseline", "candidate", "runs", "intervals"]
+
+
+def test_a_list_tells_the_verdict() -> None:
+    """Of one candidate in a sentence with figures, of several in a word each."""
+    assert headline(compared(COUNT)) == "new is worse than old: parameters 50.0% higher."
+    both = [
+        Contrast(candidate=a_result(name=name), changes=(each,)) for name, each in (("b", COUNT), ("c", SAME))
+    ]
+    assert headline(several(*both)) == "Beside old, b is worse and c is the same."
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("old", "new"), ("old", "new")),
+        (("net", "net"), ("net (1)", "net (2)")),
+        (("", "a" * 30), ("the model", "a" * 17 + "…")),
+        (
+            ("modelsofmine.factory.wide", "modelsofmine.factory.deep"),
+            ("…mine.factory.wide", "…mine.factory.deep"),
+        ),
+        (("a" * 30, "a" * 30), ("a" * 13 + "… (1)", "a" * 13 + "… (2)")),
+    ],
+)
+def test_names_that_begin_alike_are_told_by_their_ends(
+    names: tuple[str, str], expected: tuple[str, str]
+) -> None:
+    """What does not fit into a column is cut where the two are the same; equal names are numbered."""
+    assert called([a_result(name=name) for name in names]) == expected
+
+
+def test_operators_new_and_gone_are_told() -> None:
+    """An operator has no class; what is new or gone is said so."""
+    new = Part(scope="aten::copy_", kind="operator", baseline=0.0, candidate=1e-3)
+    gone = Part(scope="aten::relu", kind="operator", baseline=1e-3, candidate=0.0)
+    causes = (
+        Cause(query=P50, by="operators", total=1e-3, parts=(new,)),
+        Cause(query=P50, by="operators", total=-1e-3, parts=(gone,)),
+        Cause(query=P50, by="operators", total=0.0, parts=(new,)),
+    )
+
+    told = said(contrasted(compared(WORSE, causes=causes)), Severity.NOTE)
+
+    assert "most of the change of latency.p50 is in operator aten::copy_, new: +1.00 ms of +1.00 ms" in told
+    assert any("aten::relu, gone: -1.00 ms of -1.00 ms" in text for text in told)
+
+
+def test_counts_are_explained_in_a_sentence() -> None:
+    """They have no table but with --all."""
+    part = Part(scope="fc", kind="Linear", baseline=1e6, candidate=4e6)
+    found = compared(
+        COUNT, causes=(Cause(query=Query.parse("flops"), by="layers", total=3e6, parts=(part,)),)
+    )
+
+    assert any("fc (Linear): +3.00 M of +3.00 M" in text for text in said(contrasted(found), Severity.NOTE))
+    assert not [b for b in contrasted(found) if isinstance(b, Table) and b.title.startswith("Where")]
+    assert table(contrasted(found, everything=True), "Where").rows[0][0] == "fc (Linear)"
+
+
+def test_doubts_and_failures_are_told() -> None:
+    """Those about the comparison with their advice, those about a side by their meaning."""
+    own = Doubt(code="not-in-turns", seen="they ran apart", advice="run them in turns")
+    many = tuple(Doubt(code=code, seen="s", advice="a") for code in ("drift", "steal", "mine", "other"))
+    contrast = Contrast(
+        candidate=replace(a_failed_result(id="b" * 12), doubts=many), changes=(), doubts=(own,)
+    )
+
+    blocks = contrasted(several(contrast))
+
+    (failure,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
+    assert failure.text == "The child took 2 GiB."
+    told = said(blocks, Severity.DOUBT)
+    assert told[0] == "they ran apart"
+    assert any(text.endswith(": see its result") for text in told)
+    assert told[-1].endswith(": also other")
+
+
+def test_several_candidates_stand_side_by_side() -> None:
+    """The reference is named, and each has its own verdict."""
+    found = several(
+        Contrast(candidate=a_result(name="new"), changes=(WORSE, COUNT), judged=(P50,)),
+        Contrast(candidate=a_result(name="newer"), changes=(BETTER,)),
+        Contrast(
+            candidate=a_result(name="odd"), changes=(change("latency.p50", Outcome.UNDECIDED, None, why="x"),)
+        ),
+        order="alternating",
+        sequence=(0, 1, 2, 3, 3, 2, 1, 0, 30),
+    )
+
+    blocks = contrasted(found)
+
+    assert (
+        said(blocks, Severity.VERDICT)[0] == "Beside old, new is worse, newer is better and odd is undecided."
+    )
+    together = table(blocks, "Side by side")
+    assert [column.title for column in together.columns] == [
+        "metric",
+        "old (reference)",
+        "new",
+        "newer",
+        "odd",
+    ]
+    assert together.rows[0] == ("latency.p50", "1.00 s", "1.12 s (+12.3% worse)", "—", "—")
+    assert brief(found) == "new, newer, odd against old"
+    assert ("runs", "in turns: A B C D D C B A 30") in _rows(blocks[-1])
+
+
+def test_how_it_was_run_stands_at_the_end() -> None:
+    """Ids, processes, order, and what the intervals hold."""
+    rows = contrasted(compared(WORSE))[-1]
+
+    assert isinstance(rows, Table)
+    assert rows.rows[0] == ("baseline", f"old: {'a' * 12}, 1 process, 2026-01-02 03:04:05 UTC")
+    assert ("runs", "measured apart from each other") in rows.rows
+    assert ("intervals", "95.0%, all of a candidate together") in rows.rows
+
+
+def test_models_of_one_name_are_numbered() -> None:
+    """So that a reader can tell them apart."""
+    found = several(Contrast(candidate=a_result(name="old"), changes=(WORSE,)))
+
+    assert said(contrasted(found), Severity.VERDICT)[0].startswith("old (2) is worse than old (1): ")
+
+
+def test_it_fits_eighty_columns_and_nothing_is_obeyed() -> None:
+    """Whatever models, layers and outputs are called."""
+    for text in HOSTILE:
+        part = Part(scope=text, kind=text, baseline=1e-3, candidate=2e-3)
+        found = several(
+            Contrast(
+                candidate=a_result(name=text),
+                changes=(WORSE, change("load_time", Outcome.WORSE, why=text)),
+                settings=(Difference(name=text, baseline=text, candidate=None),),
+                outputs=(Agreement(output=text, largest=0.1, relative=0.1, cosine=0.9),),
+                causes=(Cause(query=P50, by="layers", total=1e-3, parts=(part,)),),
+            ),
+            baseline=a_result(name=text),
+        )
+
+        shown = terminal.text(contrasted(found, everything=True))
+
+        assert max(map(terminal.cells, shown.splitlines())) <= 80
+        assert not set(shown) & {"\x1b", "\x07", "\u202e"}
+
+
+def test_its_numbers_are_a_table_for_other_programs() -> None:
+    """In base units, unrounded; what is not bounded or not there is empty."""
+    unbounded = Interval(low=-0.5, high=inf)
+    found = compared(WORSE, replace(COUNT, interval=unbounded), replace(OPEN, interval=None))
+
+    rows = numbers(found).rows
+
+    assert rows[0][:4] == ("new", "latency.p50", "s", "worse")
+    assert rows[0][5:] == ("1", "1.123", "0.123", "0.103", "0.143", "0.03")
+    assert rows[1][8:10] == ("-0.5", "")
+    assert rows[2][8:10] == ("", "")
+
+
+def test_an_interruption_is_said_first() -> None:
+    """Of what was run for it, with the rounds that were made; of what was stored it is said nowhere."""
+    cut = replace(a_result(name="old"), doubts=(Doubt(code="interrupted", seen="s", advice="a"),))
+    pair, stored = compared(OPEN, baseline=cut), compared(OPEN, baseline=cut)
+    pair = replace(pair, order="alternating")
+
+    first, other = contrasted(pair)[0], contrasted(replace(stored, order="stored"))[0]
+    assert isinstance(first, Notice)
+    assert isinstance(other, Notice)
+    assert first.text == headline(pair)
+    assert first.text.startswith(
+        "Interrupted after 1 round; it is undecided whether new is better or worse than old"
+    )
+    assert other.text.startswith("It is undecided")
+    beside = replace(several(*compared(WORSE).contrasts * 2, baseline=cut), order="alternating")
+    assert headline(beside).startswith("Interrupted after 1 round; beside old")

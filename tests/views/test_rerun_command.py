@@ -1,0 +1,124 @@
+"""The command that a page shows is read back by the command line itself."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from modeldyno.cli import cli
+from modeldyno.cli import options as cli_options
+from modeldyno.cli.load import command as load
+from modeldyno.cli.profile import command as profile
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.input_spec import InputSpec, parse_input
+from modeldyno.core.spec.job import SERVED_PROBES
+from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.profiling import request
+from modeldyno.testing.reporters import HOSTILE, full
+from modeldyno.testing.sample_results import a_job, a_result, an_inspection
+from modeldyno.views.rerun_command import asked, command
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import click
+
+
+def read(using: click.Command, text: str) -> dict[str, Any]:
+    """Parse a command line as a shell and click do."""
+    words = shlex.split(text)
+    assert words[:2] == ["modeldyno", using.name]
+    return using.make_context(str(using.name), words[2:], **cli.context_settings).params
+
+
+PLANS = (
+    Plan(),
+    Plan(min_runs=5, min_time=0.25, max_time=90.0, max_runs=1000, min_warmup=3, target="p95", precision=0.01),
+    Plan(
+        processes=5, seed=7, pin=(0, 2), timeout=600.0, memory_limit=3 * 2**30, percentiles=("p99", "p99.9")
+    ),
+)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=range(len(PLANS)))
+def test_a_profile_is_asked_for_again(plan: Plan) -> None:
+    """Model, backend, knobs, probes, care and bounds come back as they were."""
+    job = replace(
+        a_job(), plan=plan, config={"batch_size": 4, "io_binding": False}, probes=("latency", "ops")
+    )
+    given = read(profile, command(a_result(job=job), [Constraint.parse("latency.p99 <= 50ms")]))
+
+    assert given["model"] == str(job.model)
+    assert given["backend"] == job.backend
+    assert request.settings(given["settings"]) == {"batch_size": "4", "io_binding": "false"}
+    assert cli_options.probes(given["probes"]) == job.probes
+    assert cli_options.plan_of(given) == plan
+    assert given["require"] == ("latency.p99 <= 50 ms",)
+
+
+@pytest.mark.parametrize(
+    "load_", [
+        Load(concurrency=8, duration=30.0, drivers=2),
+        Load(arrivals=Arrivals.POISSON, rate=100.0, requests=500, ramp=5.0, timeout=10.0, retries=1),
+        Load(arrivals=Arrivals.BURST, rate=50.0, burst=8),
+        Load(arrivals=Arrivals.TRACE, trace="due.txt"),
+    ], ids=str,
+)  # fmt: skip
+def test_a_load_is_put_again(load_: Load) -> None:
+    """Slots or rate, duration, requests, ramp, patience come back as they were."""
+    given = read(load, command(a_result(job=replace(a_job(), load=load_, probes=SERVED_PROBES))))
+
+    assert given["concurrency"] == (str(load_.slots) if load_.closed else None)
+    kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load_.burst}"}.get(load_.arrivals, "")
+    assert given["rate"] == (f"{load_.rate:g}{kind}" if load_.rate else None)
+    assert given["replay"] == load_.trace
+    assert (given["duration"], given["requests"], given["ramp"]) == (
+        load_.duration,
+        load_.requests,
+        load_.ramp,
+    )
+    assert (given["request_timeout"], given["retries"], given["drivers"]) == (
+        load_.timeout, load_.retries, load_.drivers,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "spec", [
+        InputSpec(name="ids", shape=(8, 128), dtype="int64", low=0.0, high=30521.0),
+        InputSpec(name="x", shape=("batch", 8)),
+        InputSpec(shape=(), dtype="float32"),
+        InputSpec(name="x", source="data.npz"),
+        InputSpec(source="data.jsonl"),
+    ], ids=str,
+)  # fmt: skip
+def test_an_input_is_asked_for_again(spec: InputSpec) -> None:
+    """What is written for an input is read as the same."""
+    assert parse_input(asked(spec)) == spec
+
+
+@pytest.mark.parametrize("text", HOSTILE[:-1], ids=range(len(HOSTILE) - 1))
+def test_a_shell_does_not_obey_names(text: str) -> None:
+    """Whatever a model is called, it stays one word of the command."""
+    job = replace(a_job(), name=text)
+    words = shlex.split(command(a_result(job=job)))
+
+    assert words[words.index("--name") + 1] == text
+
+
+def test_an_inspection_is_asked_for_again() -> None:
+    """What was looked at and not run is inspected."""
+    assert command(an_inspection()).startswith("modeldyno inspect ")
+
+
+def test_what_was_watched_is_watched_again() -> None:
+    """Layers and tokens that were asked for stand in the command."""
+    watched = Observation(layers=("attention", "mlp"), prompts=(32, 128), generated=(8,))
+    given = read(profile, command(a_result(job=replace(a_job(), observation=watched))))
+
+    assert (given["layers"], given["prompt"], given["generate"]) == ("attention,mlp", "32,128", "8")
+    assert "--layers" not in command(full())

@@ -1,0 +1,148 @@
+"""How devices and traffic are shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno import views
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table
+from modeldyno.testing.sample_results import SAMPLES, a_result
+from modeldyno.views import Look
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+
+LATENCY = Measurement(metric="latency", value=Distribution.of(SAMPLES))
+GIB = 1 << 30
+
+
+def spread(metric: str, *values: float, scope: str = "cuda:0") -> Measurement:
+    return Measurement(metric=metric, value=Distribution.of(values), scope=scope)
+
+
+CARD = (
+    spread("gpu_utilization", 0.8, 0.9),
+    spread("device_memory", GIB, 2 * GIB, 1.5 * GIB),
+    spread("clock", 1.98e9),
+    spread("temperature", 61),
+    observed("power", 250.0, scope="cuda:0", interval=Interval(low=240.0, high=260.0)),
+    observed("idle_power", 50.0, scope="cuda:0"),
+    observed("energy", 0.25, scope="cuda:0"),
+)
+PACKAGE = (observed("power", 30.0, scope="package-0"), observed("energy", 0.05, scope="package-0"))
+
+
+def blocks(*found: Measurement, verbose: bool = False) -> tuple[Block, ...]:
+    return views.blocks(measured(*found), (), Look(verbose=verbose))
+
+
+def measured(*found: Measurement) -> Result:
+    return a_result(measurements=(LATENCY, *found))
+
+
+def tables(*found: Measurement) -> dict[str, Table]:
+    return {block.title: block for block in blocks(*found) if isinstance(block, Table)}
+
+
+def notes(*found: Measurement, verbose: bool = False) -> list[str]:
+    return [
+        block.text
+        for block in blocks(*found, verbose=verbose)
+        if isinstance(block, Notice) and block.severity is Severity.NOTE
+    ]
+
+
+def test_a_device_is_a_row() -> None:
+    """The mean of what varies, the most of memory, the digits that an interval justifies."""
+    shown = tables(*CARD)["Devices in the timed pass"]
+    titles = [column.title for column in shown.columns]
+
+    assert titles == ["device", "busy", "memory", "clock", "temp", "power", "idle", "energy"]
+    assert shown.rows == (
+        ("cuda:0", "85.0%", "2.00 GiB", "1.98 GHz", "61.0 °C", "250 W", "50.0 W", "250 mJ"),
+    )
+
+
+def test_what_no_device_tells_has_no_column() -> None:
+    """A processor package knows its power and nothing else; the energies of several are summed."""
+    shown = tables(*PACKAGE, observed("power", 2.0, scope="dram-0"), observed("energy", 0.06))
+    table = shown["Devices in the timed pass"]
+
+    assert [column.title for column in table.columns] == ["device", "power", "energy"]
+    assert table.rows == (
+        ("package-0", "30.0 W", "50.0 mJ"),
+        ("dram-0", "2.00 W", "—"),
+        ("all", "", "60.0 mJ"),
+    )
+
+
+def test_devices_are_in_no_other_table() -> None:
+    """The results of the model stay what they were, and nothing is shown where nothing was watched."""
+    traffic = (observed("disk_read", 5.0), observed("network_sent", 5.0), spread("device_used", 5.0))
+
+    assert tables(*CARD, *traffic)["Measured"] == tables()["Measured"]
+    assert list(tables()) == ["Measured", "How it was measured"]
+
+
+def test_the_floor_is_told_beside_the_energy() -> None:
+    """A reader knows what was subtracted."""
+    assert any("above the idle draw" in note for note in notes(*CARD, observed("energy", 0.25)))
+    assert not any("idle draw" in note for note in notes(*CARD[:5]))
+
+
+def test_memory_that_only_grew_is_marked() -> None:
+    """Where the driver names no process, what all of them grew by stands with a plus."""
+    found = (
+        spread("gpu_utilization", 0.5),
+        spread("device_used", 2 * GIB, 3 * GIB),
+        observed("device_used", GIB, scope="cuda:0 baseline"),
+    )
+
+    assert tables(*found)["Devices in the timed pass"].rows[0][2] == "+2.00 GiB"
+    assert any(note.startswith("memory with a +") for note in notes(*found))
+
+
+def test_a_baseline_alone_is_no_growth() -> None:
+    """What cannot be subtracted is not shown."""
+    found = (spread("gpu_utilization", 0.5), observed("device_used", GIB, scope="cuda:0 baseline"))
+
+    assert tables(*found)["Devices in the timed pass"].rows == (("cuda:0", "50.0%"),)
+
+
+def test_traffic_is_told_where_there_was_any() -> None:
+    """Next to nothing read, nothing said; what everybody sent through the network is for those who ask."""
+    quiet = (observed("disk_read", 0), observed("disk_written", 0), observed("major_faults", 0))
+    little = (observed("disk_read", 4096), observed("disk_written", 0), observed("major_faults", 1))
+    busy = (observed("disk_read", 3 << 20), observed("disk_written", 0), observed("major_faults", 11))
+    network = (observed("network_received", 2048), observed("network_sent", 0))
+
+    assert notes(*quiet, *network) == notes(*little, *network) == []
+    assert notes(*busy, *network) == [
+        "the timed pass read 3.00 MiB from disks, waited for 11 pages of memory from a disk"
+    ]
+    assert notes(*quiet, *network, verbose=True)[:2] == [
+        "the timed pass read 0 B from disks, wrote 0 B to disks, waited for 0 pages of memory from a disk",
+        "meanwhile 2.00 KiB came in by the network and 0 B went out, of everybody in this network namespace",
+    ]
+
+
+def test_what_is_unknown_is_told_to_those_who_ask() -> None:
+    """Unavailable is not 0: it is left out, and a verbose report says why."""
+    assert notes() == []
+    assert [note.partition(":")[0] for note in notes(verbose=True)] == [
+        "power and energy are unknown",
+        "disk traffic is unknown",
+    ]
+    assert notes(*CARD[:5], observed("disk_read", 0), verbose=True) == ["the timed pass read 0 B from disks"]
+
+
+def test_a_device_fits_a_terminal() -> None:
+    """All columns are seen at 80 characters."""
+    shown = terminal.render(measured(*CARD, *PACKAGE, observed("energy", 0.3)))
+    lines = str(shown).splitlines()
+    (title,) = (line for line in lines if line.startswith("device "))
+
+    assert len(title) <= 80
+    assert any(line.startswith("cuda:0 ") and line.endswith("250 mJ") for line in lines)

@@ -1,0 +1,261 @@
+"""How watched layers are shown: the tree, the sentence, and the roofline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import views
+from modeldyno.adapters.reporters import html, markdown, terminal
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.report.blocks import Notice, Table
+from modeldyno.core.result.static_data import Module, Outline
+from modeldyno.core.result.trace_data import Activity, Layer
+from modeldyno.core.spec.probe_options import Observation
+from modeldyno.testing.sample_results import a_job, a_result
+from modeldyno.views import Look
+from modeldyno.views.result.layers import layers
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+
+MS = 1e-3
+# Path to class, own time in ms and MACs: three alike layers of two parts in a list, and a head.
+NET: dict[str, tuple[str, float, float]] = {
+    "": ("Net", 1.0, 0.0),
+    "layer": ("", 0.0, 0.0),
+    **{
+        path: row
+        for n in range(3)
+        for path, row in {
+            f"layer.{n}": ("Block", 0.5, 0.0),
+            f"layer.{n}.wide": ("Linear", 8.0, 16e6),
+            f"layer.{n}.norm": ("Norm", 1.0, 1e3),
+        }.items()
+    },
+    "head": ("Linear", 0.5, 1e6),
+}
+LAYERS = tuple(Layer(path=path, kind=kind, calls=1.0 if kind else 0.0) for path, (kind, _, _) in NET.items())
+
+
+def within(path: str) -> float:
+    """Give the time of a layer with its children, in ms."""
+    return sum(own for other, (_, own, _) in NET.items() if other == path or other.startswith(f"{path}."))
+
+
+def of(path: str, factors: tuple[float, ...]) -> list[Measurement]:
+    """Make the measurements of a layer: a sample for each factor."""
+    kind, own, flops = NET[path]
+    del kind
+    values = {"self_time": own} | ({"latency": within(path)} if path else {})
+    found = [
+        Measurement(
+            metric=metric, scope=path, value=Distribution.of([factor * value * MS for factor in factors])
+        )
+        for metric, value in values.items()
+    ]
+    counts = {"flops": 2 * flops, "macs": flops, "bytes_read": 8e3, "bytes_written": 8e3, "weight_bytes": 4e3}
+    return found + [Measurement(metric=m, scope=path, value=v) for m, v in counts.items() if path and flops]
+
+
+def watched(factors: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0), **changes: Any) -> Result:
+    """Make a Result of a network whose layers were watched."""
+    measured = [m for path in NET for m in of(path, factors)]
+    measured += [
+        observed("pass_overhead", 1.12, scope="layers"),
+        observed("unattributed", 0.03, scope="layers"),
+    ]
+    peaks = [
+        Measurement(metric="peak_flops", scope="here", value=8e9),
+        Measurement(metric="peak_bandwidth", scope="here", value=1e9),
+        Measurement(metric="roofline_latency", scope="here", value=0.01225),
+        Measurement(metric="macs", value=49e6),
+        Measurement(metric="flops", value=98e6),
+    ]
+    made: dict[str, Any] = {"measurements": (*measured, *peaks), "activity": Activity(layers=LAYERS)}
+    return a_result(**(made | changes))
+
+
+def shown(result: Result, look: Look = views.PLAIN) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Give the rows of the table by their first cell, and the sentences."""
+    blocks = list(layers(result, look))
+    rows = {row[0]: row[1:] for block in blocks if isinstance(block, Table) for row in block.rows}
+    return rows, [block.text for block in blocks if isinstance(block, Notice)]
+
+
+def test_alike_layers_are_one_row_with_their_sum() -> None:
+    """Every row has time, share, own time, rate and place; children and own time add up."""
+    rows, _ = shown(watched())
+
+    assert list(rows) == [
+        "Net", "· layer.0-2 (3 x Block)", "· · wide (3 x Linear)", "· · norm (3 x Norm)", "· head (Linear)",
+    ]  # fmt: skip
+    assert rows["Net"][:3] == ("30.0 ms", "100%", "1.00 ms")
+    assert rows["· layer.0-2 (3 x Block)"][:3] == ("28.5 ms", "95.0%", "1.50 ms")
+    assert rows["· · wide (3 x Linear)"] == ("24.0 ms", "80.0%", "24.0 ms", "4.00 G", "50% of compute")
+    assert rows["· · norm (3 x Norm)"][4] == "<1% of peak"
+
+
+def test_the_whole_stands_under_the_bound_of_the_analysis() -> None:
+    """Its bound is that of the whole network, not the sum of those of its layers."""
+    rows, _ = shown(watched())
+
+    assert rows["Net"][3:] == ("3.27 G", "41% of compute")
+
+
+def test_more_than_the_roof_is_explained() -> None:
+    """Data that came from a cache came faster than from memory; without such a row nothing is said."""
+    found = watched()
+    slow = tuple(
+        replace(m, value=1e5 if m.metric == "peak_bandwidth" else m.value)
+        for m in found.measurements
+        if (m.metric, m.scope) != ("roofline_latency", "here")
+    )
+    rows, texts = shown(replace(found, measurements=slow))
+
+    cell = rows["· head (Linear)"][4]
+    assert cell.endswith("% of memory")
+    assert float(cell.removesuffix("% of memory")) > 100
+    (told,) = (text for text in texts if text.startswith("over 100 % of the roof"))
+    assert "came from a cache" in told
+    assert not [text for text in shown(found)[1] if text.startswith("over 100 %")]
+
+
+def test_a_layer_that_is_a_mere_number_is_named_with_its_class() -> None:
+    """The third part of a sequence is called by its number and what it is."""
+    times = {"": 0.5, "0": 1.0, "2": 2.0}
+    found = [
+        Measurement(metric=metric, scope=path, value=Distribution.of([time * MS] * 4))
+        for path, time in times.items()
+        for metric in ("latency", "self_time")
+        if path or metric == "self_time"
+    ]
+    made = tuple(Layer(path=path, kind="Linear" if path else "Sequential") for path in times)
+    _, texts = shown(a_result(measurements=tuple(found), activity=Activity(layers=made)))
+
+    assert texts[0].startswith("the layer 2 (Linear) takes ")
+
+
+def test_the_sentence_names_what_takes_most() -> None:
+    """It goes down to where there is a choice, past what is around everything."""
+    _, texts = shown(watched())
+
+    assert texts[0] == "layer.0-2.wide takes 80.0% of the time: 24.0 ms of 30.0 ms"
+
+
+def test_the_layers_with_most_time_to_win_are_named() -> None:
+    """Most first: what they take beyond their bound."""
+    _, texts = shown(watched())
+
+    assert texts[1] == (
+        "most time to gain, by the roofline of this machine: layer.0-2.wide: 12.0 ms (compute-bound, 50% "
+        "of the roofline); layer.0-2.norm: 2.99 ms (<1% of the machine's peak); head: 250 us "
+        "(compute-bound, 50% of the roofline)"
+    )
+    assert texts[2] == (
+        "measuring the layers slowed the call by 12%, which is subtracted; 3.0% of the time is in no layer"
+    )
+
+
+def test_a_call_with_a_hiccup_changes_nothing() -> None:
+    """The middle half of the calls is shown: fastest and slowest are left out of every layer alike."""
+    rows, _ = shown(watched((1.0, 0.1, 40.0, 1.0)))
+
+    assert rows["· head (Linear)"][0] == "500 us"
+    assert rows["Net"][0] == "30.0 ms"
+
+
+def test_without_an_analysis_there_is_time_alone() -> None:
+    """No rate and no roof where nothing was counted."""
+    found = watched()
+    times = tuple(m for m in found.measurements if m.metric in {"latency", "self_time"})
+    rows, texts = shown(replace(found, measurements=times))
+
+    assert rows["· · wide (3 x Linear)"] == ("24.0 ms", "80.0%", "24.0 ms")
+    assert len(texts) == 1
+
+
+def test_what_ran_on_a_device_is_not_held_to_the_processor() -> None:
+    """The peaks of this machine are those of its processor."""
+    found = watched()
+    place = replace(found.environment, conditions={"device": "cuda:0"})
+    rows, _ = shown(replace(found, environment=place))
+
+    assert len(rows["Net"]) == 3
+
+
+def test_layers_that_are_light_or_deep_are_left_out_and_counted() -> None:
+    """Who asks for a depth gets all of it."""
+    rows, _ = shown(watched(), Look(depth=1))
+    assert list(rows) == ["Net", "· layer.0-2 (3 x Block)", "· head (Linear)"]
+    _, texts = shown(watched(), Look(depth=1))
+    assert "left out: 2 layers, deeper; `show --get latency.p50@PATH` gives any" in texts
+
+    tiny = {"latency": 1e-9, "self_time": 1e-9}
+    light = replace(
+        watched(),
+        measurements=tuple(
+            replace(m, value=Distribution.of([tiny[m.metric]] * 4))
+            if m.scope == "head" and m.metric in tiny
+            else m
+            for m in watched().measurements
+        ),
+    )
+    rows, texts = shown(light)
+    assert "· head (Linear)" not in rows
+    assert any(text.startswith("left out: 1 layer, lighter than 0.5% or deeper") for text in texts)
+
+
+def test_layers_that_were_asked_for_by_name_are_joined_across_their_numbers() -> None:
+    """Only some modules were watched, none of what is around them: alike ones are one row all the same."""
+    found = watched()
+    wide = tuple(layer for layer in LAYERS if not layer.path or layer.path.endswith("wide"))
+    kept = {layer.path for layer in wide}
+    measured = tuple(m for m in found.measurements if m.scope in kept or m.scope == "here")
+    trust = tuple(m for m in found.measurements if m.scope == "layers")
+    job = replace(found.job, observation=Observation(layers=("wide",)))
+    watched_some = replace(found, job=job, activity=Activity(layers=wide), measurements=(*measured, *trust))
+    rows, texts = shown(watched_some)
+
+    assert list(rows) == ["Net", "· layer.0-2.wide (3 x Linear)"]
+    assert texts[0].startswith("layer.0-2.wide takes 96.0% of the time")
+    assert texts[-1].endswith("3.0% of the time is in no watched layer")
+
+
+def test_the_class_of_what_holds_layers_comes_from_the_analysis() -> None:
+    """A runtime that knows no modules is told their classes by the model's file."""
+    found = watched()
+    kinds = {path: kind for path, (kind, _, _) in NET.items()} | {"layer": "List"}
+    outline = Outline(modules=tuple(Module(path=path, kind=kind) for path, kind in kinds.items()))
+    two = tuple(layer for layer in LAYERS if layer.path not in {"layer.1", "layer.2"})
+    two = tuple(layer for layer in two if not layer.path.startswith(("layer.1.", "layer.2.")))
+    two += (Layer(path="layer.odd", kind="Odd"),)
+    rows, _ = shown(replace(found, outline=outline, activity=Activity(layers=two)))
+
+    assert "· layer (List)" in rows
+
+
+def test_nothing_watched_is_nothing_shown() -> None:
+    """A Result without layers, or without their times, has no table of them."""
+    assert list(layers(a_result(), views.PLAIN)) == []
+    assert list(layers(watched(measurements=()), views.PLAIN)) == []
+    lonely = Activity(layers=(Layer(path="a", kind="Linear"),))
+    assert list(layers(watched(activity=lonely), views.PLAIN)) == []
+
+
+def test_the_whole_itself_may_take_most() -> None:
+    """Work in no layer is named as the model's own."""
+    only = Activity(layers=(Layer(path="", kind="Net"), Layer(path="head", kind="Linear")))
+    bare = Activity(layers=(Layer(path="", kind="Net"),))
+    assert list(layers(watched(activity=bare), views.PLAIN)) == []
+    _, texts = shown(watched(activity=only))
+
+    assert texts[0].startswith("the code of the model outside its submodules takes")
+
+
+def test_every_format_shows_them() -> None:
+    """Terminal, page and Markdown have the table; numbers of layers fill no other."""
+    found = watched(job=a_job())
+    for text in (terminal.render(found), html.render(found), markdown.render(found)):
+        assert "layer.0-2" in str(text)
+        assert "self_time" not in str(text)

@@ -1,0 +1,282 @@
+"""How measured memory and training steps are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno import views
+from modeldyno.adapters.reporters import csv, html, markdown, terminal
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed, pack
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.result.static_data import Held
+from modeldyno.core.result.trace_data import Activity, Course
+from modeldyno.core.spec.static_options import Inspection, Mode
+from modeldyno.testing.reporters import HOSTILE
+from modeldyno.testing.sample_results import a_job, a_small_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from modeldyno.core.result.result import Result
+
+KIB, MIB = 2**10, 2**20
+HELD = (
+    Held(scope="encoder.layer.0.intermediate", role="activations", bytes=30 * MIB),
+    Held(scope="encoder.layer.1.intermediate", role="activations", bytes=30 * MIB),
+    Held(scope="embeddings", role="weights", bytes=20 * MIB),
+    Held(scope="head", role="weights", bytes=5 * MIB),
+    Held(scope="head", role="workspace", bytes=40 * MIB),
+    Held(scope="ids", role="inputs", bytes=KIB),
+)
+COURSE = Course(
+    times=pack([0.0, 0.25, 0.5, 1.0]),
+    levels={
+        "weights": pack([9e9] * 4),
+        "activations": pack([0, 60 * MIB, 60 * MIB, 0]),
+        "workspace": pack([0, 0, 40 * MIB, 0]),
+    },
+)
+
+
+def steady(seconds: float, n: int = 40) -> Distribution:
+    """Make samples near a time."""
+    return Distribution.of([seconds * (1 + i % 5 / 1000) for i in range(n)])
+
+
+def result(*found: Measurement, activity: Activity | None = None, **job: Any) -> Result:
+    """Make a Result of what a probe gave."""
+    return a_small_result(measurements=found, activity=activity, job=replace(a_job(), **job))
+
+
+WATCHED = result(
+    observed("allocated_peak", 100 * MIB),
+    Measurement(metric="activation_peak", value=80 * MIB),
+    Measurement(metric="weight_bytes", value=25 * MIB),
+    observed("memory_growth", 0.0),
+    activity=Activity(course=COURSE, held=HELD, held_in="head"),
+)
+TRAINED = result(
+    Measurement(metric="step_time", value=steady(0.010)),
+    Measurement(metric="step_time", value=steady(0.002), scope="forward"),
+    Measurement(metric="step_time", value=steady(0.005), scope="backward"),
+    observed("allocated_peak", 9 * MIB),
+    observed("allocated_peak", 3 * MIB, scope="forward"),
+    observed("gradient_bytes", 2 * MIB, scope="measured"),
+    observed("optimizer_bytes", 4 * MIB, scope="measured"),
+    Measurement(metric="gradient_bytes", value=2 * MIB),
+    inspection=Inspection(mode=Mode.TRAIN, optimizer="sgd"),
+)
+
+
+def rows(shown: Result, title: str) -> dict[str, tuple[str, ...]]:
+    """Give the rows of the one table of this title by their first cell."""
+    (found,) = (b for b in views.blocks(shown) if isinstance(b, Table) and b.title.startswith(title))
+    return {row[0]: row[1:] for row in found.rows}
+
+
+def titles(shown: Result) -> set[str]:
+    """Give the titles of all tables."""
+    return {block.title for block in views.blocks(shown) if isinstance(block, Table)}
+
+
+def notes(shown: Result) -> list[str]:
+    """Give the texts of all side notes."""
+    return [b.text for b in views.blocks(shown) if isinstance(b, Notice) and b.severity is Severity.NOTE]
+
+
+def verdict(shown: Result) -> str:
+    """Give the verdict."""
+    return next(b.text for b in views.blocks(shown) if isinstance(b, Notice))
+
+
+def test_what_was_measured_stands_beside_what_was_predicted() -> None:
+    """With the share of the prediction that it is."""
+    assert rows(WATCHED, "Memory of a call") == {
+        "weights": ("25.0 MiB", "25.0 MiB", "100%"),
+        "inputs": ("1.00 KiB", "—", "—"),
+        "at the peak, beyond these": ("100 MiB", "80.0 MiB", "125.0%"),
+        "left behind by each call": ("0 B", "", ""),
+    }
+
+
+def test_the_sentence_names_what_most_of_the_peak_is() -> None:
+    """Of what the call itself took: modules alike are one, and weights are none of it."""
+    assert "at the peak, in head, 60.0% of 100 MiB is output of encoder.layer.0-1.intermediate" in notes(
+        WATCHED
+    )
+
+
+def test_the_contents_of_the_peak_are_listed() -> None:
+    """With what was there before, the largest first, all else together; shares are those of the sentence."""
+    assert rows(WATCHED, "Held at the measured peak, in head") == {
+        "output of encoder.layer.0-1.intermediate": ("60.0 MiB", "60.0%"),
+        "workspace of head": ("40.0 MiB", "40.0%"),
+        "weights": ("25.0 MiB", "—"),
+        "inputs": ("1.00 KiB", "—"),
+    }
+    many = tuple(Held(scope=f"part{chr(97 + n)}", role="activations", bytes=MIB) for n in range(9))
+    found = rows(result(activity=Activity(held=many)), "Held at the measured peak")
+    assert found["in 3 more places"] == ("3.00 MiB", "33.3%")
+
+
+def test_the_course_is_drawn_without_what_is_always_there() -> None:
+    """A quarter of the time nothing, then more, then all; the top is the peak."""
+    (drawn,) = (note for note in notes(WATCHED) if note.startswith("in use over time"))
+    line = drawn.split()[4]
+    assert (line[0], line[9], line[20], len(line)) == ("▁", "▅", "█", 32)
+    assert drawn.endswith("up to 100 MiB in 1.0 s")
+
+
+@pytest.mark.parametrize(
+    "course",
+    [
+        None,
+        Course(times=b"", levels={}),
+        Course(times=pack([0.0]), levels={"activations": pack([5.0])}),
+        Course(times=pack([0.0, 1.0]), levels={"weights": pack([5.0, 5.0])}),
+        Course(times=pack([0.0, 1.0]), levels={"activations": pack([0.0, 0.0])}),
+    ],
+)
+def test_a_course_without_a_course_is_not_drawn(course: Course | None) -> None:
+    """There is nothing to see."""
+    shown = result(observed("allocated_peak", 0.0), activity=Activity(course=course, held=HELD[2:3]))
+    assert notes(shown) == []
+
+
+def test_a_step_is_shown_by_its_stages() -> None:
+    """Each with its time, its share and what it holds; the verdict says how long a step takes."""
+    found = rows(TRAINED, "A training step")
+    assert list(found) == ["a whole step", "forward", "backward"]
+    assert found["forward"][2:] == ("20.0%", "3.00 MiB")
+    assert found["backward"][2:] == ("50.0%", "—")
+    assert "takes 10.0" in verdict(TRAINED)
+    assert "for a training step with sgd on onnxruntime" in verdict(TRAINED)
+    beside = rows(TRAINED, "Memory of a training step")
+    assert beside["gradients of parameters"] == ("2.00 MiB", "2.00 MiB", "100%")
+    assert beside["the optimiser's state"] == ("4.00 MiB", "—", "—")
+
+
+def test_a_run_that_watched_memory_alone_says_so() -> None:
+    """Where the size of the model is known, the verdict is about that."""
+    assert "takes 100 MiB at the peak of a call, beyond weights and inputs." in verdict(WATCHED)
+    sized = result(observed("allocated_peak", 1.0), Measurement(metric="parameters", value=5))
+    assert "has 5 parameters" in verdict(sized)
+
+
+def test_few_steps_are_told_as_such() -> None:
+    """The verdict says about how long, without an interval; peaks that were not asked for have no column."""
+    shown = result(
+        Measurement(metric="step_time", value=steady(0.010, 5)), inspection=Inspection(optimizer="none")
+    )
+    assert "takes about 10.0 ms (median) for a training step without an optimiser" in verdict(shown)
+    assert [len(row) for row in rows(shown, "A training step").values()] == [3]
+    assert views.headline(result(observed("step_time", 1.0))) == views.headline(result())
+
+
+def test_a_device_has_its_reserve_and_the_process_its_own() -> None:
+    """Each number by its own name."""
+    shown = result(
+        observed("allocated_peak", MIB),
+        observed("fragmentation", 0.25),
+        observed("allocator_reserved", 2 * MIB),
+        Measurement(metric="process_memory", value=Distribution.of([MIB, 3 * MIB])),
+        observed("memory_growth", 512.0),
+        inspection=Inspection(mode=Mode.TRAIN),
+    )
+    found = rows(shown, "Memory of a training step")
+    assert found["idle in the allocator's reserve"][0] == "25.0%"
+    assert found["reserved by the allocator"][0] == "2.00 MiB"
+    assert found["the whole process, above its baseline"][0] == "3.00 MiB"
+    assert found["left behind by each step"][0] == "512 B"
+
+
+def test_the_steps_that_were_timed_are_counted() -> None:
+    """How many there were, and why no more, stands where it does for calls."""
+    found = result(Measurement(metric="step_time", value=steady(0.01)))
+
+    assert rows(found, "How it was measured")["measured"][0].startswith("40 training steps in 1 process")
+
+
+def test_a_share_is_one_of_the_medians_that_stand_beside_it() -> None:
+    """One step that was held up for long does not give its stage all of the time."""
+    whole, held_up = [0.010] * 20, [0.004] * 20
+    found = result(
+        Measurement(metric="step_time", value=Distribution.of([*whole, 9.010])),
+        Measurement(metric="step_time", value=Distribution.of([*held_up, 9.004]), scope="optimizer"),
+    )
+
+    assert rows(found, "A training step")["optimizer"][-1] == "40.0%"
+
+
+def test_the_largest_batch_is_told_with_its_limit() -> None:
+    """A count, beside the prediction."""
+    shown = result(
+        observed("largest_batch", 4096, scope="measured"),
+        Measurement(metric="largest_batch", value=4000),
+        plan=Plan(memory_limit=2**30),
+    )
+    assert rows(shown, "Memory of a call")["largest batch within 1 GiB"] == ("4,096", "4,000", "102.4%")
+    unbound = result(observed("largest_batch", 7, scope="measured"))
+    assert rows(unbound, "Memory of a call")["largest batch"] == ("7", "—", "—")
+
+
+def test_the_largest_batch_that_was_predicted_has_its_base() -> None:
+    """It stands beside the measured one, and how much memory it was predicted for is said."""
+    room = Measurement(metric="largest_batch", value=4000, scope=f"room={3 * 2**30}")
+    shown = result(observed("largest_batch", 4096, scope="measured"), room, plan=Plan(memory_limit=4 * 2**30))
+
+    assert rows(shown, "Memory of a call")["largest batch within 4 GiB"] == ("4,096", "4,000", "102.4%")
+    assert any("predicted for 3.00 GiB, what the limit leaves" in note for note in notes(shown))
+
+
+def test_the_largest_batch_is_the_verdict_where_nothing_was_timed() -> None:
+    """It was measured, so nobody says that nothing was; a timed step comes first."""
+    most = observed("largest_batch", 4096, scope="measured")
+    limited = result(most, plan=Plan(memory_limit=2**30))
+    trained = result(most, inspection=Inspection(mode=Mode.TRAIN))
+    timed = result(most, Measurement(metric="step_time", value=steady(0.01)))
+
+    assert "runs with batches of up to 4,096 samples within 1 GiB on onnxruntime." in views.headline(limited)
+    assert "makes training steps with batches of up to 4,096 samples" in views.headline(trained)
+    assert "for a training step" in views.headline(timed)
+
+
+def test_training_has_names_for_what_it_holds() -> None:
+    """State that was there before is no part of the peak; what no module made is told so."""
+    held = (
+        Held(scope="a", role="optimizer", bytes=90),
+        Held(scope="a", role="gradients", bytes=5),
+        Held(scope="b", role="gradients", bytes=5),
+        Held(scope="", role="workspace", bytes=4),
+        Held(scope="", role="new kind", bytes=1),
+    )
+    shown = result(observed("allocated_peak", 15.0), activity=Activity(held=held))
+    assert "at the peak, 66.7% of 15 B is gradients of parameters" in notes(shown)
+    assert set(rows(shown, "Held at the measured peak")) == {
+        "optimiser's state", "gradients of parameters", "workspace outside of any module", "new kind",
+    }  # fmt: skip
+
+
+def test_nothing_is_shown_of_what_was_not_measured() -> None:
+    """A plain run has none of these tables."""
+    assert not any("emory of" in title or "Held" in title or "step" in title for title in titles(result()))
+
+
+def hostile() -> Iterable[Result]:
+    """Names that want to break the page."""
+    for text in HOSTILE:
+        held = (Held(scope=text, role="activations", bytes=5), Held(scope="", role=text, bytes=4))
+        yield result(
+            observed("allocated_peak", 9.0), activity=Activity(held=held, held_in=text, course=COURSE)
+        )
+
+
+@pytest.mark.parametrize("reporter", [csv, html, markdown, terminal])
+def test_hostile_names_are_shown_harmlessly(reporter: Any) -> None:
+    """Every format takes them."""
+    for shown in hostile():
+        assert reporter.render(shown)

@@ -1,0 +1,175 @@
+"""How the difference of two snapshots of memory is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.metrics.measurement import Measurement, pack
+from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.result.result import Environment
+from modeldyno.core.result.static_data import Held
+from modeldyno.core.result.trace_data import Activity, Course
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.errors import RunFailed
+from modeldyno.testing.reporters import HOSTILE
+from modeldyno.testing.sample_results import a_job, a_small_result
+from modeldyno.views import memory_changed
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+
+MIB = 2**20
+
+
+def course(*levels: float) -> Course:
+    """Make activations over a second."""
+    moments = [place / (len(levels) - 1) for place in range(len(levels))]
+    return Course(
+        times=pack(moments), levels={"weights": pack([9e9] * len(levels)), "activations": pack(levels)}
+    )
+
+
+def snapshot(
+    *held: tuple[str, str, float], over: Course | None = None, held_in: str = "", **changes: Any
+) -> Result:
+    """Make a Result that holds so many MiB at its peak."""
+    parts = tuple(Held(scope=scope, role=role, bytes=int(size * MIB)) for scope, role, size in held)
+    found = Activity(held=parts, course=over or course(0, 0), held_in=held_in)
+    return a_small_result(activity=found, **changes)
+
+
+OLD = snapshot(
+    ("head", "weights", 20), ("layer.0", "weights", 10), ("layer.0.fc", "activations", 4),
+    ("layer.1.fc", "activations", 4), ("head", "workspace", 6), ("x", "inputs", 1),
+    over=course(0, 8 * MIB, 16 * MIB, 0),
+)  # fmt: skip
+NEW = snapshot(
+    ("head", "weights", 20), ("layer.0", "weights", 10), ("layer.0.fc", "activations", 9),
+    ("layer.1.fc", "activations", 9), ("pool", "activations", 2), ("x", "inputs", 1),
+    over=course(0, 0, 32 * MIB, 0),
+)  # fmt: skip
+
+
+def text(baseline: Result, candidate: Result, severity: Severity = Severity.VERDICT) -> list[str]:
+    """Give what is said with such weight."""
+    found = memory_changed(baseline, candidate)
+    return [block.text for block in found if isinstance(block, Notice) and block.severity is severity]
+
+
+def rows(baseline: Result, candidate: Result) -> dict[str, tuple[str, ...]]:
+    """Give the rows of the one table by their first cell."""
+    (table,) = (block for block in memory_changed(baseline, candidate) if isinstance(block, Table))
+    return {row[0]: row[1:] for row in table.rows}
+
+
+def test_places_are_told_by_how_much_they_changed() -> None:
+    """The sum first, then the largest differences; modules alike are one row, and so is what is alike."""
+    found = rows(OLD, NEW)
+
+    assert list(found.items()) == [
+        ("in all", ("45.0 MiB", "51.0 MiB", "+6.00 MiB")),
+        ("output of layer.0-1.fc", ("8.00 MiB", "18.0 MiB", "+10.0 MiB")),
+        ("workspace of head", ("6.00 MiB", "—", "-6.00 MiB (gone)")),
+        ("output of pool", ("—", "2.00 MiB", "+2.00 MiB (new)")),
+        ("2 places, alike", ("31.0 MiB", "31.0 MiB", "none")),
+    ]
+
+
+def test_a_sentence_leads() -> None:
+    """More, less or as much, and what has most of it."""
+    assert text(OLD, NEW)[0] == (
+        "digits holds 6.00 MiB more at its peak than before, 51.0 MiB against 45.0 MiB; most of that is "
+        "output of layer.0-1.fc (+10.0 MiB)."
+    )
+    assert text(NEW, OLD)[0] == (
+        "digits holds 6.00 MiB less at its peak than before, 45.0 MiB against 51.0 MiB; most of that is "
+        "output of layer.0-1.fc (-10.0 MiB)."
+    )
+    assert text(OLD, OLD) == ["digits holds the same at its peak as before: 45.0 MiB."]
+    moved = snapshot(("other", "workspace", 45))
+    assert text(OLD, moved) == ["digits holds as much at its peak as before, 45.0 MiB, but not the same."]
+    assert text(snapshot(), snapshot()) == ["digits holds the same at its peak as before: 0 B."]
+
+
+def test_one_place_that_is_alike_has_its_name() -> None:
+    """It is no more than a word longer than a number of places."""
+    grown = snapshot(("a", "workspace", 2), ("x", "inputs", 1))
+
+    assert list(rows(snapshot(("a", "workspace", 1), ("x", "inputs", 1)), grown)) == [
+        "in all", "workspace of a", "inputs, alike",
+    ]  # fmt: skip
+
+
+def test_many_places_are_cut_to_the_largest() -> None:
+    """What is left out is summed up, so that the rows still add up to the whole."""
+    names = [chr(97 + n) for n in range(20)]
+    many = snapshot(*((name, "workspace", n + 1) for n, name in enumerate(names)))
+    found = rows(snapshot(), many)
+
+    assert list(found)[1] == "workspace of t"
+    assert len(found) == 1 + 12 + 1
+    assert found["in 8 more places"] == ("—", "36.0 MiB", "+36.0 MiB (new)")
+
+
+def test_courses_have_one_scale() -> None:
+    """Before and after can be compared by eye: half as much is drawn half as high."""
+    before, after = text(OLD, NEW, Severity.NOTE)
+
+    assert before.startswith("over time, before: ")
+    assert before.endswith("up to 16.0 MiB in 1.0 s")
+    assert "█" not in before
+    assert after.endswith("up to 32.0 MiB in 1.0 s")
+    assert "█" in after
+    assert NEW.activity is not None
+    lost = replace(NEW, activity=replace(NEW.activity, course=None))
+    assert [note[:18] for note in text(OLD, lost, Severity.NOTE)] == ["over time, before:"]
+    assert text(snapshot(), snapshot(), Severity.NOTE) == []
+
+
+def test_what_was_unlike_beforehand_is_told() -> None:
+    """The model, knobs, inputs and the machine: whoever reads the difference has to know."""
+    other = replace(
+        NEW,
+        job=replace(a_job("student"), config={"batch_size": 16, "device": "cpu", "io_binding": False}),
+        model=None,
+        inputs=(InputSpec(name="image", shape=(16, 64), dtype="float32"),),
+        environment=Environment(hardware={"cores": 2}, software={"torch": "2.13"}),
+    )
+    told = text(OLD, other, Severity.NOTE)[0]
+
+    assert told == (
+        "unlike in the two: model digits -> onnx:models/student.onnx, content 5a5a5a5a5a5a -> none, "
+        "batch_size 8 -> 16, threads 2 -> none, image none -> 16x64 float32, cores none -> 2, "
+        "torch none -> 2.13"
+    )
+
+
+def test_training_steps_tell_of_their_optimiser() -> None:
+    """It is no matter where there is no training."""
+    step = (Measurement(metric="step_time", value=1.0),)
+    told = text(OLD, replace(OLD, measurements=step), Severity.NOTE)[0]
+
+    assert told == "unlike in the two: optimizer none -> adamw"
+
+
+def test_a_result_without_a_snapshot_cannot_be_compared() -> None:
+    """The error names it."""
+    with pytest.raises(RunFailed, match="holds no snapshot of memory"):
+        memory_changed(OLD, a_small_result())
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_names_from_outside_fit_eighty_columns(hostile: str) -> None:
+    """Whatever they are, and however long."""
+    long = snapshot(
+        (hostile + "x" * 200, "activations", 5), ("y" * 200, hostile, 4), name=hostile * 20,
+        over=course(0, MIB),
+    )  # fmt: skip
+    shown = terminal.text(memory_changed(OLD, long))
+
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\x1b" not in shown

@@ -1,0 +1,47 @@
+"""The table of the models of one server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modeldyno.core.load.multi_model import at
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.testing.sample_results import a_result
+from modeldyno.views.result.multi_model import alone, neighbours
+
+
+def test_each_model_is_a_row_with_its_own_figures() -> None:
+    """Its load, its rate, its latency as far as that is a claim; what was not measured is left empty."""
+    few = Measurement(metric="latency", value=Distribution.of([0.002] * 3))
+    void = Measurement(metric="latency", value=replace(Distribution.of([0.004] * 900), void="saturated"))
+    own = a_result()
+    job = replace(
+        own.job,
+        load=Load(concurrency=8),
+        beside=(
+            replace(own.job, name="b", load=Load(concurrency=2)),
+            replace(own.job, name="c", load=None),
+            replace(own.job, name="d", load=None),
+        ),
+    )
+    theirs = [
+        at("b", observed("throughput", 50.0)), at("b", few), at("b", observed("queue_time", 0.001)),
+        at("c", void), at("d", observed("latency", 0.5)),
+    ]  # fmt: skip
+    result = replace(own, job=job, measurements=(*own.measurements, *theirs))
+    (table,) = neighbours(result)
+
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert list(rows) == [own.name, "b", "c", "d"]
+    assert rows[own.name][0] == "concurrency 8"
+    assert rows["b"] == ("concurrency 2", "50.0/s", "about 2.0 ms", "about 2.0 ms", "1.00 ms", "")
+    assert rows["c"] == ("", "", "saturated", "saturated", "", "")
+    assert rows["d"][2] == ""
+    assert alone(result).measurements == own.measurements
+
+
+def test_one_model_has_no_table() -> None:
+    """A result of one model is laid out as ever."""
+    assert not list(neighbours(a_result()))
+    assert alone(a_result()).measurements == a_result().measurements

@@ -1,0 +1,183 @@
+"""How operators and needless steps are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import views
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.report.blocks import Notice, Table
+from modeldyno.core.result.result import Artifact
+from modeldyno.core.result.trace_data import Activity, Executed, Happening, Waste, WasteKind
+from modeldyno.testing.sample_results import a_result
+from modeldyno.views.result.operators import operated, operations
+
+if TYPE_CHECKING:
+    from modeldyno.core.result.result import Result
+
+
+def row(name: str, self_time: float, scope: str = "", **more: Any) -> Executed:
+    """One call of an operator."""
+    return Executed(name=name, scope=scope, calls=1.0, self_time=self_time, total_time=self_time, **more)
+
+
+def waste(scope: str, time: float, **more: Any) -> Waste:
+    """A needless clone."""
+    return Waste(
+        **{
+            "kind": WasteKind.COPY, "name": "Tensor.clone", "scope": scope, "calls": 1.0, "time": time,
+            "bytes": 1024.0, "reason": "Tensor.clone copies 2x3 float32; use the original.", **more,
+        }
+    )  # fmt: skip
+
+
+EXECUTED = (
+    row("aten::addmm", 3e-3, "encoder.layer.0.fc"),
+    row("aten::addmm", 3e-3, "encoder.layer.1.fc"),
+    row("aten::add", 2e-3, "encoder.layer.0"),
+    row("aten::relu", 2e-3),
+)
+
+
+def watched(*executed: Executed, wastes: tuple[Waste, ...] | None = None, **changes: Any) -> Result:
+    """A Result of nothing but what was watched."""
+    activity = Activity(executed=executed, wastes=wastes)
+    return replace(a_result(), measurements=(), doubts=(), activity=activity, **changes)
+
+
+def tables(result: Result) -> dict[str, Table]:
+    """Give the tables by their titles."""
+    return {block.title: block for block in operations(result) if isinstance(block, Table)}
+
+
+def notes(result: Result) -> list[str]:
+    """Give the texts of the notices."""
+    return [block.text for block in operations(result) if isinstance(block, Notice)]
+
+
+def test_nothing_is_shown_where_nobody_looked() -> None:
+    """A Result without a second pass has no such part, nor words for it."""
+    for activity in (None, Activity()):
+        bare = replace(a_result(), activity=activity)
+        assert list(operations(bare)) == []
+        assert operated(bare) == ""
+
+
+def test_the_costliest_come_first_by_name_and_by_module() -> None:
+    """Calls and times of alike modules are summed up; a share is that of all own times."""
+    found = tables(watched(*EXECUTED))
+
+    assert found["Slowest operators"].rows == (
+        ("aten::addmm", "2", "6.00 ms", "60.0%"),
+        ("aten::add", "1", "2.00 ms", "20.0%"),
+        ("aten::relu", "1", "2.00 ms", "20.0%"),
+    )
+    assert found["Slowest operators by module"].rows == (
+        ("encoder.layer.0-1.fc", "aten::addmm", "2", "6.00 ms", "60.0%"),
+        ("encoder.layer.0", "aten::add", "1", "2.00 ms", "20.0%"),
+        ("(the model itself)", "aten::relu", "1", "2.00 ms", "20.0%"),
+    )
+
+
+def test_a_sentence_leads() -> None:
+    """How many operators take how long, which has most of it, and what watching cost."""
+    result = watched(*EXECUTED)
+    (text,) = notes(result)
+    assert text == ("one call runs 4 operators, which take 10.0 ms of operator time; aten::addmm has 60.0%")
+    told = replace(result, measurements=(observed("pass_overhead", 1.25, scope="ops"),))
+    assert notes(told)[0].endswith("; recording them slowed the call by 25%")
+    noisy = replace(result, measurements=(observed("pass_overhead", 0.9, scope="ops"),))
+    assert notes(noisy)[0].endswith("; recording them did not slow the call measurably")
+    assert notes(watched(row("none", 0.0))) == ["one call runs 1 operator"]
+
+
+def test_it_is_the_verdict_where_nothing_else_was_measured() -> None:
+    """A run of this probe alone has a sentence."""
+    assert views.headline(watched(*EXECUTED)).endswith(" spends 10.0 ms in 4 operators of a call.")
+
+
+def test_on_a_device_its_time_counts() -> None:
+    """Shares are those of the time on the device, which kernels and operators do not add up to twice."""
+    result = watched(
+        row("aten::mm", 1e-3, "fc", device_time=8e-3),
+        row("aten::copy_", 5e-3, device_time=2e-3),
+        row("gemm", 0.0, "fc", device_time=8e-3, kind=Happening.KERNEL),
+        row("Memcpy DtoH", 0.0, device_time=2e-3, kind=Happening.TRANSFER),
+        row("cudaStreamSynchronize", 4e-3, kind=Happening.SYNCHRONISATION),
+        row("my range", 1e-3, "fc", kind=Happening.RANGE),
+    )
+    found = tables(result)
+
+    assert "take 10.0 ms on the device; aten::mm has 80.0%" in notes(result)[0]
+    assert found["Slowest operators"].rows[0] == ("aten::mm", "1", "1.00 ms", "8.00 ms", "80.0%")
+    assert found["Kernels"].rows == (("fc", "gemm", "1", "0 s", "8.00 ms", "100%"),)
+    assert found["Transfers"].rows == (("Memcpy DtoH", "1", "0 s", "2.00 ms", "100%"),)
+    assert found["Waits for a device"].rows == (("cudaStreamSynchronize", "1", "4.00 ms", "100%"),)
+    assert found["Ranges of the model's own code"].rows == (("fc", "my range", "1", "1.00 ms", "100%"),)
+
+
+def test_modules_are_left_out_where_there_are_none() -> None:
+    """A runtime that names no modules has one table of operators."""
+    found = tables(watched(row("Conv", 1e-3), row("Relu", 1e-4)))
+    assert list(found) == ["Slowest operators"]
+
+
+def test_only_the_costliest_are_shown_and_how_many_there_are() -> None:
+    """A long list is cut, and its title says so."""
+    many = tuple(row(f"op{n:02}", 1e-3 / (n + 1), f"m{n}") for n in range(20))
+    found = tables(watched(*many))
+
+    assert list(found) == ["Slowest operators, 8 of 20", "Slowest operators by module, 8 of 20"]
+    assert [len(table.rows) for table in found.values()] == [8, 8]
+
+
+def test_needless_steps_are_shown_with_their_reason() -> None:
+    """Alike ones in alike modules are one row; the costliest comes first, and the title has the sum."""
+    cast = waste("head", 5e-3, kind=WasteKind.CAST, name="Tensor.float", reason="leave it out.", bytes=0.0)
+    found = tables(watched(wastes=(waste("layer.0", 1e-3), waste("layer.1", 1e-3), cast, waste("", 1e-6))))
+
+    (table,) = found.values()
+    assert table.title == "Needless: 7.00 ms of a call"
+    assert table.rows == (
+        ("head", "cast, Tensor.float", "1", "5.00 ms", "0 B", "leave it out."),
+        ("layer.0-1", "copy, Tensor.clone", "2", "2.00 ms", "2.00 KiB", waste("", 0).reason),
+        ("(the model itself)", "copy, Tensor.clone", "1", "1.00 us", "1.00 KiB", waste("", 0).reason),
+    )
+    many = tuple(waste(f"m{n}", 1e-3, reason=f"reason {chr(97 + n)}.") for n in range(9))
+    assert next(iter(tables(watched(wastes=many)))) == "Needless: 9.00 ms of a call, 8 of 9"
+
+
+def test_that_nothing_is_needless_is_told_where_somebody_looked() -> None:
+    """None found is a finding; not looked for is none."""
+    found = "no needless copies, casts, transfers or waits were found"
+
+    assert notes(watched(*EXECUTED, wastes=()))[1:] == [found]
+    assert notes(watched(*EXECUTED))[1:] == []
+
+
+def test_the_trace_is_told_where_it_is() -> None:
+    """Only the trace is: other files of a Result are not this part's."""
+    files = tuple(
+        Artifact(name=name, path=f"/tmp/{name}.json", digest="sha256:0") for name in ("log", "trace")
+    )
+    told = notes(watched(*EXECUTED, artifacts=files))
+    assert told[1:] == ["the trace is in /tmp/trace.json; open it at ui.perfetto.dev"]
+
+
+def test_it_fits_eighty_columns_whatever_it_is_called() -> None:
+    """Names from outside are cut and cleaned; a fraction of a call is shown as such."""
+    long = "aten::" + "x" * 200
+    hostile = "\x1b[31mred\n"
+    result = watched(
+        replace(row(long, 1e-3, "layer." + "y" * 200), calls=1.5),
+        row(hostile, 1e-3, hostile),
+        row("k" * 90, 0.0, device_time=1e-3, kind=Happening.KERNEL),
+        wastes=(waste("z" * 200, 1e-3, name=hostile + "n" * 90, reason="r" * 2000),),
+    )
+    text = terminal.text(operations(result))
+
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+    assert " 1.5 " in text

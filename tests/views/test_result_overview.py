@@ -1,0 +1,85 @@
+"""What a terminal shows of a profile unasked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from modeldyno import views
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.metrics.measurement import observed
+from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.result.trace_data import Activity, Waste, WasteKind
+from modeldyno.testing.reporters import full, judged
+from modeldyno.testing.sample_results import an_inspection
+from modeldyno.views.result.overview import overview
+from modeldyno.views.result.table import COMPUTED, MEASURED, reached_flops
+
+
+def test_it_fits_a_screen_and_keeps_what_is_asked_first() -> None:
+    """At most 36 lines at 80 columns, with the figures that a reader looks for first."""
+    lines = terminal.text(overview(full())).splitlines()
+    names = [line.split()[0] for line in lines if line.startswith(("latency", "throughput", "process_"))]
+
+    assert len(lines) <= 36
+    assert max(map(len, lines)) <= 80
+    assert names == [
+        "latency.p50", "latency.p90", "latency.p99", "latency.p99.9", "latency.mean", "latency.std",
+        "latency.min", "throughput", "process_memory.max",
+    ]  # fmt: skip
+
+
+def test_a_doubt_keeps_what_was_seen_and_loses_its_advice() -> None:
+    """Every doubt is told; the last one points to the option that tells what to do."""
+    doubts = [b for b in overview(full()) if isinstance(b, Notice) and b.severity is Severity.DOUBT]
+
+    assert [doubt.code for doubt in doubts] == [doubt.code for doubt in full().doubts]
+    assert [bool(doubt.advice) for doubt in doubts] == [False, True]
+    assert "-v" in doubts[-1].advice
+
+
+def test_a_bound_is_shown_with_its_figure() -> None:
+    """A metric that is not among the usual ones is shown where a bound is of it."""
+    document = full()
+    shown = terminal.text(overview(document, judged(document)))
+
+    assert "latency.p50 < 400 us" in shown
+    assert "latency.p99.9" in shown
+
+
+def test_an_inspection_is_shown_whole() -> None:
+    """Nothing of an inspection is left out."""
+    assert tuple(overview(an_inspection())) == tuple(views.blocks(an_inspection()))
+
+
+def test_what_was_measured_stands_apart_from_what_was_computed() -> None:
+    """No metric of the analysis stands among the measured ones."""
+    counted = observed("macs", 1e6)
+    document = replace(full(), measurements=(*full().measurements, counted))
+    tables = {b.title: b for b in views.blocks(document) if isinstance(b, Table)}
+
+    assert "macs" in {row[0] for row in tables[COMPUTED].rows}
+    assert "macs" not in {row[0] for row in tables[MEASURED].rows}
+
+
+def test_operations_per_second_are_told_with_their_share_of_the_peak() -> None:
+    """The operations of a call over its median, and over the peak of this machine where that is known."""
+    document = replace(full(), measurements=(*full().measurements, observed("flops", 413e3)))
+    known = replace(
+        document, measurements=(*document.measurements, observed("peak_flops", 1e10, scope="here"))
+    )
+
+    assert reached_flops(full()) == ""
+    assert reached_flops(document) == "1.00 GFLOP/s in the median call"
+    assert reached_flops(known) == "1.00 GFLOP/s in the median call, 10.0% of this machine's peak"
+
+
+def test_the_headline_names_what_is_needless() -> None:
+    """The cost of needless steps follows the speed in the one sentence that everybody reads."""
+    waste = Waste(
+        kind=WasteKind.COPY, name="Tensor.clone", scope="norm", calls=1.0, time=1e-3, bytes=1.0, reason="r"
+    )
+    document = replace(full(), activity=Activity(wastes=(waste,)))
+
+    assert views.headline(document).endswith(
+        "samples/s. Needless copies and waits cost 1.00 ms of a call, Tensor.clone in norm."
+    )

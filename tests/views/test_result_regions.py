@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from modeldyno import views
+from modeldyno.api import Profiled
+from modeldyno.core.report.blocks import Notice, Table
+
+
+class Clock:
+    """Time that passes only when somebody says so, in nanoseconds."""
+
+    now = 0
+
+    def __call__(self) -> int:
+        """Read it."""
+        return self.now
+
+
+def test_regions_are_laid_out_by_their_own_time() -> None:
+    """A sentence names the costliest; tables give all calls, one call, and memory where it was watched."""
+    clock = Clock()
+    mark = Profiled(clock=clock)
+    mark.enable()
+    for _ in range(100):
+        with mark("outer"):
+            clock.now += 1_000_000
+            with mark("inner", memory="process"):
+                clock.now += 3_000_000
+    blocks = views.blocks(mark.result(name="train.py"))
+    tables = {block.title: block for block in blocks if isinstance(block, Table)}
+
+    assert isinstance(blocks[0], Notice)
+    assert blocks[0].text == "train.py spent 400 ms in 2 marked regions of code, 75.0% of it in inner itself."
+    assert tables["Time in all calls"].rows == (
+        ("inner", "100", "300 ms", "300 ms", "75.0%"),
+        ("outer", "100", "400 ms", "100 ms", "25.0%"),
+    )
+    assert tables["Time of one call"].rows[1] == (
+        "outer", "4.00 ms", "4.00 ms", "4.00 ms", "—", "—", "4.00 ms",
+    )  # fmt: skip
+    assert [row[:2] for row in tables["Memory of one call"].rows] == [("inner", "process")]
+    assert tables["Memory of one call"].rows[0][-1] == "—"
+
+
+def test_one_region_needs_no_share() -> None:
+    """The sentence does not say that all of it is in the only one."""
+    mark = Profiled(clock=Clock())
+    mark.enable()
+    with mark("only"):
+        pass
+
+    assert views.headline(mark.result(name="x.py")) == "x.py spent 0 s in 1 marked region of code."

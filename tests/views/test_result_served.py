@@ -1,0 +1,145 @@
+"""What a reader is told of a server under load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.report.blocks import Notice, Table
+from modeldyno.core.result.result import Result
+from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
+from modeldyno.views.result.served import breakdown, spoken
+from modeldyno.views.result.table import results
+
+STAGES = (
+    observed("queue_time", 0.004),
+    observed("compute_time", 0.005),
+    observed("network_time", 0.001),
+    observed("formed_batch", 3.5),
+    observed("executions", 7, scope="batch 4"),
+    observed("executions", 2, scope="batch 1"),
+)
+
+
+def result(*measurements: Measurement, load: Load | None = Load(concurrency=16)) -> Result:  # noqa: B008 - frozen
+    """Make a Result of a load on a server."""
+    return Result(
+        id="0" * 12,
+        created="2026-01-01T00:00:00.000+00:00",
+        job=Job(model=ModelRef(scheme="onnx", locator="m.onnx"), backend="triton", load=load),
+        model=ModelIdentity(name="m", digest="sha256:0", framework="onnx"),
+        measurements=measurements,
+    )
+
+
+def spread(metric: str, count: int = 2000, **more: str) -> Measurement:
+    """Make times around 10 ms."""
+    return Measurement(
+        metric=metric,
+        value=Distribution.of([0.009 + 0.000001 * (617 * n % count) for n in range(count)], **more),
+    )
+
+
+RATE = observed("request_rate", 1234.0, interval=Interval(low=1230, high=1238))
+
+
+def test_the_sentence_gives_rate_and_latency_at_the_load() -> None:
+    """One sentence says how much, at which load, and how fast."""
+    said = spoken(result(RATE, spread("latency")))
+    assert said.startswith("answers 1,234 requests/s at concurrency 16 on triton: latency ")
+    assert said.endswith(" (p99)")
+
+
+def test_a_void_latency_is_not_told() -> None:
+    """Where the load was too much, the sentence says so in the place of a number."""
+    said = spoken(result(RATE, spread("latency", void="saturated"), load=None))
+    assert said.endswith("under load on triton, and was saturated: its latency is no claim")
+
+
+@pytest.mark.parametrize(("count", "tail"), [(20, False), (2000, True)])
+def test_a_tail_that_is_no_claim_is_left_out(count: int, tail: bool) -> None:
+    """The p99 is told once there are samples enough."""
+    assert ("p99" in spoken(result(RATE, spread("latency", count)))) is tail
+
+
+STREAM = (
+    RATE,
+    observed("token_rate", 4936.0, interval=Interval(low=4930, high=4942)),
+    spread("time_to_first_token"),
+    spread("time_per_output_token"),
+    spread("inter_chunk_latency"),
+    spread("latency"),
+)
+
+
+def test_the_sentence_of_a_language_model_is_of_its_tokens() -> None:
+    """How many, when the first one comes, and how fast the others follow; then the requests."""
+    said = spoken(result(*STREAM))
+    begin = "generates 4,936 tokens/s (1,234 requests/s) at concurrency 16 on triton: first token after "
+    assert said.startswith(begin)
+    assert " (p99), then one every " in said
+    few = spoken(
+        result(*STREAM[:2], spread("time_to_first_token", 5), spread("time_per_output_token", 5), STREAM[-1])
+    )
+    assert "first token after about" in few
+    assert "then one about every" in few
+
+
+def test_a_stream_whose_tokens_nobody_counts_has_its_first_token() -> None:
+    """The rate is that of requests then; where there is no time of a token, none is told."""
+    said = spoken(result(RATE, STREAM[2], STREAM[-1]))
+    assert said.startswith("answers 1,234 requests/s at concurrency 16 on triton: first token after ")
+    assert "every" not in said
+    void = spoken(result(*STREAM[:3], spread("latency", void="saturated")))
+    assert void.startswith("generates 4,936 tokens/s (1,234 requests/s) at ")
+    assert void.endswith("was saturated: its latency is no claim")
+
+
+def test_tokens_come_first_in_the_table() -> None:
+    """With their percentiles; gaps between tokens stand for those between pieces, where they are the same."""
+    (table,) = results(result(*STREAM), ())
+    names = [row[0] for row in table.rows]
+    assert names[:3] == [f"time_to_first_token.{each}" for each in ("p50", "p90", "p99")]
+    assert names[3:8] == [
+        "time_per_output_token.p50", "time_per_output_token.p99", "inter_chunk_latency.p50",
+        "inter_chunk_latency.p99", "token_rate",
+    ]  # fmt: skip
+    assert table.rows[5][3] == "2,000 gaps, converged"
+    (table,) = results(result(*STREAM, spread("inter_token_latency")), ())
+    assert not [row for row in table.rows if row[0].startswith("inter_chunk")]
+
+
+def test_without_a_rate_nothing_was_served() -> None:
+    """A run within a process has another sentence; a load that nobody answered has no latency."""
+    assert spoken(result(spread("latency"))) == ""
+    assert spoken(result(RATE)) == "answers 1,234 requests/s at concurrency 16 on triton"
+
+
+def test_the_stages_of_a_request_sum_to_the_whole() -> None:
+    """The table divides the mean service time; the batches that were formed are named beside it."""
+    service = Measurement(metric="service_time", value=Distribution.of([0.01] * 20))
+    table, note = breakdown(result(service, *STAGES))
+    assert isinstance(table, Table)
+    assert [row[:3] for row in table.rows] == [
+        ("queue", "4.00 ms", "40.0%"),
+        ("compute: model", "5.00 ms", "50.0%"),
+        ("network, protocol and client", "1.00 ms", "10.0%"),
+        ("in all", "10.0 ms", "100%"),
+    ]
+    assert isinstance(note, Notice)
+    assert note.text == "the server ran batches of 3.50 on the average: 4 (7 calls), 1 (2 calls)"
+
+
+def test_a_server_that_tells_nothing_has_no_table() -> None:
+    """Without the server's account there is nothing to divide; without batches, no note."""
+    service = Measurement(metric="service_time", value=Distribution.of([0.01] * 20))
+    assert not list(breakdown(result(service)))
+    assert not list(breakdown(result(*STAGES)))
+    assert len(list(breakdown(result(service, STAGES[0])))) == 1
+    (_, note) = breakdown(result(service, STAGES[0], replace(STAGES[3])))
+    assert isinstance(note, Notice)
+    assert note.text.endswith("3.50 on the average")

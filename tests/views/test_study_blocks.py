@@ -1,0 +1,452 @@
+"""What a study says, in a sentence, tables and pictures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from modeldyno.adapters.reporters import terminal
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.report.charts import Parallel, Plot
+from modeldyno.core.result.result import FailureKind
+from modeldyno.core.study.goal import Goal, Objective, Rank
+from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.study import Stage, State, Trial
+from modeldyno.errors import RunFailed
+from modeldyno.sweeps.loop import sweep
+from modeldyno.testing.studies import Bench, a_served_study, a_study
+from modeldyno.testing.trials import a_trial, an_answer, log
+from modeldyno.views.study.blocks import brief, sentence, study
+from modeldyno.views.study.charts import charts
+from modeldyno.views.study.rows import curve
+from modeldyno.views.study.tables import trials
+
+if TYPE_CHECKING:
+    from modeldyno.core.study.study import Study
+
+
+def swept(found: Study, rate: Any, **bench: Any) -> Study:
+    """Carry a study out, with figures that are a function of the point."""
+    try:
+        for after, _, _ in sweep(found, rooms=Bench(rate=rate, **bench)):
+            found = after
+    except RunFailed:
+        pass
+    return found
+
+
+def goal(*bounds: str, maximize: str = "throughput", **more: Any) -> Goal:
+    return Goal(
+        objectives=(Objective.parse(maximize),), constraints=tuple(map(Constraint.parse, bounds)), **more
+    )
+
+
+def by_batch(point: dict[str, Any]) -> float:
+    return 100.0 * float(point.get("batch_size", 1))
+
+
+def batches(*bounds: str, **changes: Any) -> Study:
+    made = a_study("batch_size=1,2,4", **{"goal": goal(*bounds), "default": {"batch_size": 1}, **changes})
+    return swept(made, by_batch)
+
+
+def said(found: Study) -> str:
+    return sentence(found, ranking(found))
+
+
+def tables(found: Study) -> list[Table]:
+    return [block for block in study(found, ranking(found)) if isinstance(block, Table)]
+
+
+def test_the_sentence_has_the_winner_its_gain_and_its_certainty() -> None:
+    """What was measured, what is best, how much better than the default it is, and how sure that is."""
+    text = said(batches("latency.mean <= 1s"))
+
+    assert "measurements over 3 configurations: batch_size=4 gives throughput 400/s" in text
+    assert "4 times that of the default, at latency.mean" in text
+    assert text.endswith("99% certain.")
+
+
+def test_less_is_told_as_less() -> None:
+    """A latency that was halved is 50 % less, and not twice as good."""
+    text = said(batches(goal=goal(maximize="latency.mean")))
+
+    assert "75% less than the default" in text
+
+
+def test_a_small_gain_is_told_in_percent() -> None:
+    """Up to a factor of two, percents say more."""
+    found = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
+
+    assert "50% more than the default" in said(swept(found, lambda p: 100.0 + 50.0 * (p["batch_size"] == 2)))
+
+
+def test_nothing_of_what_is_to_be_smaller_is_told_against_the_default() -> None:
+    """There is no ratio to nothing."""
+    aim = Goal(objectives=(Objective.parse("error_rate"),))
+    found = a_served_study("instances=1,2", goal=aim, default={"instances": 1})
+    trials = (
+        a_trial({"instances": n}, an_answer("error_rate", share), stage=stage)
+        for stage in (Stage.SEARCH, Stage.VERIFY, Stage.VERIFY)
+        for n, share in ((1, 0.5), (2, 0.0))
+    )
+
+    assert "instances=2 gives error_rate 0%, against 50.0% of the default; " in said(log(found, trials))
+
+
+def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
+    """Rivals are named with their shares of the resamples, and the cheaper one is advised."""
+    found = a_study("intra_threads=1,2", goal=goal(), default={"intra_threads": 1})
+    text = said(swept(found, lambda p: 100.0 + 0.1 * (p["intra_threads"] == 2)))
+
+    assert text.count("cannot be told from") == 1
+    assert "of 100 resamples" in text
+    assert "take the cheaper" in text or "none of them takes less" in text
+
+
+def test_beside_a_best_that_may_break_its_bound_stands_one_that_does_not() -> None:
+    """Whoever has promised the bound is told what keeps it, and at what price."""
+    trials = [
+        a_trial({"batch_size": n}, an_answer("throughput", rate), an_answer("latency.mean", mean, error=0.05))
+        for n, rate, mean in ((1, 100.0, 0.004), (2, 200.0, 0.006), (4, 400.0, 0.0098))
+    ]
+    bounded = goal("latency.mean <= 10ms")
+    text = said(log(a_study("batch_size=1,2,4", goal=bounded, default={"batch_size": 1}), trials))
+
+    assert "batch_size=4 gives throughput 400/s" in text
+    assert "9.80 ms not surely <= 10 ms" in text
+    assert text.endswith("; surely within the bounds is batch_size=2, which gives throughput 200/s.")
+
+
+def test_so_it_does_where_only_the_load_varies() -> None:
+    """The greatest load that surely holds the bound is told beside one that may not."""
+    trials = [
+        a_trial(
+            {"concurrency": n},
+            an_answer("throughput", 100.0 * n),
+            an_answer("latency.mean", mean, error=0.05),
+        )
+        for n, mean in ((1, 0.004), (2, 0.006), (4, 0.0098))
+    ]
+    bounded = goal("latency.mean <= 10ms")
+    text = said(log(a_served_study("concurrency=1,2,4", goal=bounded, default={}), trials))
+
+    assert "concurrency=4 gives throughput 400/s, at latency.mean 9.80 ms not surely <= 10 ms; surely" in text
+    assert text.endswith("; surely within the bounds is concurrency=2, which gives throughput 200/s.")
+
+
+def test_when_nothing_holds_the_nearest_is_named() -> None:
+    """The configuration that misses least is told, and by how much."""
+    found = batches("throughput >= 500/s")
+    text = said(found)
+
+    assert "nothing holds throughput >= 500/s; the nearest is batch_size=4, which misses by 20%" in text
+    assert brief(found, ranking(found)) == "nothing holds the bounds"
+
+
+def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
+    """Of a percentile that wants for samples it is not shown, whatever its plain quantile."""
+    p99 = an_answer("latency.p99", None, size=50, interval=Interval(low=0.004, high=math.inf))
+    for raw, hint in ((0.005, ""), (2.0, ", which seems to miss by 100%")):
+        found = log(
+            a_study("batch_size=1,2", goal=goal("latency.p99 <= 1s")),
+            [
+                a_trial(
+                    {"batch_size": 1}, an_answer("throughput", 1.0), p99, an_answer("latency.p99.raw", raw)
+                )
+            ],
+        )
+        text = said(found)
+        assert (
+            f"it is not shown whether anything holds latency.p99 <= 1 s; the nearest is batch_size=1{hint}."
+            in text
+        )
+        assert brief(found, ranking(found)) == "not shown whether the bounds hold"
+
+
+def test_what_is_not_known_is_no_miss() -> None:
+    """A percentile that is no claim yet leaves it open whether the bound holds."""
+    text = said(batches("latency.p99 <= 1s"))
+
+    assert "misses" not in text
+
+
+def test_the_default_may_be_the_best() -> None:
+    """It is called by its name, and not compared with itself."""
+    found = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
+    text = said(swept(found, lambda p: 100.0 / float(p["batch_size"])))
+
+    assert "the default (batch_size=1) gives throughput 100/s; " in text
+
+
+def test_when_all_fails_the_cause_is_told() -> None:
+    """The first failure stands for all of them, and the list says so in two words."""
+    found = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
+    failed = swept(found, by_batch, fails=lambda _point: FailureKind.OOM)
+
+    assert "all of them failed: load: it took too much" in said(failed)
+    assert brief(failed, ranking(failed)) == "all failed"
+    assert tables(failed)[-1].rows[0][1] == "failed: out of memory"
+
+
+def test_nothing_measured_is_said_with_the_reason() -> None:
+    """Where no configuration can be, that is the answer."""
+    found = a_study("batch_size=1", goal=goal())
+    none = found.add(Trial(number=1, point={"batch_size": 1}, state=State.SKIPPED, failure="it cannot be"))
+
+    assert said(found) == "Nothing was measured."
+    assert "none of the configurations can be (it cannot be)" in said(none)
+    assert brief(found, ranking(found)) == "nothing measured"
+
+
+def test_the_table_has_the_best_the_default_and_the_marks() -> None:
+    """Rows in their order, the axes that vary as columns, bounds with their marks, the default named."""
+    table = tables(batches("latency.mean <= 6ms", "throughput >= 150/s"))[0]
+    titles = [column.title for column in table.columns]
+
+    assert titles == ["", "batch_size", "throughput", "latency.mean", "gain", "best in", ""]
+    assert [row[1] for row in table.rows] == ["4", "2", "1"]
+    assert table.rows[0][2].endswith("✓")
+    assert table.rows[-1][2].endswith("✗")
+    assert table.rows[-1][-1].startswith("default, misses by")
+
+
+def test_many_axes_become_one_text() -> None:
+    """Where the axes would not fit a narrow page, each row tells them in words, and stays within it."""
+    axes = (
+        "graph_optimization=all,basic,extended",
+        "batch_size=1,2",
+        "intra_threads=1,2",
+        "parallel=false,true",
+    )
+    made = a_study(*axes, goal=goal("latency.mean <= 1s"), default={"batch_size": 1, "parallel": False})
+    found = swept(made, lambda p: by_batch(p) + float(p["intra_threads"]) if "intra_threads" in p else 50.0)
+    text = terminal.text(study(found, ranking(found)))
+
+    assert tables(found)[0].columns[-1].title == "at"
+    assert "graph_optimization=" in text
+    assert all(len(line) <= terminal.WIDTH for line in text.splitlines())
+
+
+def test_failures_are_counted_by_their_reason() -> None:
+    """What cannot be and what went wrong is grouped, the most frequent first, with an example."""
+    found = a_study("batch_size=1..8*2", goal=goal())
+    oom = (
+        Trial(number=n, point={"batch_size": n}, state=State.FAILED, failure="load: too much", kind="oom")
+        for n in (4, 8)
+    )
+    odd = Trial(number=3, point={"batch_size": 3}, state=State.SKIPPED, failure="odd")
+    skipped = found.add(odd, *oom)
+    rows = tables(skipped)[-1].rows
+
+    assert [row[:2] for row in rows] == [("2", "failed: out of memory"), ("1", "skipped")]
+    assert "such as batch_size=4" in rows[0][2]
+    assert "odd (at batch_size=3)" in rows[1][2]
+
+
+def test_few_reasons_stand_for_many() -> None:
+    """Beyond six reasons the rest is a number."""
+    found = a_study("batch_size=1..20", goal=goal())
+    many = found.add(
+        *(
+            Trial(number=n, point={"batch_size": n}, state=State.SKIPPED, failure=f"why {n}")
+            for n in range(1, 11)
+        )
+    )
+
+    assert tables(many)[-1].rows[-1][:2] == ("4", "others")
+
+
+def test_the_best_is_shown_under_each_of_its_loads() -> None:
+    """A curve as a table: every load that was measured of the best configuration, the chosen one marked."""
+    bounds = goal("latency.mean <= 25ms")
+    made = a_served_study(
+        "instances=1,2", "concurrency=4,1", goal=bounds, default={"instances": 1}, strategy="grid"
+    )
+    found = swept(made, lambda p: 50.0 * float(p["concurrency"]) * float(p["instances"]))
+    table = next(t for t in tables(found) if t.title == "instances=2 under each load")
+
+    assert [(row[0], row[-1]) for row in table.rows] == [("1", ""), ("4", "best")]
+    assert table.rows[1][1].startswith("400/s")
+    assert table.rows[1][2].endswith("✓")
+    open_ = replace(found, goal=goal("latency.p99 <= 1s"))
+    unknown = next(iter(curve(open_, ranking(open_).rows[0])))
+    assert [row[2][-1] for row in unknown.rows] == ["?", "?"]
+
+
+def test_one_configuration_is_compared_with_nothing() -> None:
+    """Where only the load varies, its best is told without a gain, a default or a certainty."""
+    made = a_served_study("concurrency=1,4,16", goal=goal("latency.mean <= 9ms"), strategy="grid")
+    found = swept(made, lambda p: 100.0 * float(p["concurrency"]))
+    texts = [table.title for table in tables(found)]
+
+    assert "over 1 configuration: concurrency=16 gives throughput 1,600/s, at latency.mean" in said(found)
+    assert said(found).endswith("<= 9 ms.")
+    assert texts[0].startswith("The configuration at its best load")
+    assert texts[1] == "Under each load"
+
+
+def test_each_load_has_a_best_of_its_own() -> None:
+    """Ranked by each load, the table of loads has a row for each, with its certainty."""
+    made = a_served_study(
+        "instances=1,2", "concurrency=1,4", goal=goal(rank=Rank.EACH), default={"instances": 1}
+    )
+    rate = {1: 100.0, 4: 300.0}
+    found = swept(
+        made, lambda p: rate[p["concurrency"]] * (1 + (p.get("instances") == 2 and p["concurrency"] == 4))
+    )
+    table = next(t for t in tables(found) if t.title == "The best at each load")
+
+    assert [row[0] for row in table.rows] == ["1", "4"]
+    assert table.rows[1][-1] == "instances=2"
+
+
+def test_doubts_about_the_best_are_told() -> None:
+    """A winner that was not measured again is a rumour, and what its trials doubt is said."""
+    found = batches()
+    searched = replace(found, trials=tuple(t for t in found.trials if t.stage is not Stage.VERIFY))
+    doubted = replace(searched, trials=tuple(replace(t, doubts=("interference",)) for t in searched.trials))
+    codes = [
+        block.code
+        for block in study(doubted, ranking(doubted))
+        if isinstance(block, Notice) and block.severity is Severity.DOUBT
+    ]
+
+    assert codes == ["interference", "unverified"]
+    told, unkept = (
+        " ".join(terminal.text(study(doubted, ranking(doubted), stored=stored)).split())
+        for stored in (True, False)
+    )
+    assert "go on with the study: --resume" in told
+    assert "go on with the study" not in unkept
+    assert "Other processes used the same cores during the timed pass" in told
+
+
+def test_a_doubt_says_how_many_measurements_it_is_about() -> None:
+    """Where the best has several."""
+    found = batches()
+    best = ranking(found).best
+    assert best is not None
+    *_, last = (t for t in found.trials if t.point in best.promising and t.stage is Stage.VERIFY)
+    trials = tuple(
+        replace(t, doubts=("drift",), result="abcdef123456") if t is last else t for t in found.trials
+    )
+    doubted = replace(found, trials=trials)
+    told = " ".join(terminal.text(study(doubted, ranking(doubted))).split())
+
+    assert f"in 1 of {best.verified} measurements" in told
+    assert "modeldyno show abcdef tells more" in told
+
+
+@pytest.mark.parametrize("name", ["=1+1", "a\x1b[31mb", "x\ny"])
+def test_what_a_model_says_is_harmless(name: str) -> None:
+    """A failure's text from outside stays in its cell."""
+    found = a_study("batch_size=1,2", goal=goal())
+    told = found.add(Trial(number=1, point={"batch_size": 1}, state=State.FAILED, failure=name, kind="odd"))
+
+    assert "\x1b" not in terminal.text(study(told, ranking(told)))
+
+
+# --- numbers ---------------------------------------------------------------------------------------
+
+
+def test_every_trial_is_a_row_of_numbers() -> None:
+    """Axes, values with their ends, verdicts and the place of its candidate, in base units."""
+    found = batches("throughput >= 150/s")
+    table = trials(found, ranking(found))
+    titles = [column.title for column in table.columns]
+    first = dict(zip(titles, table.rows[0], strict=True))
+
+    assert len(table.rows) == len(found.trials)
+    assert float(first["throughput"]) == 100.0
+    assert float(first["throughput.low"]) == 99.0
+    assert first["throughput >= 150/s"] == "broken"
+    assert (first["trial"], first["stage"], first["state"]) == ("1", "default", "done")
+    assert first["batch_size"] == "1"
+    assert first["rank"] == "3"
+    assert float(first["gain"]) == 1.0
+    assert len(set(titles)) == len(titles)
+
+
+def test_a_failure_is_a_row_as_well() -> None:
+    """It has its kind and its cause, and no numbers."""
+    found = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
+    failed = swept(found, by_batch, fails=lambda p: FailureKind.OOM if p["batch_size"] == 2 else None)
+    table = trials(failed, ranking(failed))
+    titles = [column.title for column in table.columns]
+    row = next(dict(zip(titles, r, strict=True)) for r in table.rows if "failed" in r)
+
+    assert (row["kind"], row["throughput"], row["throughput.high"]) == ("oom", "", "")
+    assert row["failure"].startswith("load: it took too much")
+
+
+# --- pictures --------------------------------------------------------------------------------------
+
+
+def test_throughput_is_drawn_against_latency_with_the_bound() -> None:
+    """Each configuration is a line through its loads in their order; the bound is a vertical line."""
+    made = a_served_study(
+        "instances=1,2", "concurrency=1,4,16", goal=goal("latency.p99 <= 10ms"), default={"instances": 1}
+    )
+    found = swept(made, lambda p: float(p["concurrency"]) * 10 * float(p.get("instances", 1)))
+    picture = next(charts(found, ranking(found)))
+
+    assert isinstance(picture, Plot)
+    assert [(rule.at, rule.vertical) for rule in picture.rules] == [(0.01, True)]
+    assert {"the default", "instances=2"} >= {series.name for series in picture.series}
+    for series in picture.series:
+        assert list(series.y) == sorted(series.y)
+        assert len(series.labels) == len(series.x) == len(series.y)
+
+
+def test_the_objective_is_drawn_against_each_knob() -> None:
+    """Every candidate is a point, and a line joins the best of each value; words have places."""
+    made = a_study("batch_size=1,2", "graph_optimization=all,basic", goal=goal(), default={"batch_size": 1})
+    found = swept(made, by_batch)
+    plots = {p.title: p for p in charts(found, ranking(found)) if isinstance(p, Plot)}
+    words = plots["throughput against graph_optimization"]
+
+    assert plots["throughput against batch_size"].series[1].y == pytest.approx((100.0, 200.0))
+    assert words.x.categories == ("all", "basic")
+    assert set(words.series[0].x) <= {0.0, 1.0}
+
+
+def test_the_front_is_what_nothing_beats_in_both() -> None:
+    """With two objectives, larger batches and smaller latencies are on the front, the rest is not."""
+    objectives = (Objective.parse("throughput"), Objective.parse("cpu_utilization", maximize=False))
+    made = a_study("batch_size=1,2,4", goal=Goal(objectives=objectives), default={"batch_size": 1})
+    found = swept(a_study("batch_size=1,2,4", goal=goal(), default={"batch_size": 1}), by_batch)
+    both = replace(
+        found,
+        goal=Goal(
+            objectives=(Objective.parse("throughput"), Objective.parse("latency.mean", maximize=False))
+        ),
+    )
+    plot = next(p for p in charts(both, ranking(both)) if p.title == "throughput against latency.mean")
+
+    assert isinstance(plot, Plot)
+    assert [series.name for series in plot.series] == ["the front", "others"]
+    assert plot.series[0].labels == ("batch_size=4",)
+    assert not [p for p in charts(made, ranking(made)) if p.title.startswith("throughput against cpu")]
+
+
+def test_each_candidate_is_a_line_across_its_knobs() -> None:
+    """A line has a place on every axis that matters to it; the best one is marked."""
+    found = batches("latency.mean <= 1s")
+    picture = next(p for p in charts(found, ranking(found)) if isinstance(p, Parallel))
+
+    assert [scale.label for scale in picture.scales] == ["batch_size", "throughput", "latency.mean"]
+    assert [line.name for line in picture.lines if line.marked] == ["batch_size=4"]
+    assert {len(line.x) for line in picture.lines} == {3}
+
+
+def test_a_study_without_figures_has_no_pictures() -> None:
+    """Nothing is drawn of nothing."""
+    found = a_study("batch_size=1,2", goal=goal())
+
+    assert list(charts(found, ranking(found))) == []

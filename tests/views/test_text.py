@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from modeldyno.views.text import lasting
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (30.0, "30 s"),
+        (90.0, "90 s"),
+        (100.0, "1 min 40 s"),
+        (120.0, "2 min"),
+        (150.0, "2 min 30 s"),
+        (599.7, "10 min"),
+        (1800.0, "30 min"),
+        (6000.0, "1.7 h"),
+        (7200.0, "2 h"),
+        (float("inf"), "inf h"),
+    ],
+)
+def test_a_limit_is_told_as_it_was_given(seconds: float, told: str) -> None:
+    """A limit of less than ten minutes is told to the second: 100 s are not 2 min."""
+    assert lasting(seconds) == told

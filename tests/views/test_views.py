@@ -1,0 +1,416 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from modeldyno import views
+from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table
+from modeldyno.core.report.charts import Bins
+from modeldyno.core.result.result import Failure, FailureKind, Result
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.interfaces import Entry
+from modeldyno.testing.reporters import (
+    HOSTILE,
+    calls,
+    empty,
+    failed,
+    full,
+    hostile,
+    judged,
+    partly_failed,
+    static_only,
+    uncertified,
+)
+from modeldyno.views.result.table import COMPUTED, MEASURED
+from modeldyno.views.text import LOG_LINES
+
+
+def measured(*measurements: Measurement) -> Result:
+    """Make a run that gave these measurements."""
+    return replace(full(), doubts=(), measurements=measurements)
+
+
+def results(document: Result, *bounds: str) -> dict[str, tuple[str, ...]]:
+    """Give the rows of the table of results by their first cell."""
+    judgements = [Constraint.parse(bound).judge(document.measurements) for bound in bounds]
+    found = [block for block in views.blocks(document, judgements) if isinstance(block, Table)]
+    return {row[0]: row[1:] for each in found if each.title in {MEASURED, COMPUTED} for row in each.rows}
+
+
+def table(blocks: tuple[Block, ...], title: str) -> Table:
+    """Find a table by its title."""
+    return next(block for block in blocks if isinstance(block, Table) and block.title == title)
+
+
+def footer(document: Result) -> dict[str, str]:
+    """Give what is said of how it was measured."""
+    rows = table(views.blocks(document), "How it was measured").rows
+    return {row[0]: row[1] for row in rows}
+
+
+class TestHeadline:
+    @pytest.mark.parametrize(
+        ("document", "sentence"),
+        [
+            (
+                full(),
+                (
+                    "digits.onnx answers in 413 us (median, 95 % interval 411 to 415 us) at batch 32 "
+                    "on onnxruntime; on average 77,600 samples/s."
+                ),
+            ),
+            (
+                uncertified(),
+                "digits.onnx answers in about 389 us (median of only 5 calls) at batch 32 on onnxruntime.",
+            ),
+            (static_only(), "digits.onnx has 22.7 M parameters (86.6 MiB)."),
+            (
+                failed(),
+                (
+                    "onnx:models/digits.onnx failed in load (out of memory): "
+                    "tried to allocate 2.00 GiB, 1.21 GiB were free."
+                ),
+            ),
+            (
+                partly_failed(),
+                (
+                    "digits.onnx answers in 413 us (median, 95 % interval 411 to 415 us) at batch 32 "
+                    "on onnxruntime; on average 77,600 samples/s, but failed in throughput (crash): "
+                    "signal 11 (SIGSEGV)."
+                ),
+            ),
+            (empty(), "onnx:models/digits.onnx was not measured."),
+            (measured(Measurement(metric="file_bytes", value=2048)), "digits.onnx takes 2.00 KiB on disk."),
+            (measured(Measurement(metric="parameters", value=4810)), "digits.onnx has 4,810 parameters."),
+        ],
+        ids=["full", "uncertified", "static", "failed", "partly", "empty", "file", "count"],
+    )
+    def test_it_says_in_one_sentence_what_came_out(self, document: Result, sentence: str) -> None:
+        """The verdict names the model and the figure that matters most of those there are."""
+        assert views.headline(document) == sentence
+
+    def test_bounds_that_are_not_held_are_named(self) -> None:
+        """Bounds that are broken or undecided follow the verdict; held ones do not."""
+        document = full()
+
+        assert views.headline(document, judged(document)).endswith(
+            "samples/s. Broken: latency.p50 < 400 us. Undecided: latency.p99.9 <= 1 ms."
+        )
+
+    def test_further_failures_are_counted(self) -> None:
+        """The first failure is told, the others are counted."""
+        failure = Failure(where="latency", kind=FailureKind.TIMEOUT, message="")
+
+        assert "failed in latency (time-out, and 1 more)." in views.headline(
+            replace(empty(), failures=(failure, failure))
+        )
+
+    def test_a_median_without_interval_is_told_plainly(self) -> None:
+        """Equal samples have an interval of no width, and no batch is claimed where none was set."""
+        document = measured(Measurement(metric="latency", value=Distribution.of([1e-3] * 50)))
+        document = replace(document, job=replace(document.job, config={}))
+
+        assert views.headline(document) == (
+            "digits.onnx answers in 1.00 ms (median, 95 % interval 1.00 to 1.00 ms) on onnxruntime."
+        )
+
+    def test_a_distribution_of_throughput_is_told_by_its_mean(self) -> None:
+        """A throughput that was measured in blocks is told by their mean."""
+        blocks = Distribution.of([990.0, 1000.0, 1010.0] * 20)
+        document = measured(
+            Measurement(metric="latency", value=Distribution.of(calls())),
+            Measurement(metric="throughput", value=blocks),
+        )
+
+        assert views.headline(document).endswith("; on average 1,000 samples/s.")
+        assert results(document)["throughput.mean"][0] == "1,000/s"
+
+    @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+    def test_names_are_cut_and_cleaned(self, text: str) -> None:
+        """A name of any length and content gives one printable line."""
+        line = views.headline(hostile(text), judged(hostile(text)))
+
+        assert len(line) < 1000
+        assert "\n" not in line
+        assert "\x1b" not in line
+
+
+class TestResults:
+    def test_rows_come_in_the_order_of_interest(self) -> None:
+        """Latency comes first, what the model is comes last, and evidence of noise is no result."""
+        names = list(results(full()))
+
+        assert names == [
+            "latency.p50", "latency.p90", "latency.p95", "latency.p99", "latency.p99.9", "latency.mean",
+            "latency.std", "latency.min", "throughput", "batch_rate", "load_time", "first_call",
+            "process_memory.max", "process_memory@baseline", "cpu_utilization", "parameters", "buffers",
+            "weight_bytes", "file_bytes",
+        ]  # fmt: skip
+
+    def test_an_uncertified_percentile_has_no_value(self) -> None:
+        """Below its floor a percentile shows what is missing instead of a number."""
+        assert results(full())["latency.p99.9"] == (
+            "—", "at least 710 us", "4,236 more effective samples needed",
+        )  # fmt: skip
+
+    def test_a_percentile_of_a_bound_is_shown(self) -> None:
+        """A percentile that was asked for is in the table, in its place."""
+        names = list(results(full(), "latency.p75 <= 1s"))
+
+        assert names[:3] == ["latency.p50", "latency.p75", "latency.p90"]
+
+    def test_a_statistic_of_a_bound_is_no_second_row(self) -> None:
+        """A bound on the mean adds nothing to the rows that are there."""
+        assert list(results(full(), "latency.mean <= 1s")) == list(results(full()))
+
+    def test_the_first_row_says_what_it_rests_on(self) -> None:
+        """The median's note has the number of calls and why measuring ended."""
+        assert results(full())["latency.p50"][2] == "2,400 calls, converged"
+        assert results(full())["latency.p90"][2] == ""
+
+    def test_what_was_seen_once_is_marked(self) -> None:
+        """A time of one process has no interval; over processes it has one."""
+        once = observed("load_time", 0.125)
+        twice = once.pooled(observed("load_time", 0.135))
+
+        assert results(measured(once))["load_time"] == ("125 ms", "", "seen once")
+        assert results(measured(twice))["load_time"] == ("130 ms", "125 to 135 ms", "")
+
+    def test_weights_are_told_by_dtype(self) -> None:
+        """The dtypes stand beside the sum, the largest first; one dtype alone needs no figure."""
+        weights = [
+            Measurement(metric="weight_bytes", value=n, scope=s)
+            for n, s in ((3072, ""), (1024, "a"), (2048, "b"))
+        ]
+
+        assert results(measured(*weights))["weight_bytes"][2] == "b 2.00 KiB, a 1.00 KiB"
+        assert results(measured(*weights[:2]))["weight_bytes"][2] == "a"
+        assert results(measured(*weights[1:2]))["weight_bytes@a"][0] == "1.00 KiB"
+
+    def test_the_time_to_load_is_told_in_parts(self) -> None:
+        """The stages of loading stand beside their sum, and have no rows of their own."""
+        stages = (observed("load_time", 0.125, scope="load"), observed("load_time", 0.5, scope="import"))
+        found = results(measured(observed("load_time", 0.625), *stages))
+
+        assert found == {"load_time": ("625 ms", "", "seen once, import 500 ms, load 125 ms")}
+
+    def test_memory_is_told_above_its_baseline(self) -> None:
+        """The peak is above the baseline where there is one; the baseline has a row of its own."""
+        memory = Measurement(metric="process_memory", value=Distribution.of([2048.0, 4096.0]))
+        plain = Measurement(metric="process_memory", value=2048, scope="worker")
+
+        assert results(full())["process_memory.max"] == ("41.2 MiB", "", "peak above baseline")
+        assert results(full())["process_memory@baseline"][2] == "before loading"
+        assert results(measured(memory))["process_memory.max"] == ("4.00 KiB", "", "peak")
+        assert results(measured(plain))["process_memory@worker"] == ("2.00 KiB", "", "")
+
+    def test_nothing_measured_gives_no_table(self) -> None:
+        """A run without measurements has no empty table."""
+        assert not any(
+            isinstance(block, Table) and block.title == "Measured" for block in views.blocks(failed())
+        )
+
+    def test_an_unusual_metric_has_a_row(self) -> None:
+        """A metric at a scope is shown under the query that gives it."""
+        layer = Measurement(metric="latency", value=Distribution.of(calls(100)), scope="encoder.layer.3")
+
+        assert "latency.p50@encoder.layer.3" in results(measured(layer))
+
+
+class TestNotices:
+    def test_the_verdict_comes_first(self) -> None:
+        """The first block is the verdict."""
+        first = views.blocks(full())[0]
+
+        assert isinstance(first, Notice)
+        assert first.severity is Severity.VERDICT
+
+    def test_bounds_come_with_their_figures(self) -> None:
+        """Each bound is told with its verdict."""
+        document = full()
+        told = [b for b in views.blocks(document, judged(document)) if isinstance(b, Notice)][1:5]
+
+        assert [str(notice.severity) for notice in told] == ["held", "broken", "undecided", "held"]
+        assert told[0].text == "latency.p99 <= 50 ms: held (520 us, 95 % interval 510 to 580 us)"
+
+    def test_a_failure_comes_with_the_end_of_its_log(self) -> None:
+        """A failure shows where and what, and the last lines of the log; its message is not told twice."""
+        verdict, failure = (block for block in views.blocks(failed()) if isinstance(block, Notice))
+
+        assert verdict.text == "onnx:models/digits.onnx failed in load (out of memory)."
+        assert failure.code == "load: out of memory"
+        assert failure.log.splitlines()[-1] == "Killed"
+        assert len(failure.log.splitlines()) == LOG_LINES
+
+    def test_a_crash_comes_with_where_it_happened(self) -> None:
+        """A stack that begins with the last call is shown from there on, and no list of modules after it."""
+        head = "Current thread 0x1 (most recent call first):"
+        log = ["Fatal Python error", "", head, '  File "nets.py", line 7', "", "Extension modules: a, b"]
+        deep = [*log[:3], *(f"  frame {n}" for n in range(99))]
+
+        def shown(lines: list[str]) -> list[str]:
+            failure = Failure(where="latency", kind=FailureKind.CRASH, message="m", log="\n".join(lines))
+            found = views.blocks(replace(full(), failures=(failure,)))
+            (told,) = (b for b in found if isinstance(b, Notice) and b.severity is Severity.FAILURE)
+            return told.log.splitlines()
+
+        assert shown(log) == [head, '  File "nets.py", line 7']
+        assert shown(deep) == [head, *(f"  frame {n}" for n in range(LOG_LINES - 1))]
+
+    @pytest.mark.parametrize("kind", FailureKind)
+    def test_every_kind_of_failure_has_words(self, kind: FailureKind) -> None:
+        """No kind of failure is without a name for people."""
+        failure = Failure(where="load", kind=kind, message="m")
+
+        assert "failed in load (" in views.headline(replace(empty(), failures=(failure,)))
+
+    def test_a_doubt_comes_with_advice(self) -> None:
+        """A doubt of any code is told with what was seen and what to do."""
+        document = replace(full(), doubts=(Doubt(code="new", seen="s", advice="a"),))
+        (told,) = (
+            b for b in views.blocks(document) if isinstance(b, Notice) and b.severity is Severity.DOUBT
+        )
+
+        assert (told.code, told.text, told.advice) == ("new", "s", "a")
+
+
+class TestHistogram:
+    def test_it_shows_the_bulk_and_names_the_rest(self) -> None:
+        """The picture has all calls but those that it says it leaves out; its last bin is the tail."""
+        (chart,) = (block for block in views.blocks(full()) if isinstance(block, Bins))
+
+        assert sum(chart.counts) == 2400 - 1
+        assert chart.note == (
+            "the last bin holds all 11 slower ones, up to 1.24 ms; not drawn: 1 below, down to 316 us"
+        )
+        assert chart.counts[-1] == 11
+        assert [mark.name for mark in chart.marks] == ["p50", "p99"]
+
+    def test_growing_bins_are_explained(self) -> None:
+        """Bins of unlike width are said to be so."""
+        times = random.Random(0).sample([1e-6 * 1.1**n for n in range(100)], 100)
+        document = measured(Measurement(metric="latency", value=Distribution.of(times)))
+        (chart,) = (block for block in views.blocks(document) if isinstance(block, Bins))
+
+        assert chart.note.endswith("each bin is wider than the one before by the same factor")
+        assert [mark.name for mark in chart.marks] == ["p50"]
+
+    def test_few_calls_have_no_picture(self) -> None:
+        """Five calls have no shape."""
+        assert not any(isinstance(block, Bins) for block in views.blocks(uncertified()))
+
+
+class TestFooter:
+    def test_it_tells_what_the_figures_depend_on(self) -> None:
+        """Model, inputs, settings, machine and the way of measuring are told in a line each."""
+        told = footer(full())
+
+        assert list(told) == [
+            "model", "inputs", "backend", "measured", "noise", "hardware", "software", "conditions", "result",
+        ]  # fmt: skip
+        assert told["model"] == "digits.onnx, sha256:1a2b3c4d5e6f, onnx"
+        assert told["inputs"].startswith(
+            "image 32x64 float32, random in 0..16, 16 distinct; scale scalar int64"
+        )
+        assert told["backend"] == "onnxruntime, batch_size 32, device cpu, threads 2, io_binding off"
+        constant = replace(full().inputs[0], low=1, high=1)
+        assert footer(replace(full(), inputs=(constant,)))["inputs"].startswith("image 32x64 float32, all 1")
+        assert told["noise"] == "others 0.121 cores, stolen 0 cores, preemptions 31"
+        assert told["hardware"].endswith("x86_64, cores 8, cores allowed 2, cpu quota 2, memory 8.00 GiB")
+        assert told["conditions"] == "load average 0.25, governor performance, turbo off"
+        assert told["result"] == "0123456789ab, 2026-01-02 03:04:05 UTC"
+
+    def test_how_it_was_measured_names_every_shortcoming(self) -> None:
+        """Processes, correlation, what was left out, and what was not reached are told."""
+        drifting = [1e-3 + n * 1e-6 for n in range(40)]
+        value = Distribution.of(drifting, drifting, stop="time limit", unmet=("precision 2 %",), rejected=3)
+        told = footer(measured(Measurement(metric="latency", value=value)))["measured"]
+
+        assert told.startswith("80 calls in 2 processes, equivalent to ")
+        assert told.endswith(
+            " independent ones for the median, no warm-up, 3 rejected as invalid, "
+            "stop: time limit (precision 2 %)"
+        )
+
+    def test_what_is_unknown_is_left_out(self) -> None:
+        """A model that never loaded has no digest, and inputs without a shape have none to show."""
+        inputs = (InputSpec(name="text", source="README.md"), InputSpec(name="x"))
+        told = footer(replace(empty(), inputs=inputs))
+
+        assert list(told) == ["model", "inputs", "backend", "result"]
+        assert told["inputs"] == "text, from README.md; x"
+
+    def test_a_digest_without_a_scheme_is_cut(self) -> None:
+        """A digest is shown by its first twelve digits, with its scheme where it has one."""
+        document = full()
+        assert document.model is not None
+        bare = replace(document, model=replace(document.model, digest="5a" * 32))
+
+        assert "5a5a5a5a5a5a," in footer(bare)["model"]
+
+
+class TestNumbers:
+    def test_every_number_has_a_row(self) -> None:
+        """A number has one row, a distribution one for each statistic."""
+        found = views.numbers(
+            measured(
+                Measurement(metric="latency", value=Distribution.of(calls(100))), observed("load_time", 2.0)
+            )
+        )
+
+        assert [row[2] for row in found.rows] == [
+            "p50",
+            "p90",
+            "p95",
+            "p99",
+            "p99.9",
+            "mean",
+            "std",
+            "min",
+            "max",
+            "",
+        ]
+        assert found.rows[-1] == ("load_time", "", "", "2.0", "", "", "s", "1", "")
+
+    def test_an_unbounded_end_is_empty(self) -> None:
+        """An end of an interval that is not bounded is no number."""
+        interval = Interval(low=1.0, high=float("inf"))
+        found = views.numbers(measured(Measurement(metric="throughput", value=2.0, interval=interval)))
+
+        assert found.rows[0][3:6] == ("2.0", "1.0", "")
+
+
+def test_a_store_is_listed() -> None:
+    """Each entry has a row: its id, when, its name and tags, and what came out."""
+    entry = Entry(
+        id="0123456789ab",
+        created="2026-01-02T03:04:05+00:00",
+        name="digits",
+        digest="sha256:00",
+        backend="onnxruntime",
+        config={},
+        tags=("a", "b"),
+        headline="digits answers.\x1b[1m",
+        failed=False,
+    )
+
+    assert views.listing([entry]).rows == (("012345", "2026-01-02 03:04", "digits (a, b)", "answers."),)
+
+
+def test_requested_percentiles_belong_to_latency() -> None:
+    """A percentile that the plan asks for is a row of latency and of nothing else."""
+    document = measured(
+        Measurement(metric="latency", value=Distribution.of(calls(100))),
+        Measurement(metric="throughput", value=Distribution.of(calls(100))),
+    )
+    document = replace(document, job=replace(document.job, plan=Plan(percentiles=("p97",))))
+    names = list(results(document))
+
+    assert "latency.p97" in names
+    assert "throughput.p97" not in names
