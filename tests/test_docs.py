@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^\$ (modeldyno .*)$", README, re.MULTILINE)
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FRONT = README + (ROOT / "docs" / "howto" / "recipes.md").read_text(encoding="utf-8")
+COMMANDS = list(dict.fromkeys(re.findall(r"^\$ (modeldyno .*)$", FRONT, re.MULTILINE)))
+PYTHON = re.findall(r"```python\n(.*?)```", FRONT, re.DOTALL)
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 QUICK = """
 [profile]
@@ -58,8 +59,14 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_the_readme_is_short() -> None:
+    """A newcomer reads it to the end: fewer than 150 lines, and five things to try."""
+    assert len(README.splitlines()) < 150
+    assert len(re.findall(r"^\*\*.*\?\*\*", README, re.MULTILINE)) == 5
+
+
 @pytest.mark.timeout(600)
-def test_every_command_of_the_readme_works(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_command_of_the_readme_and_the_recipes_works(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """They are run one after the other, as a reader would; a busy machine may break a bound."""
     assert len(COMMANDS) >= 10
     for command in COMMANDS:
@@ -79,7 +86,7 @@ def test_every_command_of_the_readme_works(checkout: Path, capfd: pytest.Capture
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("checkout")
-def test_the_loads_of_the_readme_work() -> None:
+def test_the_loads_of_the_readme_and_the_recipes_work() -> None:
     """Those of a URL are run, for a shorter time; those that need an engine are words that are known."""
     loads = [shlex.split(command)[1:] for command in COMMANDS if " load " in command]
     assert len(loads) >= 4
@@ -96,16 +103,16 @@ def test_the_loads_of_the_readme_work() -> None:
             assert left.value.code == 0, words
 
 
-def test_the_python_of_the_readme_works(checkout: Path) -> None:
-    """The block runs as it stands, but for a shorter time."""
+@pytest.mark.parametrize("block", PYTHON, ids=["readme", "recipes"])
+def test_the_python_of_the_readme_and_the_recipes_works(checkout: Path, block: str) -> None:
+    """The blocks run as they stand, but for a shorter time."""
     assert checkout == Path.cwd()
-    assert len(PYTHON) == 1
     names: dict[str, object] = {}
-    assert "max_time=10" in PYTHON[0]
+    assert "max_time=10" in block
     with warnings.catch_warnings():
         # Half a second on a busy machine certifies no median; the block says that a warning tells so.
         warnings.simplefilter("ignore", UncertifiedWarning)
-        exec(PYTHON[0].replace("max_time=10", "max_time=0.5, min_time=0.02"), names)
+        exec(block.replace("max_time=10", "max_time=0.5, min_time=0.02"), names)
 
     assert isinstance(names["result"], modeldyno.Result)
 

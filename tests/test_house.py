@@ -1,0 +1,166 @@
+"""The rules that keep the code base easy to enter; docs/explanation/architecture.md states them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "modeldyno"
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FILE_NAME = re.compile(r"`{1,2}((?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|js|css))`{1,2}|\b(docs/[\w/-]+\.md)\b")
+MODULE_NAME = re.compile(
+    r"`((?:modeldyno\.)?(?:core|adapters|views|runtime|loadgen|servers|comparison|documents)\.[a-z_.]+)\b"
+)
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package by its dotted name, parsed."""
+    trees = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        if "migrations" not in path.parts:  # Alembic's scripts, imported by nobody
+            parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            trees[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return trees
+
+
+def imported_modules(tree: ast.Module) -> Iterator[str]:
+    """Every module of the package that a module imports, in functions and for types as well."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in modules():
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in modules() else str(node.module)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules())
+
+
+def reachable(start: str, arrows: dict[str, set[str]]) -> set[str]:
+    """Every module that can be reached from one by following imports."""
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for target in arrows[waiting.pop()] - reached:
+            reached.add(target)
+            waiting.append(target)
+    return reached
+
+
+def test_the_layers_hold() -> None:
+    """import-linter finds every contract of pyproject.toml kept."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    """Imports for types and imports within functions count as well."""
+    arrows = {name: set(imported_modules(tree)) - {name} for name, tree in modules().items()}
+
+    assert [name for name in arrows if name in reachable(name, arrows)] == []
+
+
+@pytest.mark.parametrize("room", ["core", "interfaces"])
+def test_no_option_of_the_command_line_is_spelled_below_it(room: str) -> None:
+    """Messages name fields; the command line and the Python API spell them."""
+    spelled = [
+        f"{path.relative_to(SOURCE)}: {option}"
+        for path in sorted((SOURCE / room).rglob("*.py"))
+        for option in OPTION.findall(path.read_text(encoding="utf-8"))
+    ]
+
+    assert spelled == []
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    """A class that is searched for is found once; plugins of a kind may each have their Session."""
+    homes = defaultdict(list)
+    for name, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(name)
+
+    assert {
+        name: found
+        for name, found in homes.items()
+        if len(found) > 1 and not all(home.startswith("modeldyno.adapters.") for home in found)
+    } == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    """A file of the package, of the tests or of the documents is where the page says."""
+    assert missing_files(page.read_text(encoding="utf-8")) == []
+
+
+def test_every_file_and_module_that_a_docstring_names_exists() -> None:
+    """So that a reader can follow the reference."""
+    assert {
+        name: missing
+        for name, tree in modules().items()
+        if (missing := missing_files("\n".join(docstrings(tree))) + missing_modules("\n".join(docstrings(tree))))
+    } == {}
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """Every string that stands alone as a statement: docstrings, and what stands below a field."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)
+
+
+def missing_files(text: str) -> list[str]:
+    """The files of this repository that a text names and that are not there."""
+    names = [whole or page for whole, page in FILE_NAME.findall(text)]
+    ours = ("docs", "src", "tests", "bench", "examples", "tools", *(p.name for p in SOURCE.iterdir() if p.is_dir()))
+    return [
+        name
+        for name in names
+        if name.partition("/")[0] in ours and not (ROOT / name).exists() and not (SOURCE / name).exists()
+    ]
+
+
+def missing_modules(text: str) -> list[str]:
+    """The modules of the package that a text names and that are not there."""
+    missing = []
+    for name in MODULE_NAME.findall(text):
+        whole = f"modeldyno.{name.removeprefix('modeldyno.')}"
+        parent, _, last = whole.rpartition(".")
+        if whole not in modules() and last not in names_in(parent):
+            missing.append(name)
+    return missing
+
+
+def names_in(module: str) -> set[str]:
+    """What a module defines or imports, and where it is a class, what it has."""
+    tree = modules().get(module)
+    if tree is None:
+        parent, _, last = module.rpartition(".")
+        classes = [n for n in getattr(modules().get(parent), "body", []) if isinstance(n, ast.ClassDef)]
+        bodies = [node for kind in classes if kind.name == last for node in kind.body]
+    else:
+        bodies = tree.body
+    return {
+        name
+        for node in bodies
+        for name in (
+            getattr(node, "name", ""),
+            *(t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)),
+            getattr(getattr(node, "target", None), "id", ""),
+        )
+    }
