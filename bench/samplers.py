@@ -61,7 +61,7 @@ def fresh(way: str, root: Path, threads: int) -> tuple[float, list[str]]:
     environment = {
         **os.environ,
         "FAKE_NVML": json.dumps([CARD]),
-        "PYTHONPATH": str(ROOT / "tests/samplers/fakes"),
+        "PYTHONPATH": str(ROOT / "tests/adapters/samplers/fakes"),
     }
     command = [sys.executable, __file__, "--only", way, "--root", str(root), "--threads", str(threads)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""A load of so many requests that nobody sent, and what the probe made of it: run by test_tape.py.
+"""A load of so many requests that nobody sent, and what the probe made of it: run by test_record_spool.py.
 
     python long_load.py COUNT FILE
 

@@ -230,7 +230,7 @@ def test_a_failure_shows_the_line_of_the_model() -> None:
     """The message ends with file and line of the code that raised, which is not ours."""
     failure = failure_of(_raised(), "first call")
 
-    assert failure.message.startswith("ZeroDivisionError: division by zero (test_run.py:")
+    assert failure.message.startswith("ZeroDivisionError: division by zero (test_engine.py:")
     assert "1 / 0" in failure.log
 
 
@@ -241,7 +241,7 @@ def test_a_failure_within_a_library_shows_the_line_of_the_user() -> None:
     except ValueError as error:
         failure = failure_of(error, "first call")
 
-    assert failure.message.endswith(f"(test_run.py:{_line_of('json.loads(')})")
+    assert failure.message.endswith(f"(test_engine.py:{_line_of('json.loads(')})")
     assert failure.log.splitlines()[0].endswith('json.loads("no")')
     assert "decoder.py" in failure.log
 
@@ -267,7 +267,7 @@ def test_contexts_are_no_lines_of_the_model() -> None:
     with pytest.raises(RuntimeError, match="didn't yield") as raised:
         contextmanager(lambda: iter(()))().__enter__()
 
-    assert "(test_run.py:" in failure_of(raised.value, "open").message
+    assert "(test_engine.py:" in failure_of(raised.value, "open").message
 
 
 def _raised() -> Exception:

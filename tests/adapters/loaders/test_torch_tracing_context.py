@@ -521,7 +521,7 @@ def test_the_line_that_raises_is_named() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x.reshape(7, -1)
 
-    with pytest.raises(RequestError, match=r"\(test_torch_setting.py:\d+\)"):
+    with pytest.raises(RequestError, match=r"\(test_torch_tracing_context.py:\d+\)"):
         traced(nn.Sequential(Failing()), INPUT)
 
 
