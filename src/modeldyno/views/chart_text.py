@@ -23,17 +23,17 @@ def told(picture: Picture) -> str:
     """Say what a picture shows: its axes, where its weight lies, what is marked."""
     match picture:
         case Bins():
-            return _bins(picture)
+            return _describe_bins(picture)
         case Plot():
-            return _plot(picture)
+            return _describe_plot(picture)
         case Stack():
-            return _stack(picture)
+            return _describe_stack(picture)
         case Tree():
-            return _tree(picture)
+            return _describe_tree(picture)
         case Forest():
-            return _forest(picture)
+            return _describe_forest(picture)
         case Parallel():
-            return _parallel(picture)
+            return _describe_parallel(picture)
 
 
 def numbers(picture: Picture) -> Table | None:
@@ -70,7 +70,7 @@ def shown(value: float, scale: Scale, digits: int = 3) -> str:
     )
 
 
-def _span(values: Sequence[float], scale: Scale) -> str:
+def _range_text(values: Sequence[float], scale: Scale) -> str:
     """Say from where to where values lie."""
     ends = dict.fromkeys(shown(end, scale) for end in (min(values), max(values)))
     return " to ".join(ends)
@@ -79,7 +79,7 @@ def _span(values: Sequence[float], scale: Scale) -> str:
 # --- histograms ------------------------------------------------------------------------------------
 
 
-def _bins(picture: Bins) -> str:
+def _describe_bins(picture: Bins) -> str:
     labels = format_axis(picture.edges, picture.scale.unit)
     peak = max(range(len(picture.counts)), key=picture.counts.__getitem__)
     return (
@@ -100,11 +100,11 @@ def _bins_rows(picture: Bins) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 # --- plots -----------------------------------------------------------------------------------------
 
 
-def _plot(picture: Plot) -> str:
+def _describe_plot(picture: Plot) -> str:
     kind = "Areas of" if picture.stacked else "Plot of"
     parts = [
-        f"{series.name}: {count(len(series.x), 'point')}, {picture.x.label} {_span(series.x, picture.x)}, "
-        f"{picture.y.label} {_span(series.y, picture.y)}"
+        f"{series.name}: {count(len(series.x), 'point')}, {picture.x.label} {_range_text(series.x, picture.x)}, "
+        f"{picture.y.label} {_range_text(series.y, picture.y)}"
         for series in picture.series[:_NAMED]
         if series.x
     ]
@@ -122,22 +122,22 @@ def _plot_rows(picture: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     rows = [
         (
             series.name,
-            *((series.labels[place] if series.labels else "",) if _labelled(picture) else ()),
+            *((series.labels[place] if series.labels else "",) if _has_labels(picture) else ()),
             shown(x, picture.x),
-            _with_ends(series, place, picture.y),
+            _value_with_interval(series, place, picture.y),
         )
         for series in picture.series
         for place, x in enumerate(series.x)
     ]
-    named = ("point",) if _labelled(picture) else ()
+    named = ("point",) if _has_labels(picture) else ()
     return ("", *named, f"{picture.x.label}>", f"{picture.y.label}>"), rows
 
 
-def _labelled(picture: Plot) -> bool:
+def _has_labels(picture: Plot) -> bool:
     return any(series.labels for series in picture.series)
 
 
-def _with_ends(series: Series, place: int, scale: Scale) -> str:
+def _value_with_interval(series: Series, place: int, scale: Scale) -> str:
     text = shown(series.y[place], scale)
     if not series.low or not isfinite(series.low[place]) or not isfinite(series.high[place]):
         return text
@@ -147,7 +147,7 @@ def _with_ends(series: Series, place: int, scale: Scale) -> str:
 # --- stacks ----------------------------------------------------------------------------------------
 
 
-def _stack(picture: Stack) -> str:
+def _describe_stack(picture: Stack) -> str:
     sums = dict.fromkeys(range(len(picture.bars)), 0.0)
     for part in picture.parts:
         for bar, size in zip(part.x, part.y, strict=True):
@@ -156,16 +156,16 @@ def _stack(picture: Stack) -> str:
     whole = sum(sums.values())
     return (
         f"{count(len(picture.bars), 'bar')} of {picture.scale.label}, "
-        f"{_span(tuple(sums.values()), picture.scale)}, each divided into "
+        f"{_range_text(tuple(sums.values()), picture.scale)}, each divided into "
         f"{', '.join(part.name for part in picture.parts)}; the largest part is {largest.name}, "
         f"with {share(sum(largest.y), whole)} of all."
     )
 
 
 def _stack_rows(picture: Stack) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    known = [dict(zip(map(round, part.x), part.y, strict=True)) for part in picture.parts]
+    part_sizes = [dict(zip(map(round, part.x), part.y, strict=True)) for part in picture.parts]
     rows = [
-        (name, *(shown(part[bar], picture.scale) if bar in part else "—" for part in known))
+        (name, *(shown(part[bar], picture.scale) if bar in part else "—" for part in part_sizes))
         for bar, name in enumerate(picture.bars)
     ]
     return ("", *(f"{part.name}>" for part in picture.parts)), rows
@@ -174,7 +174,7 @@ def _stack_rows(picture: Stack) -> tuple[tuple[str, ...], list[tuple[str, ...]]]
 # --- trees -----------------------------------------------------------------------------------------
 
 
-def _tree(picture: Tree) -> str:
+def _describe_tree(picture: Tree) -> str:
     root = picture.root
     largest = sorted(root.children, key=lambda node: -node.value)[:3]
     named = ", ".join(f"{node.name} ({share(node.value, root.value)})" for node in largest)
@@ -193,7 +193,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 # --- forests ---------------------------------------------------------------------------------------
 
 
-def _forest(picture: Forest) -> str:
+def _describe_forest(picture: Forest) -> str:
     parts = (
         f"{effect.name} {percent(effect.value)}, {effect.outcome}" for effect in picture.effects[:_NAMED]
     )
@@ -204,13 +204,13 @@ def _forest(picture: Forest) -> str:
 
 def _forest_rows(picture: Forest) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     rows: list[tuple[str, ...]] = [
-        (effect.name, percent(effect.value), _ends(effect), percent(effect.smallest), effect.outcome)
+        (effect.name, percent(effect.value), _interval_text(effect), percent(effect.smallest), effect.outcome)
         for effect in picture.effects
     ]
     return ("", "difference>", "95 % interval", "smallest that matters>", "verdict"), rows
 
 
-def _ends(effect: Effect) -> str:
+def _interval_text(effect: Effect) -> str:
     if effect.low == -inf and effect.high == inf:
         return "unknown"
     if effect.high == inf:
@@ -234,7 +234,7 @@ _TENFOLD = 10.0
 # --- parallel coordinates --------------------------------------------------------------------------
 
 
-def _parallel(picture: Parallel) -> str:
+def _describe_parallel(picture: Parallel) -> str:
     axes = ", ".join(scale.label for scale in picture.scales)
     marked = next((line.name for line in picture.lines if line.marked), "")
     best = f"; the one that stands out is {marked}" if marked else ""

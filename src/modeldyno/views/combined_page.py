@@ -23,10 +23,12 @@ class Page:
 def together(pages: Sequence[Page]) -> Page:
     """Put pages below each other, with what each of them says at the top."""
     names = [page.title for page in pages]
-    return Page(title=f"{count(len(pages), 'document')}: {', '.join(names)}", blocks=tuple(_blocks(pages)))
+    return Page(
+        title=f"{count(len(pages), 'document')}: {', '.join(names)}", blocks=tuple(_combined_blocks(pages))
+    )
 
 
-def _blocks(pages: Sequence[Page]) -> Iterator[Block]:
+def _combined_blocks(pages: Sequence[Page]) -> Iterator[Block]:
     yield Notice(severity=Severity.VERDICT, text=f"{count(len(pages), 'document')}.")
     yield Table(
         title="",
@@ -40,5 +42,5 @@ def _blocks(pages: Sequence[Page]) -> Iterator[Block]:
 
 
 def _verdict(page: Page) -> str:
-    said = (block.text for block in page.blocks if isinstance(block, Notice))
-    return next(said, "")
+    texts = (block.text for block in page.blocks if isinstance(block, Notice))
+    return next(texts, "")

@@ -41,7 +41,7 @@ def lay_out(tried: Sequence[Tried]) -> Iterator[Block]:
 
 def summarize(tried: Sequence[Tried]) -> str:
     """Say in one sentence how many there are, and which has the highest throughput."""
-    rates = [(rate, each) for each in tried if (rate := _number(each, "throughput", "mean")) is not None]
+    rates = [(rate, run) for run in tried if (rate := _number(run, "throughput", "mean")) is not None]
     whole = count(len(tried), "configuration")
     if not rates:
         return f"{whole}, none of which could be measured."
@@ -59,11 +59,11 @@ def tabulate(tried: Sequence[Tried]) -> Table:
         columns=tuple(Column(title=t, align=Align.LEFT if t in ends else Align.RIGHT) for t in titles),
         rows=tuple(
             (
-                describe(each.configuration),
-                *(_shown(each, metric, statistic) for metric, statistic in _COLUMNS),
-                shorten(clean(each.failure), TEXT_LIMIT),
+                describe(run.configuration),
+                *(_figure(run, metric, statistic) for metric, statistic in _COLUMNS),
+                shorten(clean(run.failure), TEXT_LIMIT),
             )
-            for each in tried
+            for run in tried
         ),
     )
 
@@ -71,10 +71,10 @@ def tabulate(tried: Sequence[Tried]) -> Table:
 def draw(tried: Sequence[Tried]) -> Iterator[Plot]:
     """Draw the throughput by the size of the batch, a line for what else is alike; nothing for one size."""
     lines: dict[str, list[tuple[float, float]]] = {}
-    for each in tried:
-        others = {name: each.configuration[name] for name in each.configuration if not _is_batch(name)}
-        size = next((v for name, v in each.configuration.items() if _is_batch(name)), None)
-        rate = _number(each, "throughput", "mean")
+    for run in tried:
+        others = {name: run.configuration[name] for name in run.configuration if not _is_batch(name)}
+        size = next((v for name, v in run.configuration.items() if _is_batch(name)), None)
+        rate = _number(run, "throughput", "mean")
         if isinstance(size, int | float) and rate is not None:
             lines.setdefault(describe(others) if others else "throughput", []).append((float(size), rate))
     if len({size for points in lines.values() for size, _ in points}) < 2:  # noqa: PLR2004 - one is no curve
@@ -99,13 +99,17 @@ def _is_batch(name: str) -> bool:
     return name in {BATCH_SIZE.name, *BATCH_SIZE.aliases}
 
 
-def _number(tried: Tried, metric: str, statistic: str) -> float | None:
-    found = None if tried.result is None else tried.result.find(metric)
-    if found is None:
+def _number(run: Tried, metric: str, statistic: str) -> float | None:
+    measurement = None if run.result is None else run.result.find(metric)
+    if measurement is None:
         return None
-    return found.value.statistic(statistic) if isinstance(found.value, Distribution) else found.value
+    return (
+        measurement.value.statistic(statistic)
+        if isinstance(measurement.value, Distribution)
+        else measurement.value
+    )
 
 
-def _shown(tried: Tried, metric: str, statistic: str) -> str:
-    number, found = _number(tried, metric, statistic), tried.result and tried.result.find(metric)
-    return "—" if number is None or not found else format_quantity(number, found.row.unit, 3)
+def _figure(run: Tried, metric: str, statistic: str) -> str:
+    number, measurement = _number(run, metric, statistic), run.result and run.result.find(metric)
+    return "—" if number is None or not measurement else format_quantity(number, measurement.row.unit, 3)

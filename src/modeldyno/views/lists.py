@@ -43,10 +43,10 @@ def numbers(*results: Result, modules: bool = True) -> Table:
     rows = [
         {**dict(zip(_FIELDS, row, strict=True)), _MODEL: clean(result.name), _SIZES: sizes}
         for result in results
-        for sizes, row in (*_found(result, modules=modules), *_elsewhere(result))
+        for sizes, row in (*_own_rows(result, modules=modules), *_other_size_rows(result))
     ]
-    several, elsewhere = len(results) > 1, any(row[_SIZES] for row in rows)
-    names = (*((_MODEL,) if several else ()), *_FIELDS, *((_SIZES,) if elsewhere else ()))
+    several, other_sizes = len(results) > 1, any(row[_SIZES] for row in rows)
+    names = (*((_MODEL,) if several else ()), *_FIELDS, *((_SIZES,) if other_sizes else ()))
     columns = tuple(Column(title=name, align=Align.LEFT if name in _TEXTS else Align.RIGHT) for name in names)
     cells = tuple(tuple(row[name] for name in names) for row in rows)
     return Table(title="Numbers", columns=columns, rows=cells)
@@ -54,22 +54,22 @@ def numbers(*results: Result, modules: bool = True) -> Table:
 
 def filled(table: Table) -> Table:
     """Leave out the columns of a table that are empty in every row."""
-    kept = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
+    used = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
     return replace(
         table,
-        columns=tuple(table.columns[at] for at in kept),
-        rows=tuple(tuple(row[at] for at in kept) for row in table.rows),
+        columns=tuple(table.columns[at] for at in used),
+        rows=tuple(tuple(row[at] for at in used) for row in table.rows),
     )
 
 
-def _found(result: Result, *, modules: bool) -> Iterator[tuple[str, Row]]:
+def _own_rows(result: Result, *, modules: bool) -> Iterator[tuple[str, Row]]:
     hidden = frozenset() if modules else scopes(result)
-    for found in result.measurements:
-        if found.scope not in hidden:
-            yield from (("", row) for row in _number_rows(found))
+    for measurement in result.measurements:
+        if measurement.scope not in hidden:
+            yield from (("", row) for row in _number_rows(measurement))
 
 
-def _elsewhere(result: Result) -> Iterator[tuple[str, Row]]:
+def _other_size_rows(result: Result) -> Iterator[tuple[str, Row]]:
     """Give the totals at the sizes that were asked for beside those of the inputs."""
     for point in result.outline.points if result.outline else ():
         sizes = " ".join(f"{name}={size}" for name, size in point.sizes.items())
@@ -77,34 +77,55 @@ def _elsewhere(result: Result) -> Iterator[tuple[str, Row]]:
             metric, _, scope = query.partition("@")
             unit = METRICS[metric].unit
             whole = unit in {BYTES, COUNT} and value.is_integer()
-            yield sizes, (metric, scope, "", _exact(int(value) if whole else value), "", "", unit, "", "")
+            yield (
+                sizes,
+                (metric, scope, "", _exact_text(int(value) if whole else value), "", "", unit, "", ""),
+            )
 
 
-def _number_rows(found: Measurement) -> Iterator[Row]:
-    unit = found.row.unit
-    if not isinstance(found.value, Distribution):
-        n = str(len(found.runs)) if found.runs else ""
-        scope = "" if found.told else found.scope
-        note = "told without its samples" if found.told else ""
-        yield (found.metric, scope, found.told, _exact(found.value), *_ends(found.interval), unit, n, note)
+def _number_rows(measurement: Measurement) -> Iterator[Row]:
+    unit = measurement.row.unit
+    if not isinstance(measurement.value, Distribution):
+        n = str(len(measurement.runs)) if measurement.runs else ""
+        scope = "" if measurement.told else measurement.scope
+        note = "told without its samples" if measurement.told else ""
+        yield (
+            measurement.metric,
+            scope,
+            measurement.told,
+            _exact_text(measurement.value),
+            *_interval_cells(measurement.interval),
+            unit,
+            n,
+            note,
+        )
         return
     for name in STATISTICS_SHOWN:
-        missing = found.value.missing(name)
-        value = "" if missing else _exact(found.value.statistic(name))
+        missing = measurement.value.missing(name)
+        value = "" if missing else _exact_text(measurement.value.statistic(name))
         note = (
             f"not certified: {count(missing, 'more effective sample')} needed"
             if missing
-            else found.value.stop
+            else measurement.value.stop
         )
-        ends = _ends(found.value.interval(name))
-        yield (found.metric, found.scope, name, value, *ends, unit, str(len(found.value)), note)
+        ends = _interval_cells(measurement.value.interval(name))
+        yield (
+            measurement.metric,
+            measurement.scope,
+            name,
+            value,
+            *ends,
+            unit,
+            str(len(measurement.value)),
+            note,
+        )
 
 
-def _ends(interval: Interval | None) -> tuple[str, str]:
-    return ("", "") if interval is None else (_exact(interval.low), _exact(interval.high))
+def _interval_cells(interval: Interval | None) -> tuple[str, str]:
+    return ("", "") if interval is None else (_exact_text(interval.low), _exact_text(interval.high))
 
 
-def _exact(value: float) -> str:
+def _exact_text(value: float) -> str:
     return repr(value) if math.isfinite(value) else ""
 
 
@@ -115,7 +136,12 @@ def listing(entries: Sequence[Entry]) -> Table:
     """Lay out what a store holds, one row for each Result."""
     columns = tuple(Column(title=title) for title in ("id", "created", "model", "what came out"))
     rows = tuple(
-        (name, moment(entry.created)[:16], _named(entry), shorten(_without_name(entry), _TOLD))
+        (
+            name,
+            moment(entry.created)[:16],
+            _name_with_tags(entry),
+            shorten(_without_name(entry), _SUMMARY_CHARS),
+        )
         for entry, name in zip(entries, short([entry.id for entry in entries]), strict=True)
     )
     return Table(title="", columns=columns, rows=rows)
@@ -131,8 +157,8 @@ def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
             name,
             moment(entry.created)[:16],
             _KINDS.get(entry.kind, entry.kind),
-            shorten(clean(entry.name), _NAMED),
-            shorten(clean(entry.headline), _TOLD),
+            shorten(clean(entry.name), _NAME_CHARS),
+            shorten(clean(entry.headline), _SUMMARY_CHARS),
         )
         for entry, name in zip(entries, short([entry.id for entry in entries]), strict=True)
     )
@@ -140,13 +166,13 @@ def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
 
 
 _KINDS = {"capacity": "search"}
-_NAMED, _TOLD = 18, 72
+_NAME_CHARS, _SUMMARY_CHARS = 18, 72
 """Characters of a name, and of what came out."""
 
 
-def _named(entry: Entry) -> str:
+def _name_with_tags(entry: Entry) -> str:
     tags = f" ({clean(', '.join(entry.tags))})" if entry.tags else ""
-    return shorten(clean(entry.name), _NAMED) + tags
+    return shorten(clean(entry.name), _NAME_CHARS) + tags
 
 
 def _without_name(entry: Entry) -> str:
@@ -166,11 +192,11 @@ def brief(result: Result) -> str:
         at = joined(clean(result.job.backend), "" if batch is None else f"batch {batch}")
         return f"{at}: {joined(median, plain(rate) if rate else '')}"
     parameters, macs = result.find("parameters"), result.find("macs")
-    has = "" if parameters is None else f"{plain(parameters)} parameters"
-    return joined(has, "" if macs is None else _macs(macs)) or "nothing measured"
+    size = "" if parameters is None else f"{plain(parameters)} parameters"
+    return joined(size, "" if macs is None else _macs(macs)) or "nothing measured"
 
 
-def _macs(found: Measurement) -> str:
-    value, interval = number(found)
-    open_ = interval is not None and interval.low < interval.high
-    return f"{'at least ' if open_ else ''}{amount(value, 'MACs')}"
+def _macs(macs: Measurement) -> str:
+    value, interval = number(macs)
+    is_open = interval is not None and interval.low < interval.high
+    return f"{'at least ' if is_open else ''}{amount(value, 'MACs')}"

@@ -14,7 +14,7 @@ from modeldyno.core.advice.rules import findings
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table
 from modeldyno.views.advice.findings import findings_of
 from modeldyno.views.rerun_command import command
-from modeldyno.views.result import charts as drawn
+from modeldyno.views.result import charts
 from modeldyno.views.result import memory
 from modeldyno.views.result.blocks import doubts, failures, latencies, verdicts
 from modeldyno.views.result.devices import devices
@@ -45,22 +45,22 @@ WHOLE = Look(depth=8)
 
 def page(result: Result, judgements: Sequence[Judgement] = (), knobs: Sequence[Knob] = ()) -> Iterator[Block]:
     """Lay a Result out as a page; `knobs` are those of its backend, which findings may propose to set."""
-    yield from _said(result, judgements)
+    yield from _opening_blocks(result, judgements)
     yield from parts(result, judgements)
     if findings(result, knobs):
-        yield from _part("What may be done about it", findings_of(result, knobs), 1)
+        yield from _section("What may be done about it", findings_of(result, knobs), 1)
     yield from making(result, judgements, knobs=knobs)
 
 
 def summary(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Block]:
     """Lay out what must be known of a Result: the verdict, the doubts, the figures, and how it was made."""
-    yield from _said(result, judgements)
+    yield from _opening_blocks(result, judgements)
     figures = inspection(result, WHOLE) if looked_at(result) else results(result, judgements)
-    yield from _part("Results", (*figures, *latencies(result)), 1)
+    yield from _section("Results", (*figures, *latencies(result)), 1)
     yield from making(result, judgements)
 
 
-def _said(result: Result, judgements: Sequence[Judgement]) -> Iterator[Block]:
+def _opening_blocks(result: Result, judgements: Sequence[Judgement]) -> Iterator[Block]:
     """Say first the verdict in one sentence, then how the bounds fared, then what is doubtful."""
     yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
     yield from tiles(result)
@@ -72,34 +72,34 @@ def _said(result: Result, judgements: Sequence[Judgement]) -> Iterator[Block]:
 def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1) -> Iterator[Block]:
     """Lay out the figures of a Result under headings of a level; a part without anything has none."""
     if looked_at(result):
-        yield from _part("What it costs", inspection(result, WHOLE), level)
+        yield from _section("What it costs", inspection(result, WHOLE), level)
         return
     if is_of_regions(result):
-        yield from _part("Where the time goes", regions(result), level)
+        yield from _section("Where the time goes", regions(result), level)
         return
-    of = unit_of_work(result)
-    yield from _part(
-        "Results", (*results(result, judgements), *latencies(result), *drawn.course(result)), level
+    unit = unit_of_work(result)
+    yield from _section(
+        "Results", (*results(result, judgements), *latencies(result), *charts.course(result)), level
     )
-    yield from _part(
-        f"Where the time of a {of} goes",
+    yield from _section(
+        f"Where the time of a {unit} goes",
         (
-            *drawn.account([(of, result)]),
+            *charts.account([(unit, result)]),
             *breakdown(result),
-            *drawn.layers(result),
+            *charts.layers(result),
             *layers(result, WHOLE),
-            *drawn.roofline(result),
+            *charts.roofline(result),
             *operations(result),
             *generation(result),
         ),
         level,
     )
-    yield from _part(
+    yield from _section(
         "Where the memory goes",
-        (*drawn.memory(result), *memory.sizes(result), *memory.contents(result)),
+        (*charts.memory(result), *memory.sizes(result), *memory.contents(result)),
         level,
     )
-    yield from _part(
+    yield from _section(
         "Devices, and what was not counted", (*devices(result), *reservations(result, WHOLE)), level
     )
 
@@ -109,14 +109,14 @@ def making(
 ) -> Iterator[Block]:
     """Say how a Result was made, and how to make it again, without the `knobs` that have their default."""
     yield Heading(title="How it was measured", level=level)
-    made = footer(result)
-    yield Table(title="", columns=made.columns, rows=made.rows)
+    facts = footer(result)
+    yield Table(title="", columns=facts.columns, rows=facts.rows)
     if result.job.model.scheme == "object":  # what lived in another process cannot be named
         return
-    usual = {knob.name: (knob.default, knob.usual) for knob in knobs}
-    config = {name: value for name, value in result.job.config.items() if value not in usual.get(name, ())}
-    short = replace(result, job=replace(result.job, config=config))
-    yield again(command(short, [judgement.constraint for judgement in judgements]))
+    defaults = {knob.name: (knob.default, knob.usual) for knob in knobs}
+    config = {name: value for name, value in result.job.config.items() if value not in defaults.get(name, ())}
+    shortened = replace(result, job=replace(result.job, config=config))
+    yield again(command(shortened, [judgement.constraint for judgement in judgements]))
 
 
 def again(line: str) -> Notice:
@@ -124,16 +124,16 @@ def again(line: str) -> Notice:
     return Notice(severity=Severity.NOTE, text="to repeat it, run", log=line)
 
 
-def _part(title: str, blocks: Iterable[Block], level: int) -> Iterator[Block]:
-    found = list(blocks)
-    if found:
+def _section(title: str, blocks: Iterable[Block], level: int) -> Iterator[Block]:
+    section = list(blocks)
+    if section:
         yield Heading(title=title, level=level)
-        yield from (_untitled(block) if block is found[0] else block for block in found)
+        yield from (_without_title(block) if block is section[0] else block for block in section)
 
 
-def _untitled(block: Block) -> Block:
+def _without_title(block: Block) -> Block:
     """Leave away the title of a table that says no more than the heading above it."""
-    return replace(block, title="") if isinstance(block, Table) and block.title in _PLAIN else block
+    return replace(block, title="") if isinstance(block, Table) and block.title in _REPEATED_TITLES else block
 
 
-_PLAIN = {MEASURED}
+_REPEATED_TITLES = {MEASURED}

@@ -34,7 +34,7 @@ def command(result: Result, bounds: Sequence[Constraint] = ()) -> str:
     What the command line does not take, such as a live object of Python, stands in it as it is named.
     """
     job = result.job
-    words = ["modeldyno", _verb(result), str(job.model), *_what(job, looked=looked_at(result))]
+    words = ["modeldyno", _subcommand(result), str(job.model), *_options(job, inspected=looked_at(result))]
     words += [word for bound in bounds for word in ("--require", str(bound))]
     return shlex.join(words)
 
@@ -45,12 +45,12 @@ def sweeping(study: Study) -> str:
     words = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
     words += [part for axis in study.space.axes for part in ("--space", str(axis))]
     words += [part for name, value in study.settings.items() for part in ("--set", f"{name}={word(value)}")]
-    words += _goal(study.goal)
+    words += _goal_options(study.goal)
     words += ["--strategy", study.strategy, "--seed", str(study.seed)]
     return shlex.join(words)
 
 
-def _goal(goal: Goal) -> list[str]:
+def _goal_options(goal: Goal) -> list[str]:
     aims = [("--maximize" if o.maximize else "--minimize", str(o.query)) for o in goal.objectives]
     return [
         *(part for aim in aims for part in aim),
@@ -58,29 +58,29 @@ def _goal(goal: Goal) -> list[str]:
     ]
 
 
-def _verb(result: Result) -> str:
+def _subcommand(result: Result) -> str:
     if looked_at(result):
         return "inspect"
     return "profile" if result.job.load is None else "load"
 
 
-def _what(job: Job, *, looked: bool) -> Iterator[str]:
+def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     """Write the options, but for those that say what is usual."""
-    if not looked:
+    if not inspected:
         yield from ("--backend", job.backend)
         for name, value in job.config.items():
             yield from ("--set", f"{name}={word(value)}")
     for spec in job.inputs:
         yield from ("--input", asked(spec))
-    usual = default_probes(job.inspection.mode, served=job.load is not None)
-    if not looked and job.probes != usual:
+    defaults = default_probes(job.inspection.mode, served=job.load is not None)
+    if not inspected and job.probes != defaults:
         yield from ("--probe", ",".join(job.probes))
     if job.load is not None:
-        yield from _load(job.load)
-    yield from _inspection(job.inspection, looked=looked)
-    if not looked:
-        yield from _observation(job.observation)
-        yield from _plan(job.plan)
+        yield from _load_options(job.load)
+    yield from _inspection_options(job.inspection, inspected=inspected)
+    if not inspected:
+        yield from _observation_options(job.observation)
+        yield from _plan_options(job.plan)
     if job.name:
         yield from ("--name", job.name)
     if job.trust:
@@ -99,7 +99,7 @@ def asked(spec: InputSpec) -> str:
     return f"{name}{shape}{dtype}{values}"
 
 
-def _load(load: Load) -> Iterator[str]:
+def _load_options(load: Load) -> Iterator[str]:
     if load.closed:
         yield from ("--concurrency", str(load.slots))
     elif load.arrivals is Arrivals.TRACE:
@@ -107,52 +107,52 @@ def _load(load: Load) -> Iterator[str]:
     else:
         kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load.burst}"}.get(load.arrivals, "")
         yield from ("--rate", f"{load.rate:g}{kind}")
-    usual = Load()
+    defaults = Load()
     if load.duration is not None:
         yield from ("--duration", _seconds(load.duration))
     if load.requests is not None:
         yield from ("--requests", str(load.requests))
     if load.ramp:
         yield from ("--ramp", _seconds(load.ramp))
-    if load.timeout != usual.timeout:
+    if load.timeout != defaults.timeout:
         yield from ("--request-timeout", _seconds(load.timeout))
-    for flag, value, common in (
-        ("--retries", load.retries, usual.retries),
-        ("--drivers", load.drivers, usual.drivers),
+    for flag, value, default in (
+        ("--retries", load.retries, defaults.retries),
+        ("--drivers", load.drivers, defaults.drivers),
     ):
-        if value != common:
+        if value != default:
             yield from (flag, str(value))
 
 
-def _inspection(asked_for: Inspection, *, looked: bool) -> Iterator[str]:
-    if asked_for.mode is Mode.TRAIN:
-        yield from ("--mode", str(asked_for.mode), "--optimizer", asked_for.optimizer)
-    if not looked:
+def _inspection_options(inspection: Inspection, *, inspected: bool) -> Iterator[str]:
+    if inspection.mode is Mode.TRAIN:
+        yield from ("--mode", str(inspection.mode), "--optimizer", inspection.optimizer)
+    if not inspected:
         return
-    for name, sizes in asked_for.vary.items():
+    for name, sizes in inspection.vary.items():
         yield from ("--vary", f"{name}={','.join(map(str, sizes))}")
-    for device in asked_for.devices:
+    for device in inspection.devices:
         yield from ("--device", device)
-    if asked_for.memory is not None:
-        yield from ("--memory", format_quantity(asked_for.memory, BYTES, None).replace(" ", ""))
+    if inspection.memory is not None:
+        yield from ("--memory", format_quantity(inspection.memory, BYTES, None).replace(" ", ""))
 
 
-def _observation(watched: Observation) -> Iterator[str]:
-    usual = Observation()
-    if watched.layers:
-        yield from ("--layers", ",".join(watched.layers))
-    if watched.prompts != usual.prompts:
-        yield from ("--prompt", ",".join(map(str, watched.prompts)))
-    if watched.generated != usual.generated:
-        yield from ("--generate", ",".join(map(str, watched.generated)))
+def _observation_options(observation: Observation) -> Iterator[str]:
+    defaults = Observation()
+    if observation.layers:
+        yield from ("--layers", ",".join(observation.layers))
+    if observation.prompts != defaults.prompts:
+        yield from ("--prompt", ",".join(map(str, observation.prompts)))
+    if observation.generated != defaults.generated:
+        yield from ("--generate", ",".join(map(str, observation.generated)))
 
 
-def _plan(plan: Plan) -> Iterator[str]:
+def _plan_options(plan: Plan) -> Iterator[str]:
     """Write what differs from the usual care."""
-    usual = Plan()
+    defaults = Plan()
     for name in (field.name for field in fields(Plan)):
         value = getattr(plan, name)
-        if value == getattr(usual, name):
+        if value == getattr(defaults, name):
             continue
         flag = f"--{name.replace('_', '-')}"
         if name == "percentiles":

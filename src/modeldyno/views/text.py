@@ -34,17 +34,17 @@ def estimate(value: float | None, interval: Interval | None, unit: str) -> tuple
     return format_estimate(value, interval.low, interval.high, unit)
 
 
-def number(found: Measurement) -> tuple[float, Interval | None]:
+def number(measurement: Measurement) -> tuple[float, Interval | None]:
     """Give the one number of a measurement; the mean stands for a distribution."""
-    if isinstance(found.value, Distribution):
-        return found.value.statistic("mean"), found.value.interval("mean")
-    return found.value, found.interval
+    if isinstance(measurement.value, Distribution):
+        return measurement.value.statistic("mean"), measurement.value.interval("mean")
+    return measurement.value, measurement.interval
 
 
-def plain(found: Measurement) -> str:
+def plain(measurement: Measurement) -> str:
     """Show a measurement without its interval."""
-    value, interval = number(found)
-    return estimate(value, interval, found.row.unit)[0]
+    value, interval = number(measurement)
+    return estimate(value, interval, measurement.row.unit)[0]
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -54,8 +54,8 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 def interrupted(result: Result, rounds: int) -> str:
     """Begin the sentence on what was measured in rounds: with their number, if it was interrupted."""
-    cut = any(doubt.code == "interrupted" for doubt in result.doubts)
-    return f"Interrupted after {count(rounds, 'round')}; " if cut and rounds else ""
+    was_interrupted = any(doubt.code == "interrupted" for doubt in result.doubts)
+    return f"Interrupted after {count(rounds, 'round')}; " if was_interrupted and rounds else ""
 
 
 def unit_of_work(result: Result) -> str:
@@ -71,9 +71,9 @@ def joined(*parts: str) -> str:
 def short(ids: Sequence[str]) -> list[str]:
     """Shorten ids to as many characters as tell these apart, and to six at least."""
     longest = max(map(len, ids), default=_SHORT)
-    enough = (size for size in range(_SHORT, longest) if len({each[:size] for each in ids}) == len({*ids}))
+    enough = (size for size in range(_SHORT, longest) if len({text[:size] for text in ids}) == len({*ids}))
     size = next(enough, longest)
-    return [each[:size] for each in ids]
+    return [text[:size] for text in ids]
 
 
 _SHORT = 6
@@ -140,10 +140,10 @@ def ending(text: str, limit: int) -> str:
 
 def called(results: Sequence[Result]) -> tuple[str, ...]:
     """Name models, short enough for columns; those of one name are numbered."""
-    whole = [clean(result.name) or "the model" for result in results]
-    short = [shorten(name, _NAME) for name in whole]
-    if len(set(short)) < len(set(whole)):  # they begin alike
-        short = [ending(name, _NAME) for name in whole]
+    names = [clean(result.name) or "the model" for result in results]
+    short = [shorten(name, _NAME) for name in names]
+    if len(set(short)) < len(set(names)):  # they begin alike
+        short = [ending(name, _NAME) for name in names]
     return tuple(
         f"{shorten(name, _NAME - 4)} ({place})" if short.count(name) > 1 else name
         for place, name in enumerate(short, 1)

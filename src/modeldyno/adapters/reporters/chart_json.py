@@ -35,7 +35,7 @@ class Kept:
 
     def column(self, values: Iterable[float | None]) -> int:
         """Keep a column of numbers; what is no number is None."""
-        rounded = tuple(None if value is None else _number(value) for value in values)
+        rounded = tuple(None if value is None else _rounded(value) for value in values)
         return self.columns.setdefault(rounded, len(self.columns))
 
     def labels(self, texts: Iterable[str]) -> int:
@@ -46,34 +46,34 @@ class Kept:
 
 def data(pictures: Iterable[Picture]) -> str:
     """Write pictures as JSON, in ASCII, with nothing in it that a page would obey."""
-    kept = Kept()
-    found = [
-        {"kind": type(picture).__name__.lower(), "told": told(picture), **_drawing(picture, kept)}
+    shared = Kept()
+    drawings = [
+        {"kind": type(picture).__name__.lower(), "told": told(picture), **_picture_data(picture, shared)}
         for picture in pictures
     ]
-    document = {"names": list(kept.names), "columns": list(kept.columns), "pictures": found}
+    document = {"names": list(shared.names), "columns": list(shared.columns), "pictures": drawings}
     text = json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.translate(_ACTIVE)
 
 
-def _drawing(picture: Picture, kept: Kept) -> dict[str, Any]:
+def _picture_data(picture: Picture, shared: Kept) -> dict[str, Any]:
     match picture:
         case Plot():
             return {
-                "x": _scale(picture.x),
-                "y": _scale(picture.y),
-                "series": [_series(series, kept) for series in picture.series],
+                "x": _scale_data(picture.x),
+                "y": _scale_data(picture.y),
+                "series": [_series_data(series, shared) for series in picture.series],
                 "rules": [
-                    {"name": r.name, "at": _number(r.at), "vertical": r.vertical} for r in picture.rules
+                    {"name": r.name, "at": _rounded(r.at), "vertical": r.vertical} for r in picture.rules
                 ],
                 "bands": [
-                    {"name": b.name, "low": _number(b.low), "high": _number(b.high)} for b in picture.bands
+                    {"name": b.name, "low": _rounded(b.low), "high": _rounded(b.high)} for b in picture.bands
                 ],
                 "stacked": picture.stacked,
             }
         case Bins():
             return {
-                "scale": _scale(picture.scale),
+                "scale": _scale_data(picture.scale),
                 "edges": list(picture.edges),
                 "labels": format_axis(picture.edges, picture.scale.unit),
                 "counts": list(picture.counts),
@@ -82,68 +82,70 @@ def _drawing(picture: Picture, kept: Kept) -> dict[str, Any]:
             }
         case Stack():
             return {
-                "scale": _scale(picture.scale),
+                "scale": _scale_data(picture.scale),
                 "bars": picture.bars,
-                "parts": [_series(part, kept) for part in picture.parts],
+                "parts": [_series_data(part, shared) for part in picture.parts],
             }
         case Tree():
-            return {"scale": _scale(picture.scale), "root": _node(picture.root)}
+            return {"scale": _scale_data(picture.scale), "root": _node_data(picture.root)}
         case Forest():
-            return {"effects": [_effect(effect) for effect in picture.effects]}
+            return {"effects": [_effect_data(effect) for effect in picture.effects]}
         case Parallel():
-            return _parallel(picture, kept)
+            return _parallel_data(picture, shared)
 
 
-def _parallel(picture: Parallel, kept: Kept) -> dict[str, Any]:
+def _parallel_data(picture: Parallel, shared: Kept) -> dict[str, Any]:
     """Give each scale a column, with a place for each line; the one that stands out comes last."""
     lines = sorted(picture.lines, key=lambda line: line.marked)
     places = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     return {
-        "scales": [_scale(scale) for scale in picture.scales],
-        "names": kept.labels(line.name for line in lines),
-        "values": [kept.column(line.get(float(at)) for line in places) for at in range(len(picture.scales))],
+        "scales": [_scale_data(scale) for scale in picture.scales],
+        "names": shared.labels(line.name for line in lines),
+        "values": [
+            shared.column(line.get(float(at)) for line in places) for at in range(len(picture.scales))
+        ],
         "marked": sum(line.marked for line in lines),
     }
 
 
-def _scale(scale: Scale) -> dict[str, Any]:
-    known = sizes(scale.unit) if scale.unit in KINDS else ((0.0, 1.0, f" {scale.unit}"),)
+def _scale_data(scale: Scale) -> dict[str, Any]:
+    unit_sizes = sizes(scale.unit) if scale.unit in KINDS else ((0.0, 1.0, f" {scale.unit}"),)
     return {
         "label": scale.label,
-        "sizes": known,
+        "sizes": unit_sizes,
         "logarithmic": scale.logarithmic,
         **({"categories": scale.categories} if scale.categories else {}),
     }
 
 
-def _series(series: Series, kept: Kept) -> dict[str, Any]:
+def _series_data(series: Series, shared: Kept) -> dict[str, Any]:
     return {
         "name": series.name,
-        "x": kept.column(series.x),
-        "y": kept.column(series.y),
+        "x": shared.column(series.x),
+        "y": shared.column(series.y),
         "joined": series.joined,
         "marked": series.marked,
         **({"named": True} if series.named else {}),
-        **({"labels": kept.labels(series.labels)} if series.labels else {}),
-        **({"low": kept.column(series.low), "high": kept.column(series.high)} if series.low else {}),
+        **({"labels": shared.labels(series.labels)} if series.labels else {}),
+        **({"low": shared.column(series.low), "high": shared.column(series.high)} if series.low else {}),
     }
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node_data(node: Node) -> dict[str, Any]:
     return {
         "name": node.name,
-        "value": _number(node.value),
+        "value": _rounded(node.value),
         "detail": node.detail,
-        "children": [_node(child) for child in node.children],
+        "children": [_node_data(child) for child in node.children],
     }
 
 
-def _effect(effect: Effect) -> dict[str, Any]:
-    numbers = {name: _number(getattr(effect, name)) for name in ("value", "low", "high", "smallest")}
+def _effect_data(effect: Effect) -> dict[str, Any]:
+    numbers = {name: _rounded(getattr(effect, name)) for name in ("value", "low", "high", "smallest")}
     return {"name": effect.name, "outcome": effect.outcome, **numbers}
 
 
-def _number(value: float) -> float | None:
+def _rounded(value: float) -> float | None:
     """Round a number to what a picture shows; None where it is none."""
     if not isfinite(value):
         return None

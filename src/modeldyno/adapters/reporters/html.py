@@ -43,7 +43,7 @@ def fragment(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
 def fragment_of(blocks: Iterable[Block]) -> str:
     """Write a fragment of any blocks."""
     body = "".join(html_elements.grouped(blocks, html_elements.still))
-    return _ascii(f'<div class="modeldyno"><style>{_part("fragment.css")}</style>\n{body}</div>\n')
+    return _ascii(f'<div class="modeldyno"><style>{_page_file("fragment.css")}</style>\n{body}</div>\n')
 
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
@@ -56,9 +56,9 @@ def lay_out(blocks: Iterable[Block], *, title: str) -> str:
     """Write a page of any blocks."""
     parts = list(_sections(blocks))
     drawn: list[Picture] = []
-    body = "".join(_section(number, part, drawn) for number, part in enumerate(parts))
-    scripts = [_part(name) for name in _SCRIPTS] if drawn else [_part("tables.js")]
-    style = _part("fragment.css") + _part("page.css")
+    body = "".join(_write_section(number, part, drawn) for number, part in enumerate(parts))
+    scripts = [_page_file(name) for name in _SCRIPTS] if drawn else [_page_file("tables.js")]
+    style = _page_file("fragment.css") + _page_file("page.css")
     allowed = " ".join(map(_digest, scripts))
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src {_digest(style)}; "
@@ -67,15 +67,15 @@ def lay_out(blocks: Iterable[Block], *, title: str) -> str:
     data = (
         f'<script type="application/json" id="pictures">{chart_json.data(drawn)}</script>\n' if drawn else ""
     )
-    run = data + "".join(f"<script>{script}</script>\n" for script in scripts)
+    script_elements = data + "".join(f"<script>{script}</script>\n" for script in scripts)
     return _ascii(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'{_contents(parts)}<main>\n<div class="modeldyno">\n{body}</div>\n</main>\n'
-        f"<footer>Written by ModelDyno. {_PROMISE}</footer>\n{run}</body>\n</html>\n"
+        f'{_write_contents(parts)}<main>\n<div class="modeldyno">\n{body}</div>\n</main>\n'
+        f"<footer>Written by ModelDyno. {_PROMISE}</footer>\n{script_elements}</body>\n</html>\n"
     )
 
 
@@ -93,7 +93,7 @@ def _sections(blocks: Iterable[Block]) -> Iterator[list[Block]]:
     yield part
 
 
-def _contents(parts: Sequence[Sequence[Block]]) -> str:
+def _write_contents(parts: Sequence[Sequence[Block]]) -> str:
     """List the sections of a page that has several."""
     titles = [part[0].title for part in parts[1:] if isinstance(part[0], Heading)]
     if len(titles) < 2:  # noqa: PLR2004 - one section needs no list
@@ -105,12 +105,12 @@ def _contents(parts: Sequence[Sequence[Block]]) -> str:
     return f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
 
 
-def _section(number: int, part: Sequence[Block], drawn: list[Picture]) -> str:
-    def placed(picture: Picture) -> str:
+def _write_section(number: int, part: Sequence[Block], drawn: list[Picture]) -> str:
+    def place_picture(picture: Picture) -> str:
         drawn.append(picture)
         return html_elements.figure(picture, len(drawn) - 1)
 
-    body = "".join(html_elements.grouped(part, placed))
+    body = "".join(html_elements.grouped(part, place_picture))
     if not number:
         return body
     return f'<section id="part-{number}">\n{body}</section>\n'
@@ -120,7 +120,7 @@ def _section(number: int, part: Sequence[Block], drawn: list[Picture]) -> str:
 
 
 @cache
-def _part(name: str) -> str:
+def _page_file(name: str) -> str:
     """Read a part of the page, with the line ends that a browser makes of any before it looks at digests."""
     return (_PARTS / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
@@ -135,4 +135,4 @@ _ENTITY = re.compile(r"[^\x00-\x7f]")
 
 
 def _ascii(text: str) -> str:
-    return _ENTITY.sub(lambda found: f"&#{ord(found[0])};", text)
+    return _ENTITY.sub(lambda match: f"&#{ord(match[0])};", text)

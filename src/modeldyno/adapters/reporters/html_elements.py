@@ -32,20 +32,20 @@ def grouped(blocks: Iterable[Block], drawn: Callable[[Picture], str]) -> Iterato
 
     Notices that follow each other are one list, and three plots or more stand side by side.
     """
-    for around, run in groupby(blocks, _around):
-        found = list(run)
-        group = [_block(block, drawn) for block in found]
+    for around, run in groupby(blocks, _group_kind):
+        run_blocks = list(run)
+        group = [_block(block, drawn) for block in run_blocks]
         if around == _DOUBTS and len(group) > 1:
-            yield f"{_folded(found)}<ul>\n{''.join(group)}</ul></details>\n"
+            yield f"{_doubts_summary(run_blocks)}<ul>\n{''.join(group)}</ul></details>\n"
             continue
         several = around != "div" or len(group) >= _SEVERAL
-        opened, closed = _AROUND[around] if several else ("", "")
+        opened, closed = _WRAPPERS[around] if several else ("", "")
         yield f"{opened}{''.join(group)}{closed}"
 
 
 _SEVERAL = 3
 _DOUBTS = "doubts"
-_AROUND = {
+_WRAPPERS = {
     _DOUBTS: ("<ul>\n", "</ul>\n"),
     "ul": ("<ul>\n", "</ul>\n"),
     "div": ('<div class="several">\n', "</div>\n"),
@@ -54,14 +54,14 @@ _AROUND = {
 """What stands around blocks of a kind that follow each other."""
 
 
-def _folded(doubts: Sequence[Block]) -> str:
+def _doubts_summary(doubts: Sequence[Block]) -> str:
     """Begin a list of doubts that opens when it is asked for; their names are read at once."""
     codes = dict.fromkeys(doubt.code for doubt in doubts if isinstance(doubt, Notice) and doubt.code)
     named = html.escape(", ".join(codes))
     return f'<details class="doubts"><summary>{len(doubts)} doubts: {named}</summary>\n'
 
 
-def _around(block: Block) -> str:
+def _group_kind(block: Block) -> str:
     if isinstance(block, Notice) and block.severity is Severity.DOUBT:
         return _DOUBTS
     if isinstance(block, Notice) and block.severity is not Severity.VERDICT:
@@ -87,7 +87,7 @@ _LOWEST = 3
 
 def _notice(block: Notice) -> str:
     if block.severity is Severity.VERDICT:
-        return f'<p class="verdict">{_headed(block.text)}</p>\n'
+        return f'<p class="verdict">{_verdict_html(block.text)}</p>\n'
     text = _text(block.text)
     sign = f'<span class="sign" role="img" aria-label="{block.severity}">{_SIGNS[block.severity]}</span>'
     code = f"<strong>{html.escape(block.code)}</strong>: " if block.code else ""
@@ -97,7 +97,7 @@ def _notice(block: Notice) -> str:
     return f'<li class="{block.severity}">{sign}{code}{text}{advice}{log}</li>\n'
 
 
-def _headed(text: str) -> str:
+def _verdict_html(text: str) -> str:
     """Set off what a long verdict goes on with: who reads the first clause alone has read the answer."""
     if len(text) <= _LONG:
         return _text(text)
@@ -126,12 +126,12 @@ def _options(text: str) -> str:
 
 def _tiles(block: Table) -> str:
     """Write key figures, each a term with its value and a note."""
-    found = "".join(
+    items = "".join(
         f"<div><dt>{html.escape(name)}</dt><dd>{_text(value)}</dd>"
         f'<dd class="faint">{_text(note)}</dd></div>\n'
         for name, value, note in block.rows
     )
-    return f'<dl class="tiles">\n{found}</dl>\n'
+    return f'<dl class="tiles">\n{items}</dl>\n'
 
 
 def table(block: Table) -> str:
@@ -148,8 +148,8 @@ def table(block: Table) -> str:
     rows = "".join(f"<tr>{''.join(_cells(block, row, cards))}</tr>\n" for row in block.rows)
     kind = "facts" if not named else "figures" if len(block.columns) <= _WIDE else "figures wide"
     kind += " cards" if cards else ""
-    told = html.escape(block.title or "table")
-    region = f' role="region" aria-label="{told}" tabindex="0"' if len(block.columns) > _NARROW else ""
+    label = html.escape(block.title or "table")
+    region = f' role="region" aria-label="{label}" tabindex="0"' if len(block.columns) > _NARROW else ""
     return (
         f'<div class="scroll"{region}><table class="{kind}">{caption}{head}<tbody>\n{rows}</tbody></table>'
         "</div>\n"
@@ -195,14 +195,14 @@ def still(picture: Picture) -> str:
 
 def figure(picture: Picture, number: int) -> str:
     """Leave room for a picture that a script draws; until then there are words, and the histogram."""
-    still_there = drawing(picture) if isinstance(picture, Bins) else ""
-    known = numbers(picture)
-    further = f"<details><summary>The numbers</summary>{table(known)}</details>" if known else ""
+    histogram = drawing(picture) if isinstance(picture, Bins) else ""
+    chart_table = numbers(picture)
+    details = f"<details><summary>The numbers</summary>{table(chart_table)}</details>" if chart_table else ""
     note = f'<p class="faint">{_text(picture.note)}</p>' if picture.note else ""
     return (
         f'<figure data-picture="{number}" aria-label="{html.escape(picture.title)}">'
         f"<figcaption>{html.escape(picture.title)}</figcaption>\n"
-        f'<div class="chart">{still_there}</div><p class="told">{_text(told(picture))}</p>{note}{further}'
+        f'<div class="chart">{histogram}</div><p class="told">{_text(told(picture))}</p>{note}{details}'
         "</figure>\n"
     )
 
@@ -226,10 +226,10 @@ def _bars(picture: Bins, labels: Sequence[str]) -> Iterator[str]:
     step, most = _WIDTH / len(picture.counts), max(picture.counts) or 1.0
     for place, count in enumerate(picture.counts):
         height = max(_HEIGHT * count / most, 1.5 if count else 0.0)
-        told = f"{labels[place]} to {labels[place + 1]}: {count:,.0f}"
+        hint = f"{labels[place]} to {labels[place + 1]}: {count:,.0f}"
         yield (
             f'<rect class="bar" x="{place * step + 1:.1f}" y="{_TOP + _HEIGHT - height:.1f}" '
-            f'width="{step - 2:.1f}" height="{height:.1f}"><title>{html.escape(told)}</title></rect>'
+            f'width="{step - 2:.1f}" height="{height:.1f}"><title>{html.escape(hint)}</title></rect>'
         )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 suffix = ".json"
-_ACTIVE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_TERMINAL_CONTROLS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What JSON lets stand, and a terminal that shows it would obey."""
 
 
@@ -26,8 +26,10 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
 def harmless(data: bytes) -> bytes:
     """Escape in a document what a terminal would obey."""
     text = data.decode("utf-8")
-    return (text if text.isascii() and "\x7f" not in text else _ACTIVE.sub(_escaped, text)).encode()
+    return (
+        text if text.isascii() and "\x7f" not in text else _TERMINAL_CONTROLS.sub(_escape_character, text)
+    ).encode()
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"

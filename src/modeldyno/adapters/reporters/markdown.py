@@ -96,8 +96,8 @@ def _picture(block: Picture) -> Iterator[str]:
     if isinstance(block, Bins):
         yield from _fenced(terminal.text([block]).rstrip("\n"))
         return
-    known = numbers(block)
-    yield from _table(known) if known else (f"### {escape(block.title)}", "", escape(told(block)))
+    chart_table = numbers(block)
+    yield from _table(chart_table) if chart_table else (f"### {escape(block.title)}", "", escape(told(block)))
     if block.note:
         yield from ("", f"_{escape(block.note)}_")
 

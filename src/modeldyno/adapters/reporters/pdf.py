@@ -32,7 +32,7 @@ _INSTALLED = (
     "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
 )
 """Where Playwright puts the browsers that it installs."""
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 """Seconds within which a page is printed."""
 
 
@@ -56,23 +56,25 @@ def printed(page: str) -> bytes:
     program = browser()
     with tempfile.TemporaryDirectory(prefix="modeldyno-pdf-") as name:
         folder = Path(name)
-        source, made = folder / "page.html", folder / "page.pdf"
+        source, target = folder / "page.html", folder / "page.pdf"
         source.write_text(page, encoding="ascii")
         command = [
-            program, *_quiet(), f"--user-data-dir={folder / 'profile'}", f"--print-to-pdf={made}",
+            program, *_browser_flags(), f"--user-data-dir={folder / 'profile'}", f"--print-to-pdf={target}",
             source.as_uri(),
         ]  # fmt: skip
         try:
-            done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=False)
+            process = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RunFailed(f"{program} did not print the page: {error}.") from error
-        if done.returncode or not made.is_file():
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise RunFailed(f"{program} did not print the page: {said[-1] if said else 'it said nothing'}.")
-        return made.read_bytes()
+        if process.returncode or not target.is_file():
+            stderr_lines = process.stderr.decode(errors="replace").strip().splitlines()
+            raise RunFailed(
+                f"{program} did not print the page: {stderr_lines[-1] if stderr_lines else 'it said nothing'}."
+            )
+        return target.read_bytes()
 
 
-def _quiet() -> Iterator[str]:
+def _browser_flags() -> Iterator[str]:
     yield from (
         "--headless", "--disable-gpu", "--disable-extensions", "--disable-background-networking",
         "--no-first-run", "--no-pdf-header-footer", "--hide-scrollbars",
@@ -87,16 +89,16 @@ def browser() -> str:
     Raises:
         MissingExtra: there is none.
     """
-    found = next(_found(), None)
-    if found is None:
+    program = next(_browser_candidates(), None)
+    if program is None:
         raise MissingExtra(
             "A .pdf is printed by Chromium, and none was found; install it (on Debian: apt install "
             f"chromium), name its program in {BROWSER}, or write .html and print that."
         )
-    return found
+    return program
 
 
-def _found() -> Iterator[str]:
+def _browser_candidates() -> Iterator[str]:
     if named := os.environ.get(BROWSER):
         yield named
     yield from filter(None, map(shutil.which, _NAMES))

@@ -91,17 +91,17 @@ def lines(blocks: Iterable[Block], *, width: int) -> Iterator[Line]:
     """Lay blocks out; an empty line parts two of them, unless both are notices of one kind."""
     before: Block | None = None
     for block in blocks:
-        if before is not None and not _alike(before, block):
+        if before is not None and not _same_group(before, block):
             yield ()
         yield from _lines(block, max(width, 20))
         before = block
 
 
-def _alike(one: Block, other: Block) -> bool:
-    return isinstance(one, Notice) and isinstance(other, Notice) and _family(one) == _family(other)
+def _same_group(one: Block, other: Block) -> bool:
+    return isinstance(one, Notice) and isinstance(other, Notice) and _group_of(one) == _group_of(other)
 
 
-def _family(notice: Notice) -> str:
+def _group_of(notice: Notice) -> str:
     bounds = {Severity.HELD, Severity.BROKEN, Severity.UNDECIDED}
     return "bound" if notice.severity in bounds else notice.severity
 
@@ -128,7 +128,7 @@ def _notice_lines(block: Notice, width: int) -> Iterator[Line]:
         return
     sign, code = _SIGNS[block.severity], f"{block.code}: " if block.code else ""
     body = wrap(code + block.text, width - 2)
-    yield (f"{sign} ", role), *_split(body[0], len(code), role)
+    yield (f"{sign} ", role), *_split_code(body[0], len(code), role)
     yield from (((f"  {line}", ""),) for line in body[1:])
     advice = wrap(f"→ {block.advice}", width - 2) if block.advice else []
     yield from (((f"  {line}", "faint"),) for line in advice)
@@ -136,7 +136,7 @@ def _notice_lines(block: Notice, width: int) -> Iterator[Line]:
         yield from (((f"  ┊ {part}", "faint"),) for part in wrap(line, width - 4, keep=True))
 
 
-def _split(line: str, place: int, role: str) -> Line:
+def _split_code(line: str, place: int, role: str) -> Line:
     return ((line[:place], role), (line[place:], "")) if place else ((line, ""),)
 
 
@@ -153,10 +153,10 @@ def _table_lines(block: Table, width: int) -> Iterator[Line]:
     titles = tuple(column.title for column in block.columns)
     header = (titles,) if any(titles) else ()
     natural = [max(map(cells, column)) for column in zip(*header, *block.rows, strict=True)]
-    if widths := _fitted(natural, width):
+    if widths := _fit_widths(natural, width):
         for index, row in enumerate((*header, *block.rows)):
             yield from _row(block, row, widths, "faint" if header and not index else "")
-    elif widths := _fitted([*natural[:-1], 0], width):
+    elif widths := _fit_widths([*natural[:-1], 0], width):
         for index, row in enumerate((*header, *block.rows)):
             yield from _row(block, (*row[:-1], ""), widths, "faint" if header and not index else "")
             if row[-1] and (index or not header):
@@ -165,7 +165,7 @@ def _table_lines(block: Table, width: int) -> Iterator[Line]:
         yield from _stacked(titles, block.rows, width)
 
 
-def _fitted(natural: Sequence[int], width: int) -> list[int]:
+def _fit_widths(natural: Sequence[int], width: int) -> list[int]:
     """Squeeze the last column, then the first, until all fit; give nothing where they cannot."""
     widths = list(natural)
     for place, least in ((-1, _LAST), (0, _FIRST)):
@@ -181,12 +181,12 @@ def _row(block: Table, row: Sequence[str], widths: Sequence[int], role: str) -> 
         spans: list[Span] = []
         for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
             part = column[index] if index < len(column) else ""
-            spans.append((_aligned(part, width, block.columns[place].align), role or _role(block, place)))
+            spans.append((_align(part, width, block.columns[place].align), role or _role(block, place)))
             spans.append((" " * _GAP, ""))
-        yield _stripped(spans)
+        yield _strip_right(spans)
 
 
-def _stripped(spans: list[Span]) -> Line:
+def _strip_right(spans: list[Span]) -> Line:
     """Drop the blanks at the end of a line."""
     while spans and not spans[-1][0].rstrip():
         spans.pop()
@@ -200,7 +200,7 @@ def _role(block: Table, place: int) -> str:
     return "faint" if place == (len(block.columns) - 1 if named else 0) else ""
 
 
-def _aligned(text: str, width: int, align: Align) -> str:
+def _align(text: str, width: int, align: Align) -> str:
     rest = " " * (width - cells(text))
     return rest + text if align is Align.RIGHT else text + rest
 
@@ -273,11 +273,11 @@ def wrap(text: str, width: int, *, keep: bool = False) -> list[str]:
         if parts and cells(parts[-1]) + 1 + cells(word) <= width:
             parts[-1] += f" {word}"
         else:
-            parts += _pieces(word, width)
+            parts += _cut_word(word, width)
     return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts] or [""]
 
 
-def _pieces(word: str, width: int) -> list[str]:
+def _cut_word(word: str, width: int) -> list[str]:
     """Cut a word that is longer than a line, behind a joint of a name where there is one."""
     pieces = [""]
     for character in word:

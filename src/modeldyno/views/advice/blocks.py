@@ -24,62 +24,64 @@ if TYPE_CHECKING:
 _SETTINGS = 32
 
 
-def advice(found: Advice) -> Iterator[Block]:
+def advice(advice: Advice) -> Iterator[Block]:
     """Lay advice out."""
-    yield Notice(severity=Severity.VERDICT, text=sentence(found))
-    if found.best is not None:
-        yield Notice(severity=Severity.NOTE, code="use", text=found.command)
-    yield from limited(found.bottleneck)
-    if found.finals:
-        yield _table(found, "Measured again, in rounds of their own", found.finals)
-    if found.tried:
-        once = not any(tried.rounds for tried in found.tried)
-        title = "Tried, one run of each" if once else "Tried, each in turns with the baseline"
-        yield _table(found, title, _ordered(found.tried))
-    yield from _notes(found)
-    yield from (finding(found.baseline, each) for each in found.findings if not tries(each))
+    yield Notice(severity=Severity.VERDICT, text=sentence(advice))
+    if advice.best is not None:
+        yield Notice(severity=Severity.NOTE, code="use", text=advice.command)
+    yield from limited(advice.bottleneck)
+    if advice.finals:
+        yield _table(advice, "Measured again, in rounds of their own", advice.finals)
+    if advice.tried:
+        single_run = not any(tried.rounds for tried in advice.tried)
+        title = "Tried, one run of each" if single_run else "Tried, each in turns with the baseline"
+        yield _table(advice, title, _best_first(advice.tried))
+    yield from _notes(advice)
+    yield from (finding(advice.baseline, item) for item in advice.findings if not tries(item))
 
 
-def sentence(found: Advice) -> str:
+def sentence(advice: Advice) -> str:
     """Say what is best, and what it gains."""
-    name = shorten(clean(found.baseline.name), NAME_LIMIT)
-    now = _now(found)
-    if found.best is not None and found.best.change is not None:
-        settings, price = shown(found.best.candidate.settings), _price(found.best)
+    name = shorten(clean(advice.baseline.name), NAME_LIMIT)
+    now = _first_run_value(advice)
+    if advice.best is not None and advice.best.change is not None:
+        settings, accuracy = shown(advice.best.candidate.settings), _output_difference(advice.best)
         return (
-            f"{name}: with {settings}, {moved(found.best.change)}{_slower(found.best)}, over "
-            f"{count(found.best.rounds, 'round')} in turns with what it was{now}; {price}."
+            f"{name}: with {settings}, {moved(advice.best.change)}{_latency_increase(advice.best)}, over "
+            f"{count(advice.best.rounds, 'round')} in turns with what it was{now}; {accuracy}."
         )
-    if not found.tried:
-        why = "there was no time to try anything" if found.left_out else "there is nothing to try"
+    if not advice.tried:
+        why = "there was no time to try anything" if advice.left_out else "there is nothing to try"
         return f"{name}: {why}{now}."
-    if any(t.outcome is Outcome.BETTER and t.rounds for t in found.tried):
+    if any(t.outcome is Outcome.BETTER and t.rounds for t in advice.tried):
         return f"{name}: what seemed to help could not be confirmed{now}."
-    tried = count(len(found.tried), "setting")
-    if not any(t.rounds for t in found.tried):
+    tried = count(len(advice.tried), "setting")
+    if not any(t.rounds for t in advice.tried):
         return f"{name}: {tried} tried, with one run each, which confirms nothing{now}."
     return f"{name}: {tried} tried, and none is shown to be better than the present ones{now}."
 
 
-def _now(found: Advice) -> str:
+def _first_run_value(advice: Advice) -> str:
     """Say what it was at the first look."""
-    answer = found.baseline.ask(found.query)
+    answer = advice.baseline.ask(advice.query)
     value = answer.value
-    return "" if value is None else f" ({format_quantity(value, found.query.unit, 3)} in the first run)"
+    return "" if value is None else f" ({format_quantity(value, advice.query.unit, 3)} in the first run)"
 
 
-def _slower(tried: Tried) -> str:
+def _latency_increase(tried: Tried) -> str:
     """Say by how much a call takes longer, where it does: that of a larger batch may."""
-    beside = _latency(tried)
-    longer = beside is not None and beside.difference is not None and beside.difference > beside.smallest
-    return f" and {moved(replace(beside, interval=None))}" if beside and longer else ""
+    latency = _latency_change(tried)
+    is_slower = (
+        latency is not None and latency.difference is not None and latency.difference > latency.smallest
+    )
+    return f" and {moved(replace(latency, interval=None))}" if latency and is_slower else ""
 
 
-def _latency(tried: Tried) -> Change | None:
-    return next((each for each in tried.beside if each.query.metric == "latency"), None)
+def _latency_change(tried: Tried) -> Change | None:
+    return next((change for change in tried.beside if change.query.metric == "latency"), None)
 
 
-def _price(tried: Tried) -> str:
+def _output_difference(tried: Tried) -> str:
     """Say what it costs in the outputs."""
     if tried.unlike:
         return f"outputs not compared: {tried.unlike}"
@@ -91,13 +93,13 @@ def _price(tried: Tried) -> str:
     return f"outputs differ by {tried.error:.2g} of their largest at most, cosine {cosine:.6f}"
 
 
-def _ordered(tried: Sequence[Tried]) -> list[Tried]:
+def _best_first(tried: Sequence[Tried]) -> list[Tried]:
     """Put what was measured in turns first, by what it gains, and what did not run last."""
     return sorted(tried, key=lambda t: (bool(t.failure), not t.rounds, -gain(t.change)))
 
 
-def _table(found: Advice, title: str, tried: Sequence[Tried]) -> Table:
-    titles = ("settings", str(found.query), "verdict", "latency", "outputs")
+def _table(advice: Advice, title: str, tried: Sequence[Tried]) -> Table:
+    titles = ("settings", str(advice.query), "verdict", "latency", "outputs")
     return Table(
         title=title,
         columns=tuple(Column(title=t, align=Align.RIGHT if t == "latency" else Align.LEFT) for t in titles),
@@ -109,49 +111,49 @@ def _row(tried: Tried) -> tuple[str, ...]:
     settings = shorten(shown(tried.candidate.settings), _SETTINGS)
     if tried.failure or tried.change is None:
         return settings, "—", "did not run", "", ""
-    beside = _latency(tried)
-    change, once = tried.change, not tried.rounds  # one look has no interval to speak of
+    latency = _latency_change(tried)
+    change, single_run = tried.change, not tried.rounds  # one look has no interval to speak of
     return (
         settings,
-        relative(replace(change, interval=None) if once else change),
-        "one run only" if once else VERDICTS[tried.outcome],
-        "" if beside is None else relative(replace(beside, interval=None)),
-        _outputs(tried),
+        relative(replace(change, interval=None) if single_run else change),
+        "one run only" if single_run else VERDICTS[tried.outcome],
+        "" if latency is None else relative(replace(latency, interval=None)),
+        _outputs_cell(tried),
     )
 
 
-def _outputs(tried: Tried) -> str:
+def _outputs_cell(tried: Tried) -> str:
     if not tried.outputs:
         return "—"
     return "same" if not tried.error else f"±{tried.error:.1g}"
 
 
-def _notes(found: Advice) -> Iterator[Notice]:
+def _notes(advice: Advice) -> Iterator[Notice]:
     """Say what did not run, what changes the outputs too much, and what there was no time for."""
-    for tried in found.tried:
+    for tried in advice.tried:
         if tried.failure:
             text = (
                 f"{shown(tried.candidate.settings)} did not run: {shorten(clean(tried.failure), TEXT_LIMIT)}"
             )
             yield Notice(severity=Severity.NOTE, text=text)
-        elif tried.error > found.tolerance and tried.outcome is Outcome.BETTER:
+        elif tried.error > advice.tolerance and tried.outcome is Outcome.BETTER:
             text = (
                 f"{shown(tried.candidate.settings)} is not combined: outputs differ by {tried.error:.2g}, "
-                f"more than the tolerance of {found.tolerance:.2g}"
+                f"more than the tolerance of {advice.tolerance:.2g}"
             )
             yield Notice(
                 severity=Severity.NOTE, text=text, advice="allow it with --tolerance, if your data bear it"
             )
-    given = fixed_batch(found.baseline)
-    if given is not None and METRICS[found.query.metric].better is Better.HIGHER:
-        batch, *rest = map(str, given.shape or ())
-        free = f"{given.name}={'x'.join((BATCH, *rest))}".removeprefix("=")
+    spec = fixed_batch(advice.baseline)
+    if spec is not None and METRICS[advice.query.metric].better is Better.HIGHER:
+        batch, *rest = map(str, spec.shape or ())
+        free = f"{spec.name}={'x'.join((BATCH, *rest))}".removeprefix("=")
         yield Notice(
             severity=Severity.NOTE,
             text=f"other sizes of the batch were not tried, as the shape that was given fixes it: {batch}",
             advice=f"leave it free with --input {free} -b {batch}",
         )
-    if found.left_out:
-        named = "; ".join(shown(candidate.settings) for candidate in found.left_out)
-        text = f"no time was left for {shorten(named, TEXT_LIMIT)}"
+    if advice.left_out:
+        names = "; ".join(shown(candidate.settings) for candidate in advice.left_out)
+        text = f"no time was left for {shorten(names, TEXT_LIMIT)}"
         yield Notice(severity=Severity.NOTE, text=text, advice="give it more with --max-time")

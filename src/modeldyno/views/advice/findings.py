@@ -44,12 +44,12 @@ _NAME = re.compile(r"[a-z]\d|[a-z_]\.[a-z]|_|::")
 
 def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
     """Lay out what a Result shows that something may be done about."""
-    known = tuple(knobs)
-    limit = bottleneck(Case(result=result, knobs={knob.name: knob for knob in known}))
-    found = findings(result, known)
+    known_knobs = tuple(knobs)
+    limit = bottleneck(Case(result=result, knobs={knob.name: knob for knob in known_knobs}))
+    items = findings(result, known_knobs)
     yield from limited(limit)
-    yield from (finding(result, each, known) for each in found)
-    if not found:
+    yield from (finding(result, item, known_knobs) for item in items)
+    if not items:
         yield Notice(severity=Severity.NOTE, text=_NOTHING)
 
 
@@ -59,55 +59,55 @@ _NOTHING = (
 )
 
 
-def limited(found: Bottleneck | None) -> Iterator[Notice]:
+def limited(limit: Bottleneck | None) -> Iterator[Notice]:
     """Say what the limit is."""
-    if found is None:
+    if limit is None:
         return
-    share = "" if found.share is None else f", {found.share:.0%} of the time"
-    text = f"{LIMITS[found.limit]}{share}: {shorten(clean(found.seen), TEXT_LIMIT)}"
+    share = "" if limit.share is None else f", {limit.share:.0%} of the time"
+    text = f"{LIMITS[limit.limit]}{share}: {shorten(clean(limit.seen), TEXT_LIMIT)}"
     yield Notice(severity=Severity.NOTE, code="limited by", text=text)
 
 
-def pointer(result: Result, found: Sequence[Finding]) -> Notice | None:
+def pointer(result: Result, items: Sequence[Finding]) -> Notice | None:
     """Point to the findings in a line; None where there are none to try."""
-    codes = list(dict.fromkeys(finding.code for finding in found))
+    codes = list(dict.fromkeys(item.code for item in items))
     if not codes:
         return None
-    named = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
-    tries = result.job.load is None and any(finding.job is not None for finding in found)
+    names = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
+    tries = result.job.load is None and any(item.job is not None for item in items)
     how = f"modeldyno advise {result.job.model}" if tries else f"modeldyno show {result.id[:6]} --findings"
     return Notice(
         severity=Severity.NOTE,
         code="findings",
-        text=shorten(clean(named), TEXT_LIMIT),
+        text=shorten(clean(names), TEXT_LIMIT),
         advice=f"{how} {'tries them' if tries else 'tells them'}",
     )
 
 
-def saving(found: Saving | None) -> str:
+def saving(saving: Saving | None) -> str:
     """Say what may be saved, and by what that is known; nothing where nothing bounds it."""
-    if found is None:
+    if saving is None:
         return ""
-    if found.low is None:
-        return f"Untried: between a loss and {found.high:.0%} less {found.of}. The bound: {found.basis}."
-    return f"It saves {found.low:.0%} to {found.high:.0%} of the {found.of}: {found.basis}."
+    if saving.low is None:
+        return f"Untried: between a loss and {saving.high:.0%} less {saving.of}. The bound: {saving.basis}."
+    return f"It saves {saving.low:.0%} to {saving.high:.0%} of the {saving.of}: {saving.basis}."
 
 
 def typed(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str:
     """Write the command that tries a Job, without what is usual anyway."""
-    usual = {knob.name: knob.default for knob in knobs}
-    config = {name: value for name, value in job.config.items() if usual.get(name) != value}
+    defaults = {knob.name: knob.default for knob in knobs}
+    config = {name: value for name, value in job.config.items() if defaults.get(name) != value}
     plan = Plan(pin=job.plan.pin, seed=job.plan.seed)
     return command(replace(result, job=replace(job, config=config, plan=plan)))
 
 
-def finding(result: Result, found: Finding, knobs: Iterable[Knob] = ()) -> Notice:
+def finding(result: Result, item: Finding, knobs: Iterable[Knob] = ()) -> Notice:
     """Tell one finding, and what to type, or to do, in order to try it."""
-    parts = (_sentence(found.seen), _sentence(found.why), saving(found.saving))
-    how = found.do if found.job is None else typed(result, found.job, knobs)
+    parts = (_sentence(item.seen), _sentence(item.why), saving(item.saving))
+    how = item.do if item.job is None else typed(result, item.job, knobs)
     return Notice(
         severity=Severity.NOTE,
-        code=found.code,
+        code=item.code,
         text=shorten(clean(" ".join(filter(None, parts))), TEXT_LIMIT),
         advice=shorten(clean(how), TEXT_LIMIT),
     )

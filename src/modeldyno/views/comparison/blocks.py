@@ -23,46 +23,51 @@ _VALUE, _DOUBTS, _SETTINGS = 26, 3, 14
 """Characters of a value, doubts of a side, and settings that are shown."""
 
 
-def contrasted(found: Comparison, *, everything: bool = False) -> tuple[Block, ...]:
+def contrasted(comparison: Comparison, *, everything: bool = False) -> tuple[Block, ...]:
     """Lay a comparison out; what is the same in both is only named, unless `everything` is asked for."""
-    names = called((found.baseline, *(each.candidate for each in found.contrasts)))
-    several = len(found.contrasts) > 1
+    names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
+    several = len(comparison.contrasts) > 1
     blocks: list[Block] = []
     if several:
-        blocks += [_verdict(cut_short(found, overview(found, names))), side_by_side(found, names)]
-    for each, name in zip(found.contrasts, names[1:], strict=True):
-        blocks += _contrast(found, each, (names[0], name), everything=everything, several=several)
-    return (*blocks, _laid_out(found, names))
+        blocks += [
+            _verdict(cut_short(comparison, overview(comparison, names))),
+            side_by_side(comparison, names),
+        ]
+    for contrast, name in zip(comparison.contrasts, names[1:], strict=True):
+        blocks += _candidate_blocks(
+            comparison, contrast, (names[0], name), everything=everything, several=several
+        )
+    return (*blocks, _how_run_table(comparison, names))
 
 
-def brief(found: Comparison) -> str:
+def brief(comparison: Comparison) -> str:
     """Say it in a few words, for a title."""
-    names = called((found.baseline, *(each.candidate for each in found.contrasts)))
+    names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
     return f"{', '.join(names[1:])} against {names[0]}"
 
 
-def headline(found: Comparison) -> str:
+def headline(comparison: Comparison) -> str:
     """Say what came out, in a sentence."""
-    names = called((found.baseline, *(each.candidate for each in found.contrasts)))
-    if len(found.contrasts) > 1:
-        return cut_short(found, overview(found, names))
-    return cut_short(found, sentence(found.contrasts[0], (names[0], names[1])))
+    names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
+    if len(comparison.contrasts) > 1:
+        return cut_short(comparison, overview(comparison, names))
+    return cut_short(comparison, sentence(comparison.contrasts[0], (names[0], names[1])))
 
 
-def _contrast(
-    found: Comparison, each: Contrast, names: tuple[str, str], *, everything: bool, several: bool
+def _candidate_blocks(
+    comparison: Comparison, contrast: Contrast, names: tuple[str, str], *, everything: bool, several: bool
 ) -> Iterator[Block]:
     """Lay out one candidate beside the baseline."""
-    text = sentence(each, names)
-    yield _verdict(text if several else cut_short(found, text))
-    yield from _failures((found.baseline, each.candidate), names)
-    yield from opened(each)
-    yield from changed(each, names, everything=everything or several)
-    yield from _unlike(each, names, everything=everything)
-    yield from _agreements(each.outputs)
-    for cause in each.causes:
+    text = sentence(contrast, names)
+    yield _verdict(text if several else cut_short(comparison, text))
+    yield from _failures((comparison.baseline, contrast.candidate), names)
+    yield from opened(contrast)
+    yield from changed(contrast, names, everything=everything or several)
+    yield from _differences_table(contrast, names, everything=everything)
+    yield from _agreements(contrast.outputs)
+    for cause in contrast.causes:
         yield from explained(cause, everything=everything)
-    yield from _doubts(found.baseline, each, names)
+    yield from _doubts(comparison.baseline, contrast, names)
 
 
 def _verdict(text: str) -> Notice:
@@ -72,18 +77,19 @@ def _verdict(text: str) -> Notice:
 # --- what differs beside it --------------------------------------------------------------------------
 
 
-def _unlike(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iterator[Block]:
+def _differences_table(contrast: Contrast, names: tuple[str, str], *, everything: bool) -> Iterator[Block]:
     """Give the table of what is not the same in settings, software and hardware."""
-    named = any(found.name == "model" for found in each.settings)
+    model_differs = any(difference.name == "model" for difference in contrast.settings)
     settings = [
-        found
-        for found in each.settings
-        if everything or (not (named and found.name == "content") and not found.name.startswith("plan."))
+        difference
+        for difference in contrast.settings
+        if everything
+        or (not (model_differs and difference.name == "content") and not difference.name.startswith("plan."))
     ]
     rows = (
-        *(("setting", found) for found in settings),
-        *(("software", found) for found in each.software),
-        *(("hardware", found) for found in each.hardware),
+        *(("setting", difference) for difference in settings),
+        *(("software", difference) for difference in contrast.software),
+        *(("hardware", difference) for difference in contrast.hardware),
     )
     if not rows:
         return
@@ -91,30 +97,34 @@ def _unlike(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iter
     yield Table(
         title="What else differs",
         columns=tuple(Column(title=title) for title in ("kind", "what", *names)),
-        rows=tuple((kind, *_fact_row(found)) for kind, found in shown),
+        rows=tuple((kind, *_fact_row(difference)) for kind, difference in shown),
     )
     if more := len(rows) - len(shown):
         differ = "differs; --all shows it" if more == 1 else "differ; --all shows them"
         yield Notice(severity=Severity.NOTE, text=f"{count(more, 'further setting')} {differ}")
 
 
-def _fact_row(found: Difference) -> tuple[str, str, str]:
-    return shorten(clean(found.name), _VALUE), _fact(found.baseline), _fact(found.candidate)
+def _fact_row(difference: Difference) -> tuple[str, str, str]:
+    return shorten(clean(difference.name), _VALUE), _fact(difference.baseline), _fact(difference.candidate)
 
 
 def _fact(value: Fact | None) -> str:
     return "—" if value is None else shorten(clean(str(value)), _VALUE)
 
 
-def _agreements(found: Sequence[Agreement]) -> Iterator[Notice]:
-    for each in found:
-        name = shorten(clean(each.output), NAME_LIMIT)
-        if not each.largest:
+def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
+    for agreement in agreements:
+        name = shorten(clean(agreement.output), NAME_LIMIT)
+        if not agreement.largest:
             text = f"the output '{name}' is the same in both, to the last digit"
         else:
-            largest = "infinite" if each.largest == inf else f"{each.largest:.2g}"
-            relative = "" if each.relative == inf else f" ({each.relative:.2g} of the largest value)"
-            text = f"the output '{name}' differs by at most {largest}{relative}, cosine {each.cosine:.6f}"
+            largest = "infinite" if agreement.largest == inf else f"{agreement.largest:.2g}"
+            relative = (
+                "" if agreement.relative == inf else f" ({agreement.relative:.2g} of the largest value)"
+            )
+            text = (
+                f"the output '{name}' differs by at most {largest}{relative}, cosine {agreement.cosine:.6f}"
+            )
         yield Notice(severity=Severity.NOTE, text=text)
 
 
@@ -129,11 +139,11 @@ def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notic
             yield Notice(severity=Severity.FAILURE, code=code, text=text, log=failure.log)
 
 
-def _doubts(baseline: Result, each: Contrast, names: tuple[str, str]) -> Iterator[Notice]:
+def _doubts(baseline: Result, contrast: Contrast, names: tuple[str, str]) -> Iterator[Notice]:
     """Give the doubts about the comparison, and the codes of those about its two sides."""
-    for doubt in each.doubts:
+    for doubt in contrast.doubts:
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=doubt.seen, advice=doubt.advice)
-    for result, name in zip((baseline, each.candidate), names, strict=True):
+    for result, name in zip((baseline, contrast.candidate), names, strict=True):
         codes = list(dict.fromkeys(doubt.code for doubt in result.doubts))
         for code in codes[:_DOUBTS]:
             text = f"{name}: {CODES.get(code, 'see its result')}"
@@ -150,9 +160,9 @@ _ORDERS = {
 }
 
 
-def _laid_out(found: Comparison, names: Sequence[str]) -> Table:
+def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
     """Say what was compared, and how it was run."""
-    results = (found.baseline, *(each.candidate for each in found.contrasts))
+    results = (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
     rows = [
         (
             "baseline" if not place else "candidate",
@@ -160,26 +170,26 @@ def _laid_out(found: Comparison, names: Sequence[str]) -> Table:
         )
         for place, (result, name) in enumerate(zip(results, names, strict=True))
     ]
-    if not _varies(found):
+    if not _varies(comparison):
         return Table(title="", columns=(Column(title=""), Column(title="")), rows=tuple(rows))
-    letters = " ".join(_letter(side) for side in found.sequence)
-    ran = _ORDERS.get(found.order, found.order) + (f": {letters}" if letters else "")
-    level = format_quantity(found.level, FRACTION, 3)
+    letters = " ".join(_letter(side) for side in comparison.sequence)
+    runs = _ORDERS.get(comparison.order, comparison.order) + (f": {letters}" if letters else "")
+    level = format_quantity(comparison.level, FRACTION, 3)
     return Table(
         title="",
         columns=(Column(title=""), Column(title="")),
         rows=(
             *rows,
-            ("runs", shorten(ran, TEXT_LIMIT)),
+            ("runs", shorten(runs, TEXT_LIMIT)),
             ("intervals", f"{level}, all of a candidate together"),
         ),
     )
 
 
-def _varies(found: Comparison) -> bool:
+def _varies(comparison: Comparison) -> bool:
     """Whether it is of more than counts, for which neither runs nor intervals mean anything."""
-    spans = (change.interval for each in found.contrasts for change in each.changes)
-    return found.order != "stored" or any(span is not None and span.low < span.high for span in spans)
+    spans = (change.interval for contrast in comparison.contrasts for change in contrast.changes)
+    return comparison.order != "stored" or any(span is not None and span.low < span.high for span in spans)
 
 
 def _processes(result: Result) -> str:
@@ -190,26 +200,26 @@ def _letter(side: int) -> str:
     return chr(ord("A") + side) if side < 26 else str(side)  # noqa: PLR2004 - letters
 
 
-def numbers(found: Comparison) -> Table:
+def numbers(comparison: Comparison) -> Table:
     """Give every change as a row of a table for other programs: base units, unrounded."""
-    names = called((found.baseline, *(each.candidate for each in found.contrasts)))
+    names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
     titles = ("candidate", "metric", "unit", "verdict", "why")
     figures = ("baseline", "value", "difference", "low", "high", "smallest")
     rows = tuple(
         (
             name, str(change.query), METRICS[change.query.metric].unit, str(change.outcome), change.why,
-            *map(_plain, (
+            *map(_exact_text, (
                 change.baseline, change.candidate, change.difference,
                 *((change.interval.low, change.interval.high) if change.interval else (None, None)),
                 change.smallest,
             )),
         )
-        for each, name in zip(found.contrasts, names[1:], strict=True)
-        for change in each.changes
+        for contrast, name in zip(comparison.contrasts, names[1:], strict=True)
+        for change in contrast.changes
     )  # fmt: skip
     columns = (*(Column(title=t) for t in titles), *(Column(title=t, align=Align.RIGHT) for t in figures))
     return Table(title="", columns=columns, rows=rows)
 
 
-def _plain(value: float | None) -> str:
+def _exact_text(value: float | None) -> str:
     return "" if value is None or not isfinite(value) else f"{value:.12g}"

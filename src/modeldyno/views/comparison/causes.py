@@ -21,10 +21,10 @@ _COUNTED = {"flops", "weight_bytes", "activation_peak", "memory_peak", "load_tim
 
 def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     """Show the parts that contribute most, what the others make up, and the rest, which sum to the change."""
-    yield Notice(severity=Severity.NOTE, text=_largest(cause))
+    yield Notice(severity=Severity.NOTE, text=_largest_part_sentence(cause))
     if cause.query.metric in _COUNTED and not everything:
         return
-    parts = _told(cause)
+    parts = _parts_shown(cause)
     others = [part for part in cause.parts if part not in parts]
     unit = cause.query.unit
 
@@ -32,12 +32,14 @@ def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
         name: str, before: float | None, now: float | None, size: float, *, sure: bool = True
     ) -> tuple[str, ...]:
         sides = (
-            "—" if each is None else format_quantity(each, unit, 3) if each else "—" for each in (before, now)
+            "—" if value is None else format_quantity(value, unit, 3) if value else "—"
+            for value in (before, now)
         )
-        return name, *sides, _size(size, unit) + ("" if sure else _UNSURE), _share(size, cause.total)
+        return name, *sides, _signed(size, unit) + ("" if sure else _UNSURE), _share(size, cause.total)
 
     rows = [
-        row(_where(part), part.baseline, part.candidate, part.difference, sure=part.sure) for part in parts
+        row(_part_name(part), part.baseline, part.candidate, part.difference, sure=part.sure)
+        for part in parts
     ]
     sizes = [part.difference for part in parts]
     if others:
@@ -51,7 +53,7 @@ def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     if not _have_shares(sizes, cause.total):
         titles, rows = titles[:-1], [cells[:-1] for cells in rows]
     yield Table(
-        title=f"Where the {_size(cause.total, unit)} of {cause.query} come from, by {_single(cause)}",
+        title=f"Where the {_signed(cause.total, unit)} of {cause.query} come from, by {_part_noun(cause)}",
         columns=tuple(
             Column(title=t, align=Align.RIGHT if place else Align.LEFT) for place, t in enumerate(titles)
         ),
@@ -61,10 +63,10 @@ def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
 
 def _have_shares(sizes: Sequence[float], whole: float) -> bool:
     """Whether differences are parts of a whole: those that cancel each other out are none."""
-    return bool(whole) and all(-_AGAINST <= size / whole <= 1 + _AGAINST for size in sizes)
+    return bool(whole) and all(-_OPPOSING <= size / whole <= 1 + _OPPOSING for size in sizes)
 
 
-_AGAINST = 0.1
+_OPPOSING = 0.1
 """Part of a change by which others may go against it."""
 
 
@@ -76,7 +78,7 @@ def _matters(size: float, cause: Cause) -> bool:
 _ROUNDING = 1e-9
 
 
-def _single(cause: Cause) -> str:
+def _part_noun(cause: Cause) -> str:
     """Name one part: a layer, an operator, a place."""
     return cause.by.removesuffix("s")
 
@@ -85,37 +87,37 @@ _UNSURE = " (or noise)"
 """Said of a difference that is within its own interval."""
 
 
-def _told(cause: Cause) -> tuple[Part, ...]:
+def _parts_shown(cause: Cause) -> tuple[Part, ...]:
     """Choose the parts to show: the first and the largest, in the order of the cause."""
     largest = sorted(cause.parts[1:], key=lambda part: -abs(part.difference))[: _PARTS - 1]
     return tuple(part for part in cause.parts if part in largest or part is cause.parts[0])
 
 
-def _largest(cause: Cause) -> str:
+def _largest_part_sentence(cause: Cause) -> str:
     """Name the part that contributes most, with what the others come to; or say that none surely does."""
     first, unit = cause.parts[0], cause.query.unit
     how = "" if first.baseline and first.candidate else ", new" if first.candidate else ", gone"
-    named = f"{_single(cause)} {_where(first)}{how}: {_size(first.difference, unit)}"
-    whole = _size(cause.total, unit)
+    named = f"{_part_noun(cause)} {_part_name(first)}{how}: {_signed(first.difference, unit)}"
+    whole = _signed(cause.total, unit)
     if not first.sure:
         return (
-            f"no {_single(cause)} has surely changed {cause.query} ({whole}); the largest difference is that "
+            f"no {_part_noun(cause)} has surely changed {cause.query} ({whole}); the largest difference is that "
             f"of {named}, which may be noise"
         )
     if not cause.total or not 0 <= first.difference / cause.total <= 1:
-        others = _size(cause.total - first.difference, unit)
+        others = _signed(cause.total - first.difference, unit)
         return f"{cause.query} changed by {whole} in all; {named}, everything else {others}"
     part = "most" if first.difference / cause.total > 1 / 2 else "the largest part"
     return f"{part} of the change of {cause.query} is in {named} of {whole}"
 
 
-def _where(part: Part) -> str:
+def _part_name(part: Part) -> str:
     place = ending(clean(part.scope), _WHERE) or "the model itself"
     kind = shorten(clean(part.kind), _KIND)
     return f"{place} ({kind})" if kind and kind not in {"operator", "kernel", "stage"} else place
 
 
-def _size(size: float, unit: str) -> str:
+def _signed(size: float, unit: str) -> str:
     sign = "+" if size > 0 else "-" if size < 0 else ""
     return f"{sign}{format_quantity(abs(size), unit, 3)}"
 

@@ -26,41 +26,48 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.comparison import Change, Comparison, Contrast
 
 
-def sentence(each: Contrast, names: tuple[str, str]) -> str:
+def sentence(contrast: Contrast, names: tuple[str, str]) -> str:
     """Say in one sentence how the candidate does beside the baseline, with figures."""
     before, now = names
-    groups = {outcome: [c for c in each.verdicts if c.outcome is outcome] for outcome in Outcome}
-    told = {outcome: _listed(map(moved, changes)) for outcome, changes in groups.items()}
-    same = _listed(str(change.query) for change in groups[Outcome.SAME])
-    match each.outcome:
+    groups = {outcome: [c for c in contrast.verdicts if c.outcome is outcome] for outcome in Outcome}
+    texts = {outcome: _join_with_and(map(moved, changes)) for outcome, changes in groups.items()}
+    same = _join_with_and(str(change.query) for change in groups[Outcome.SAME])
+    match contrast.outcome:
         case Outcome.WORSE:
-            also = f", but better in one respect: {told[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
-            return f"{now} is worse than {before}: {told[Outcome.WORSE]}{also}."
+            also = f", but better in one respect: {texts[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
+            return f"{now} is worse than {before}: {texts[Outcome.WORSE]}{also}."
         case Outcome.BETTER:
             also = f"; the same in {same}" if same else ""
-            return f"{now} is better than {before}: {told[Outcome.BETTER]}{also}."
+            return f"{now} is better than {before}: {texts[Outcome.BETTER]}{also}."
         case Outcome.SAME:
-            return f"{now} does the same as {before}: {_unchanged(groups[Outcome.SAME])}."
+            return f"{now} does the same as {before}: {_same_clause(groups[Outcome.SAME])}."
         case Outcome.UNDECIDED:
-            if not each.verdicts:
+            if not contrast.verdicts:
                 return f"{now} and {before} have nothing that could be compared."
-            also = f"; better: {told[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
-            open_ = _listed(map(_open, groups[Outcome.UNDECIDED]))
-            return f"It is undecided whether {now} is better or worse than {before}: {open_}{also}."
+            also = f"; better: {texts[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
+            undecided = _join_with_and(map(_undecided_clause, groups[Outcome.UNDECIDED]))
+            return f"It is undecided whether {now} is better or worse than {before}: {undecided}{also}."
 
 
-def cut_short(found: Comparison, text: str) -> str:
+def cut_short(comparison: Comparison, text: str) -> str:
     """Say first of all whether the rounds were interrupted; what was stored was measured by others."""
-    cut = "" if found.order == "stored" else interrupted(found.baseline, found.baseline.processes)
-    return cut + (text[0].lower() + text[1:] if cut and text.startswith(("It is ", "Beside ")) else text)
-
-
-def overview(found: Comparison, names: Sequence[str]) -> str:
-    """Say in one sentence how each of several candidates does."""
-    told = _listed(
-        f"{name} is {VERDICTS[each.outcome]}" for each, name in zip(found.contrasts, names[1:], strict=True)
+    prefix = (
+        ""
+        if comparison.order == "stored"
+        else interrupted(comparison.baseline, comparison.baseline.processes)
     )
-    return f"Beside {names[0]}, {told}."
+    return prefix + (
+        text[0].lower() + text[1:] if prefix and text.startswith(("It is ", "Beside ")) else text
+    )
+
+
+def overview(comparison: Comparison, names: Sequence[str]) -> str:
+    """Say in one sentence how each of several candidates does."""
+    verdicts = _join_with_and(
+        f"{name} is {VERDICTS[contrast.outcome]}"
+        for contrast, name in zip(comparison.contrasts, names[1:], strict=True)
+    )
+    return f"Beside {names[0]}, {verdicts}."
 
 
 VERDICTS = {
@@ -71,7 +78,7 @@ VERDICTS = {
 }
 
 
-def _listed(parts: Iterable[str]) -> str:
+def _join_with_and(parts: Iterable[str]) -> str:
     """List with commas, and an ``and`` before the last."""
     *most, last = tuple(parts) or ("",)
     return f"{', '.join(most)} and {last}" if most else last
@@ -88,14 +95,16 @@ def moved(change: Change) -> str:
         return f"{change.query} {after} instead of {before}"
     if factor := _factor(ratio):
         ends = () if span is None else (_factor(span.low), _factor(span.high))
-        between = f" ({_between_numbers(ends)})" if all(ends) and len(set(ends)) > 1 else _ends(change)
+        between = (
+            f" ({_between_numbers(ends)})" if all(ends) and len(set(ends)) > 1 else _interval_text(change)
+        )
         return f"{change.query} {factor:,.0f} times {_direction(change)}{between}"
     word = "higher" if ratio > 0 else "lower"
     size = format_percent(abs(ratio))
     if span is None or span.low == span.high:
         return f"{change.query} {size} {word}"
     if span.low * span.high <= 0 or _factor(span.low) or _factor(span.high):
-        return f"{change.query} {size} {word}{_ends(change)}"
+        return f"{change.query} {size} {word}{_interval_text(change)}"
     low, high = sorted((abs(span.low), abs(span.high)))
     return f"{change.query} {size} {word} ({format_percent(low)} to {format_percent(high)})"
 
@@ -111,7 +120,7 @@ def _between_numbers(ends: Iterable[float | None]) -> str:
     return f"{low:,.0f} to {high:,.0f}"
 
 
-def _ends(change: Change) -> str:
+def _interval_text(change: Change) -> str:
     span = change.interval
     return "" if span is None or span.low == span.high else f" ({format_changes(span.low, span.high)})"
 
@@ -129,7 +138,7 @@ _TIMES = 10
 """From here on a change is told as a factor, as `format_change` does."""
 
 
-def _unchanged(changes: Iterable[Change]) -> str:
+def _same_clause(changes: Iterable[Change]) -> str:
     """Say what the same means: within what matters, or equal."""
     equal, within = [], []
     for change in changes:
@@ -137,10 +146,10 @@ def _unchanged(changes: Iterable[Change]) -> str:
             equal.append(str(change.query))
         else:
             within.append(f"{change.query} within {format_percent(change.smallest)}")
-    return _listed((*within, *([f"{_listed(equal)} equal"] if equal else [])))
+    return _join_with_and((*within, *([f"{_join_with_and(equal)} equal"] if equal else [])))
 
 
-def _open(change: Change) -> str:
+def _undecided_clause(change: Change) -> str:
     """Say from where to where the truth may lie."""
     span = change.interval
     if span is None:
@@ -148,10 +157,10 @@ def _open(change: Change) -> str:
         return f"{change.query} cannot be told ({reason})"
     if format_changes(span.low, span.high) == NOT_BOUNDED:
         return f"{change.query} may be anything"
-    return f"{change.query} may be {_end(span.low)} to {_end(span.high)}"
+    return f"{change.query} may be {_bound_text(span.low)} to {_bound_text(span.high)}"
 
 
-def _end(ratio: float) -> str:
+def _bound_text(ratio: float) -> str:
     if not ratio:
         return "unchanged"
     if factor := _factor(ratio):
@@ -167,40 +176,40 @@ _MINOR = {"macs", "elementwise", "bytes_read", "bytes_written", "arithmetic_inte
 # --- what has changed --------------------------------------------------------------------------------
 
 
-def changed(each: Contrast, names: tuple[str, str], *, everything: bool) -> Iterator[Block]:
+def changed(contrast: Contrast, names: tuple[str, str], *, everything: bool) -> Iterator[Block]:
     """Give the table of what differs, and name the rest."""
-    shown = [change for change in each.changes if everything or _tells(change, each)]
+    shown = [change for change in contrast.changes if everything or _has_own_row(change, contrast)]
     if shown:
         sides = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
         titles = (("metric", Align.LEFT), *((n, Align.RIGHT) for n in sides), ("change", Align.LEFT))
         columns = (*(Column(title=t, align=a) for t, a in titles), Column(title="verdict"))
         yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, shown)))
-    if rest := [change for change in each.changes if change not in shown]:
-        also = [f"{change.query} {relative(change)}" for change in rest if _differs(change)]
+    if rest := [change for change in contrast.changes if change not in shown]:
+        also = [f"{change.query} {relative(change)}" for change in rest if _surely_changed(change)]
         same = [change for change in rest if change.outcome is Outcome.SAME]
-        little = [f"{change.query} {relative(change)}" for change in same if _is_little(change)]
-        equal = [str(change.query) for change in same if not _is_little(change)]
-        open_ = [str(c.query) for c in rest if c.outcome is not Outcome.SAME and not _differs(c)]
-        told = (
+        slight = [f"{change.query} {relative(change)}" for change in same if _changed_slightly(change)]
+        equal = [str(change.query) for change in same if not _changed_slightly(change)]
+        undecided = [str(c.query) for c in rest if c.outcome is not Outcome.SAME and not _surely_changed(c)]
+        parts = (
             f"also changed: {', '.join(also)}" if also else "",
-            f"changed by less than matters: {', '.join(little)}" if little else "",
+            f"changed by less than matters: {', '.join(slight)}" if slight else "",
             f"the same: {', '.join(equal)}" if equal else "",
-            f"undecided: {', '.join(open_)}" if open_ else "",
+            f"undecided: {', '.join(undecided)}" if undecided else "",
         )
-        yield Notice(severity=Severity.NOTE, text=shorten("; ".join(filter(None, told)), TEXT_LIMIT))
+        yield Notice(severity=Severity.NOTE, text=shorten("; ".join(filter(None, parts)), TEXT_LIMIT))
 
 
 _SIDE = 11
 """Characters of a name up to which it heads a column; the table fits 80 columns then."""
 
 
-def _is_little(change: Change) -> bool:
+def _changed_slightly(change: Change) -> bool:
     """Whether it has changed for certain, by less than matters."""
     span = change.interval
     return bool(change.difference) and span is not None and span.low == span.high
 
 
-def _differs(change: Change) -> bool:
+def _surely_changed(change: Change) -> bool:
     """Whether it has surely changed."""
     if change.outcome in {Outcome.BETTER, Outcome.WORSE}:
         return True
@@ -208,11 +217,11 @@ def _differs(change: Change) -> bool:
     return change.outcome is Outcome.UNDECIDED and span is not None and (span.low > 0 or span.high < 0)
 
 
-def _tells(change: Change, each: Contrast) -> bool:
+def _has_own_row(change: Change, contrast: Contrast) -> bool:
     """Whether it has a row of its own where not everything is asked for."""
-    if change in each.verdicts:
+    if change in contrast.verdicts:
         return change.outcome is not Outcome.SAME
-    return _differs(change) and change.query.metric not in _MINOR
+    return _surely_changed(change) and change.query.metric not in _MINOR
 
 
 def _row(change: Change) -> tuple[str, ...]:
@@ -228,7 +237,7 @@ def figures(change: Change) -> tuple[str, str]:
     """Show both sides, with as many digits as tell them apart, within reason."""
     values, unit = (change.baseline, change.candidate), change.query.unit
     for digits in range(_FEWEST, _MOST + 1):
-        before, after = ("—" if each is None else format_quantity(each, unit, digits) for each in values)
+        before, after = ("—" if value is None else format_quantity(value, unit, digits) for value in values)
         if before != after or values[0] == values[1]:
             break
     return before, after
@@ -253,13 +262,15 @@ def _value(value: float | None, change: Change) -> str:
     return "—" if value is None else format_quantity(value, change.query.unit, 3)
 
 
-def side_by_side(found: Comparison, names: Sequence[str]) -> Table:
+def side_by_side(comparison: Comparison, names: Sequence[str]) -> Table:
     """Show every metric that is judged, of all of them."""
-    queries = dict.fromkeys(change.query for each in found.contrasts for change in each.verdicts)
+    queries = dict.fromkeys(change.query for contrast in comparison.contrasts for change in contrast.verdicts)
     rows = []
     for query in queries:
-        changes = [next((c for c in each.changes if c.query == query), None) for each in found.contrasts]
-        known = next(c for c in changes if c is not None)
+        changes = [
+            next((c for c in contrast.changes if c.query == query), None) for contrast in comparison.contrasts
+        ]
+        reference = next(c for c in changes if c is not None)
         cells = (
             "—"
             if c is None
@@ -268,7 +279,7 @@ def side_by_side(found: Comparison, names: Sequence[str]) -> Table:
             else _value(c.candidate, c)
             for c in changes
         )
-        rows.append((str(query), _value(known.baseline, known), *cells))
+        rows.append((str(query), _value(reference.baseline, reference), *cells))
     titles = ("metric", f"{names[0]} (reference)", *names[1:])
     columns = tuple(
         Column(title=t, align=Align.RIGHT if place == 1 else Align.LEFT) for place, t in enumerate(titles)
@@ -276,8 +287,8 @@ def side_by_side(found: Comparison, names: Sequence[str]) -> Table:
     return Table(title="Side by side", columns=columns, rows=tuple(rows))
 
 
-def opened(each: Contrast) -> Iterator[Notice]:
+def opened(contrast: Contrast) -> Iterator[Notice]:
     """Say what keeps a verdict open."""
-    for change in each.verdicts:
+    for change in contrast.verdicts:
         if change.outcome is Outcome.UNDECIDED and change.why:
             yield Notice(severity=Severity.UNDECIDED, code=str(change.query), text=change.why)

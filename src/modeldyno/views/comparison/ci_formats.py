@@ -23,31 +23,31 @@ _LEVELS = {Verdict.BROKEN: "error", Verdict.UNDECIDED: "warning"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def junit(found: Checked) -> str:
+def junit(report: Checked) -> str:
     """Write JUnit XML: a test case for each check; what is undecided counts as skipped."""
-    checks = found.checks
+    checks = report.checks
     suite = ET.Element(
         "testsuite",
-        name=f"modeldyno {clean(found.result.name)}",
+        name=f"modeldyno {clean(report.result.name)}",
         tests=str(len(checks)),
         failures=str(sum(c.verdict is Verdict.BROKEN and c.kind != FAILURE for c in checks)),
         errors=str(sum(c.kind == FAILURE for c in checks)),
         skipped=str(sum(c.verdict is Verdict.UNDECIDED for c in checks)),
-        timestamp=found.result.created,
+        timestamp=report.result.created,
     )
     for check in checks:
         case = ET.SubElement(
-            suite, "testcase", classname=f"modeldyno.{clean(found.result.name)}", name=clean(check.name)
+            suite, "testcase", classname=f"modeldyno.{clean(report.result.name)}", name=clean(check.name)
         )
         tag = _tag(check)
         if tag:
             ET.SubElement(case, tag, message=clean(check.text), type=check.kind)
         else:
             ET.SubElement(case, "system-out").text = clean(check.text)
-    whole = ET.Element("testsuites")
-    whole.append(suite)
-    ET.indent(whole)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(whole, encoding="unicode") + "\n"
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
 def _tag(check: Check) -> str:
@@ -56,18 +56,18 @@ def _tag(check: Check) -> str:
     return {Verdict.BROKEN: "failure", Verdict.UNDECIDED: "skipped"}.get(check.verdict, "")
 
 
-def sarif(found: Checked) -> str:
+def sarif(report: Checked) -> str:
     """Write SARIF 2.1.0: what is broken as an error, what is undecided as a warning, at the model's file."""
-    telling = [check for check in found.checks if check.verdict is not Verdict.HELD]
+    unmet = [check for check in report.checks if check.verdict is not Verdict.HELD]
     results = [
         {
             "ruleId": check.kind,
             "level": _LEVELS[check.verdict],
-            "message": {"text": f"{clean(found.result.name)}: {clean(check.name)} {clean(check.text)}"},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": _place(found)}}}],
-            "partialFingerprints": {"modeldyno/v1": f"{clean(found.result.name)}/{clean(check.name)}"},
+            "message": {"text": f"{clean(report.result.name)}: {clean(check.name)} {clean(check.text)}"},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": _artifact_uri(report)}}}],
+            "partialFingerprints": {"modeldyno/v1": f"{clean(report.result.name)}/{clean(check.name)}"},
         }
-        for check in telling
+        for check in unmet
     ]
     rules = [{"id": kind, "shortDescription": {"text": text}} for kind, text in _RULES.items()]
     driver = {"name": "modeldyno", "rules": rules}
@@ -79,30 +79,30 @@ def sarif(found: Checked) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _place(found: Checked) -> str:
+def _artifact_uri(report: Checked) -> str:
     """Give the model's file as a URI within the repository; another model by its name."""
-    path = PurePath(found.result.job.model.locator.partition(":")[0].partition("#")[0])
+    path = PurePath(report.result.job.model.locator.partition(":")[0].partition("#")[0])
     text = path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
     from urllib.parse import quote  # noqa: PLC0415 - only a report needs it
 
     return quote(clean(text)).strip(".") or "model"
 
 
-def github(found: Checked) -> str:
+def github(report: Checked) -> str:
     """Write workflow commands: an annotation for each check that did not hold, or one notice."""
     lines = [
-        _command(_LEVELS[check.verdict], f"{found.result.name}: {check.name}", check.text)
-        for check in found.checks
+        _command(_LEVELS[check.verdict], f"{report.result.name}: {check.name}", check.text)
+        for check in report.checks
         if check.verdict is not Verdict.HELD
     ]
     if not lines:
-        names = ", ".join(check.name for check in found.checks)
-        lines = [_command("notice", found.result.name, f"held: {names or 'nothing was judged'}")]
+        names = ", ".join(check.name for check in report.checks)
+        lines = [_command("notice", report.result.name, f"held: {names or 'nothing was judged'}")]
     return "\n".join(lines) + "\n"
 
 
 def _command(level: str, title: str, text: str) -> str:
     """Write one command; what a model is called cannot end it, nor begin another."""
-    shown = clean(title).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
+    escaped_title = clean(title).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
     message = clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return f"::{level} title={shown}::{message}"
+    return f"::{level} title={escaped_title}::{message}"

@@ -27,36 +27,38 @@ _LINE = 120
 _MARK = "<!-- modeldyno: {} -->"
 
 
-def blocks(found: Checked) -> tuple[Block, ...]:
+def blocks(report: Checked) -> tuple[Block, ...]:
     """Lay out everything that was looked at."""
     return (
-        Notice(severity=Severity.VERDICT, text=sentence(found)),
-        *(_notice(check) for verdict in _WORST_FIRST for check in found.of(verdict)),
-        *_notes(found),
+        Notice(severity=Severity.VERDICT, text=sentence(report)),
+        *(_notice(check) for verdict in _WORST_FIRST for check in report.of(verdict)),
+        *_notes(report),
     )
 
 
-def sentence(found: Checked) -> str:
+def sentence(report: Checked) -> str:
     """Say in one sentence whether it holds, and first of all whether it was interrupted."""
-    cut = interrupted(found.result, found.ruling.rounds if found.ruling else 0)
-    text = _holds(found)
-    return cut + text.replace("It is", "it is", 1) if cut and text.startswith("It is ") else cut + text
+    prefix = interrupted(report.result, report.ruling.rounds if report.ruling else 0)
+    text = _verdict_sentence(report)
+    return (
+        prefix + text.replace("It is", "it is", 1) if prefix and text.startswith("It is ") else prefix + text
+    )
 
 
-def _holds(found: Checked) -> str:
-    name = called(found.result)
-    broken, undecided = found.of(Verdict.BROKEN), found.of(Verdict.UNDECIDED)
-    match found.verdict:
+def _verdict_sentence(report: Checked) -> str:
+    name = called(report.result)
+    broken, undecided = report.of(Verdict.BROKEN), report.of(Verdict.UNDECIDED)
+    match report.verdict:
         case Verdict.BROKEN:
-            return f"{name} fails: {_told(broken)}."
+            return f"{name} fails: {_checks_text(broken)}."
         case Verdict.HELD:
-            parts = [count(len(found.judgements), "bound")] if found.judgements else []
-            changed = [check.name for check in found.checks if check.kind == CHANGE]
+            parts = [count(len(report.judgements), "bound")] if report.judgements else []
+            changed = [check.name for check in report.checks if check.kind == CHANGE]
             parts += [f"no regression in {' and '.join(changed)}"] if changed else []
             return f"{name} holds: {', '.join(parts)}."
         case Verdict.UNDECIDED:
-            why = f" ({found.ruling.why})" if found.ruling and found.ruling.why else ""
-            return f"It is undecided whether {name} holds: {_told(undecided)}{why}."
+            why = f" ({report.ruling.why})" if report.ruling and report.ruling.why else ""
+            return f"It is undecided whether {name} holds: {_checks_text(undecided)}{why}."
 
 
 def called(result: Result) -> str:
@@ -64,7 +66,7 @@ def called(result: Result) -> str:
     return shorten(clean(result.name), NAME_LIMIT)
 
 
-def _told(checks: Iterable[Check]) -> str:
+def _checks_text(checks: Iterable[Check]) -> str:
     return "; ".join(f"{check.name} {check.text}" for check in checks) or "nothing was judged"
 
 
@@ -75,12 +77,12 @@ def _notice(check: Check) -> Notice:
     return Notice(severity=_SHOWN[check.verdict], text=f"{check.name}: {check.text}")
 
 
-def _notes(found: Checked) -> Iterator[Notice]:
-    for note in found.notes:
+def _notes(report: Checked) -> Iterator[Notice]:
+    for note in report.notes:
         yield Notice(severity=Severity.NOTE, text=note)
-    for doubt in dict.fromkeys(found.doubts):
+    for doubt in dict.fromkeys(report.doubts):
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(clean(doubt.seen), _LINE))
-    codes = tuple(dict.fromkeys(doubt.code for doubt in found.result.doubts))
+    codes = tuple(dict.fromkeys(doubt.code for doubt in report.result.doubts))
     if codes:
         text = f"{', '.join(codes)}; modeldyno show RESULT says what was seen and what to do"
         yield Notice(severity=Severity.DOUBT, code=count(len(codes), "doubt"), text=text)
@@ -89,29 +91,29 @@ def _notes(found: Checked) -> Iterator[Notice]:
 # --- a comment that is kept up to date ---------------------------------------------------------------
 
 
-def mark(found: Checked) -> str:
+def mark(report: Checked) -> str:
     """Give the line by which a comment of an earlier run is found, to be replaced by this one."""
-    return _MARK.format(clean(found.result.name).replace("--", "- -"))
+    return _MARK.format(clean(report.result.name).replace("--", "- -"))
 
 
-def comment(found: Checked) -> tuple[Block, ...]:
+def comment(report: Checked) -> tuple[Block, ...]:
     """Lay out a comment: the verdict as its header, only what has changed, the environment at the end."""
-    telling = [check for verdict in (Verdict.BROKEN, Verdict.UNDECIDED) for check in found.of(verdict)] + [
-        check for check in found.of(Verdict.HELD) if _better(check)
+    shown = [check for verdict in (Verdict.BROKEN, Verdict.UNDECIDED) for check in report.of(verdict)] + [
+        check for check in report.of(Verdict.HELD) if _improved(check)
     ]
-    rest = len(found.checks) - len(telling)
-    rows = tuple((_SIGNS[check.verdict], check.name, check.text) for check in telling)
+    rest = len(report.checks) - len(shown)
+    rows = tuple((_SIGNS[check.verdict], check.name, check.text) for check in shown)
     columns = tuple(Column(title=title) for title in ("", "what", "how"))
     return (
-        Notice(severity=Severity.VERDICT, text=f"{_SIGNS[found.verdict]} {sentence(found)}"),
+        Notice(severity=Severity.VERDICT, text=f"{_SIGNS[report.verdict]} {sentence(report)}"),
         *([Table(title="What changed, or is undecided", columns=columns, rows=rows)] if rows else []),
         *([Notice(severity=Severity.NOTE, text=f"All else holds: {count(rest, 'check')}.")] if rest else []),
-        *(Notice(severity=Severity.NOTE, text=note) for note in found.notes),
-        _environment(found.result),
+        *(Notice(severity=Severity.NOTE, text=note) for note in report.notes),
+        _environment(report.result),
     )
 
 
-def _better(check: Check) -> bool:
+def _improved(check: Check) -> bool:
     return check.change is not None and check.change.outcome == "better"
 
 

@@ -25,24 +25,24 @@ _WIDE = 10
 """Times of a call that differ by more are drawn by their orders of size."""
 
 
-def page(found: Comparison) -> Iterator[Block]:
+def page(comparison: Comparison) -> Iterator[Block]:
     """Lay a comparison out as a page."""
-    results = (found.baseline, *(each.candidate for each in found.contrasts))
+    results = (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
     names = called(results)
-    groups = _groups(contrasted(found, everything=True))
+    groups = _groups(contrasted(comparison, everything=True))
     for group in groups[:1]:
         yield from (block for block in group if isinstance(block, Notice))
-    several = len(found.contrasts) > 1
+    several = len(comparison.contrasts) > 1
     if several:
         yield Heading(title="All of them")
         yield from (block for block in groups[0] if not isinstance(block, Notice))
         yield from spread(results, names)
         groups = groups[1:]
-    for each, name, group in zip(found.contrasts, names[1:], groups, strict=True):
+    for contrast, name, group in zip(comparison.contrasts, names[1:], groups, strict=True):
         yield Heading(title=f"{name} against {names[0]}" if several else "What has changed")
         if several:
             yield from (block for block in group if isinstance(block, Notice))
-        yield from forest(each)
+        yield from forest(contrast)
         if not several:
             yield from spread(results, names)
         yield from (block for block in group if not isinstance(block, Notice))
@@ -62,7 +62,7 @@ def _groups(blocks: Sequence[Block]) -> list[list[Block]]:
     return groups
 
 
-def forest(found: Contrast) -> Iterator[Forest]:
+def forest(contrast: Contrast) -> Iterator[Forest]:
     """Draw every difference that has an interval, with what does not matter shaded."""
     effects = tuple(
         Effect(
@@ -73,7 +73,7 @@ def forest(found: Contrast) -> Iterator[Forest]:
             smallest=change.smallest,
             outcome=str(change.outcome),
         )
-        for change in found.changes
+        for change in contrast.changes
         if change.difference is not None
     )
     if effects:
@@ -97,21 +97,21 @@ def _high(change: Change) -> float:
 
 def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
     """Draw how the times of calls are distributed, a line for each side."""
-    known = [
-        (name, found.value)
+    distributions = [
+        (name, measurement.value)
         for result, name in zip(results[:_SIDES], names, strict=False)
-        if (found := result.find("latency")) is not None
-        and isinstance(found.value, Distribution)
-        and len(found.value) >= _FEWEST
+        if (measurement := result.find("latency")) is not None
+        and isinstance(measurement.value, Distribution)
+        and len(measurement.value) >= _FEWEST
     ]
-    if len(known) < 2:  # noqa: PLR2004 - one side is no comparison
+    if len(distributions) < 2:  # noqa: PLR2004 - one side is no comparison
         return
     shares = [step / _STEPS for step in range(1, _STEPS)]
     series = tuple(
         Series(name=name, x=tuple(value.statistic(f"p{100 * share:g}") for share in shares), y=tuple(shares))
-        for name, value in known
+        for name, value in distributions
     )
-    least, most = min(each.x[0] for each in series), max(each.x[-1] for each in series)
+    least, most = min(line.x[0] for line in series), max(line.x[-1] for line in series)
     yield Plot(
         title="Cumulative latency distribution",
         # A few slow calls would push all others into a corner.

@@ -35,82 +35,84 @@ _MARKS = 6
 _SHOWN = {Outcome.WORSE: Severity.BROKEN, Outcome.BETTER: Severity.HELD}
 
 
-def trend(found: Trend) -> Iterator[Block]:
+def trend(history: Trend) -> Iterator[Block]:
     """Lay a history out."""
-    yield Notice(severity=Severity.VERDICT, text=sentence(found))
-    yield Notice(severity=Severity.NOTE, code="course", text=_course(found))
-    if len(found.levels) > 1:
-        yield _levels(found)
-    for step in found.steps:
-        yield _step(found, step)
-    yield from _astray(found)
-    yield from _other_marks(found)
-    yield Notice(severity=Severity.NOTE, code="history", text=_rests_on(found))
+    yield Notice(severity=Severity.VERDICT, text=sentence(history))
+    yield Notice(severity=Severity.NOTE, code="course", text=_sparkline_text(history))
+    if len(history.levels) > 1:
+        yield _levels(history)
+    for step in history.steps:
+        yield _step(history, step)
+    yield from _outlier_notice(history)
+    yield from _other_marks(history)
+    yield Notice(severity=Severity.NOTE, code="history", text=_basis(history))
 
 
-def page(found: Trend) -> Iterator[Block]:
+def page(history: Trend) -> Iterator[Block]:
     """Lay a history out as a page: the sentence, what changed when, the picture, the levels."""
-    blocks = [block for block in trend(found) if not (isinstance(block, Notice) and block.code == "course")]
+    blocks = [block for block in trend(history) if not (isinstance(block, Notice) and block.code == "course")]
     yield from (block for block in blocks if isinstance(block, Notice))
     yield Heading(title="The history")
-    yield picture(found)
+    yield picture(history)
     yield from (block for block in blocks if not isinstance(block, Notice))
     yield Heading(title="The results")
-    yield _readings(found)
+    yield _readings(history)
 
 
-def sentence(found: Trend) -> str:
+def sentence(history: Trend) -> str:
     """Say where the history stands."""
-    name, now = shorten(clean(found.name), NAME_LIMIT), _value(found, found.levels[-1].value)
-    if len(found.readings) < 2 * 3:
-        made = count(len(found.readings), "result makes", "results make")
-        return f"{name}: {found.query} is {now}; {made} no history yet, six may show a step."
-    if not found.steps:
-        return f"{name}: {found.query} is level at {now} over {len(found.readings):,} results."
-    wrong = found.regressions
-    if wrong:
-        last = wrong[-1]
+    name, now = shorten(clean(history.name), NAME_LIMIT), _value(history, history.levels[-1].value)
+    if len(history.readings) < 2 * 3:
+        results = count(len(history.readings), "result makes", "results make")
+        return f"{name}: {history.query} is {now}; {results} no history yet, six may show a step."
+    if not history.steps:
+        return f"{name}: {history.query} is level at {now} over {len(history.readings):,} results."
+    regressions = history.regressions
+    if regressions:
+        last = regressions[-1]
         return (
-            f"{name}: {found.query} has got worse by {abs(last.change):.1%} since "
-            f"{_when(found, last.at)}, and is {now}."
+            f"{name}: {history.query} has got worse by {abs(last.change):.1%} since "
+            f"{_when(history, last.at)}, and is {now}."
         )
-    step = found.steps[-1]
-    return f"{name}: {found.query} is {now}, after a step of {step.change:+.1%} at {_when(found, step.at)}."
+    step = history.steps[-1]
+    return (
+        f"{name}: {history.query} is {now}, after a step of {step.change:+.1%} at {_when(history, step.at)}."
+    )
 
 
-def picture(found: Trend) -> Plot:
+def picture(history: Trend) -> Plot:
     """Draw the history, with its levels, the steps between them, and what changed in the environment."""
-    values = tuple(reading.value for reading in found.readings)
+    values = tuple(reading.value for reading in history.readings)
     places = tuple(map(float, range(1, len(values) + 1)))
-    unit = found.query.unit
-    ends = [_ends(reading) for reading in found.readings]
-    marks = [mark for mark in found.marks if mark.environment]
+    unit = history.query.unit
+    ends = [_interval_ends(reading) for reading in history.readings]
+    marks = [mark for mark in history.marks if mark.environment]
     return Plot(
-        title=f"{found.query} of {shorten(clean(found.name), NAME_LIMIT)}",
+        title=f"{history.query} of {shorten(clean(history.name), NAME_LIMIT)}",
         x=Scale(label="result, the oldest first"),
-        y=Scale(label=str(found.query), unit=unit),
+        y=Scale(label=str(history.query), unit=unit),
         series=(
             Series(
                 name="results",
                 x=places,
                 y=values,
-                labels=tuple(f"{r.result[:6]}, {r.created[:10]}" for r in found.readings),
+                labels=tuple(f"{r.result[:6]}, {r.created[:10]}" for r in history.readings),
                 joined=False,
                 low=tuple(low for low, _ in ends),
                 high=tuple(high for _, high in ends),
             ),
             Series(
                 name="level",
-                x=tuple(end + 0.5 for level in found.levels for end in (level.first, level.last + 1)),
-                y=tuple(level.value for level in found.levels for _ in range(2)),
+                x=tuple(end + 0.5 for level in history.levels for end in (level.first, level.last + 1)),
+                y=tuple(level.value for level in history.levels for _ in range(2)),
                 marked=True,
             ),
         ),
         rules=(
-            *(Rule(name=shorten(_changed(mark), 40), at=mark.at + 0.5, vertical=True) for mark in marks),
+            *(Rule(name=shorten(_what_changed(mark), 40), at=mark.at + 0.5, vertical=True) for mark in marks),
             *(
                 Rule(name=f"{step.change:+.1%}", at=step.at + 0.5, vertical=True)
-                for step in found.steps
+                for step in history.steps
                 if step.at not in {mark.at for mark in marks}
             ),
         ),
@@ -118,40 +120,46 @@ def picture(found: Trend) -> Plot:
     )
 
 
-def _ends(reading: Reading) -> tuple[float, float]:
+def _interval_ends(reading: Reading) -> tuple[float, float]:
     ends = reading.interval
-    known = ends is not None and isfinite(ends.low) and isfinite(ends.high)
-    return (ends.low, ends.high) if ends is not None and known else (nan, nan)
+    finite = ends is not None and isfinite(ends.low) and isfinite(ends.high)
+    return (ends.low, ends.high) if ends is not None and finite else (nan, nan)
 
 
-def _readings(found: Trend) -> Table:
+def _readings(history: Trend) -> Table:
     """List what the history is made of, the newest first."""
-    level = {place: each for each in found.levels for place in range(each.first, each.last + 1)}
+    level_of = {place: level for level in history.levels for place in range(level.first, level.last + 1)}
     rows = tuple(
         (
             moment(reading.created)[:16],
             reading.result[:6],
-            _value(found, reading.value),
-            f"{reading.value / level[place].value - 1:+.1%}",
+            _value(history, reading.value),
+            f"{reading.value / level_of[place].value - 1:+.1%}",
             reading.digest.removeprefix("sha256:")[:8],
         )
-        for place, reading in reversed(tuple(enumerate(found.readings)))
+        for place, reading in reversed(tuple(enumerate(history.readings)))
     )
-    titles = ("measured<", "result<", str(found.query), "off its level", "model<")
+    titles = ("measured<", "result<", str(history.query), "off its level", "model<")
     return Table(title="", columns=_columns(titles), rows=rows)
 
 
-def numbers(found: Trend) -> Table:
+def numbers(history: Trend) -> Table:
     """Give every result of the history, in base units and unrounded."""
     rows = tuple(
-        (reading.created, reading.result, repr(reading.value), *map(_plain, _ends(reading)), reading.digest)
-        for reading in found.readings
+        (
+            reading.created,
+            reading.result,
+            repr(reading.value),
+            *map(_exact_text, _interval_ends(reading)),
+            reading.digest,
+        )
+        for reading in history.readings
     )
-    titles = ("created<", "result<", str(found.query), "low", "high", "digest<")
+    titles = ("created<", "result<", str(history.query), "low", "high", "digest<")
     return Table(title="History", columns=_columns(titles), rows=rows)
 
 
-def _plain(value: float) -> str:
+def _exact_text(value: float) -> str:
     return repr(value) if isfinite(value) else ""
 
 
@@ -165,9 +173,9 @@ def _columns(titles: Sequence[str]) -> tuple[Column, ...]:
 # --- the course ------------------------------------------------------------------------------------
 
 
-def _course(found: Trend) -> str:
-    values = [reading.value for reading in found.readings]
-    low, high = _value(found, min(values)), _value(found, max(values))
+def _sparkline_text(history: Trend) -> str:
+    values = [reading.value for reading in history.readings]
+    low, high = _value(history, min(values)), _value(history, max(values))
     return f"{sparkline(values, WIDTH)} {low} to {high}"
 
 
@@ -181,21 +189,21 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(_BARS[min(len(_BARS) - 1, int((h - low) / span * len(_BARS)))] for h in heights)
 
 
-def _levels(found: Trend) -> Table:
-    steps = {step.at: step for step in found.steps}
-    titles = ("since<", "result<", "results", str(found.query), "change", "95 % interval", "<")
+def _levels(history: Trend) -> Table:
+    steps = {step.at: step for step in history.steps}
+    titles = ("since<", "result<", "results", str(history.query), "change", "95 % interval", "<")
     return Table(
         title="Levels",
         columns=_columns(titles),
         rows=tuple(
             (
-                found.readings[level.first].created[:10],
-                found.readings[level.first].result[:6],
+                history.readings[level.first].created[:10],
+                history.readings[level.first].result[:6],
                 f"{len(level):,}",
-                _value(found, level.value),
+                _value(history, level.value),
                 *(_change(steps[level.first]) if level.first in steps else ("", "", "")),
             )
-            for level in found.levels
+            for level in history.levels
         ),
     )
 
@@ -204,8 +212,8 @@ def _change(step: Step) -> tuple[str, str, str]:
     return f"{step.change:+.1%}", f"{step.interval.low:+.1%} to {step.interval.high:+.1%}", str(step.outcome)
 
 
-def _step(found: Trend, step: Step) -> Notice:
-    text = f"{_when(found, step.at)}: {step.change:+.1%}, {_cause(step)}"
+def _step(history: Trend, step: Step) -> Notice:
+    text = f"{_when(history, step.at)}: {step.change:+.1%}, {_cause(step)}"
     if not step.standing:
         text += "; undone since"
     blamed = step.standing and step.blamed
@@ -223,61 +231,63 @@ def _cause(step: Step) -> str:
     return "where the model changed"
 
 
-def _changed(mark: Mark) -> str:
+def _what_changed(mark: Mark) -> str:
     return joined("the model" if mark.model else "", _environment(mark))
 
 
 def _environment(mark: Mark) -> str:
-    named = [_fact(each) for each in (*mark.hardware, *mark.software)]
-    more = f" and {len(named) - _MARKS} more" if len(named) > _MARKS else ""
-    return shorten(clean(", ".join(named[:_MARKS]) + more), TEXT_LIMIT)
+    names = [_fact(difference) for difference in (*mark.hardware, *mark.software)]
+    more = f" and {len(names) - _MARKS} more" if len(names) > _MARKS else ""
+    return shorten(clean(", ".join(names[:_MARKS]) + more), TEXT_LIMIT)
 
 
-def _fact(found: Difference) -> str:
-    before, after = ("none" if value is None else value for value in (found.baseline, found.candidate))
-    return f"{found.name.replace('_', ' ')} {before} → {after}"
+def _fact(difference: Difference) -> str:
+    before, after = (
+        "none" if value is None else value for value in (difference.baseline, difference.candidate)
+    )
+    return f"{difference.name.replace('_', ' ')} {before} → {after}"
 
 
-def _astray(found: Trend) -> Iterator[Notice]:
-    if not found.astray:
+def _outlier_notice(history: Trend) -> Iterator[Notice]:
+    if not history.astray:
         return
-    off = found.readings[found.astray[-1]].value / found.levels[-1].value - 1
-    several = len(found.astray) > 1
-    newest = f"{len(found.astray)} results lie" if several else "result lies"
+    distance = history.readings[history.astray[-1]].value / history.levels[-1].value - 1
+    several = len(history.astray) > 1
+    newest = f"{len(history.astray)} results lie" if several else "result lies"
     yield Notice(
         severity=Severity.UNDECIDED,
-        text=f"the newest {newest} {off:+.1%} off its level, "
+        text=f"the newest {newest} {distance:+.1%} off its level, "
         f"too few to be another: measure {'once' if several else 'twice'} more",
     )
 
 
-def _other_marks(found: Trend) -> Iterator[Notice]:
+def _other_marks(history: Trend) -> Iterator[Notice]:
     """Tell of changes of the environment that no step comes with: the newest few."""
-    told = {step.mark.at for step in found.steps if step.mark}
-    quiet = [mark for mark in found.marks if mark.environment and mark.at not in told]
-    for mark in quiet[-_MARKS:]:
-        text = f"{_when(found, mark.at)}: {_environment(mark)}; no step comes with it"
+    explained = {step.mark.at for step in history.steps if step.mark}
+    unexplained = [mark for mark in history.marks if mark.environment and mark.at not in explained]
+    for mark in unexplained[-_MARKS:]:
+        text = f"{_when(history, mark.at)}: {_environment(mark)}; no step comes with it"
         yield Notice(severity=Severity.NOTE, code="environment", text=text)
 
 
-def _rests_on(found: Trend) -> str:
+def _basis(history: Trend) -> str:
     left_out = (
-        f"{count(found.left_out, 'stored result')} of another setup, or without this number, left out"
-        if found.left_out
+        f"{count(history.left_out, 'stored result')} of another setup, or without this number, left out"
+        if history.left_out
         else ""
     )
     return joined(
-        f"{count(len(found.readings), 'result')} of {', '.join(found.setup) or 'one setup'}",
-        f"which scatter by {found.noise:.1%} around their level",
-        f"so that a step of {found.detectable:.1%} shows after five results",
+        f"{count(len(history.readings), 'result')} of {', '.join(history.setup) or 'one setup'}",
+        f"which scatter by {history.noise:.1%} around their level",
+        f"so that a step of {history.detectable:.1%} shows after five results",
         left_out,
     )
 
 
-def _when(found: Trend, at: int) -> str:
-    reading = found.readings[at]
+def _when(history: Trend, at: int) -> str:
+    reading = history.readings[at]
     return f"{moment(reading.created)[:16]} ({reading.result[:6]})"
 
 
-def _value(found: Trend, value: float) -> str:
-    return format_quantity(value, found.query.unit, 3)
+def _value(history: Trend, value: float) -> str:
+    return format_quantity(value, history.query.unit, 3)

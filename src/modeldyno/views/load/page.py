@@ -27,26 +27,26 @@ _WIDE = 8.0
 """Ratio of loads from which on they are laid off by their logarithm."""
 
 
-def page(found: Ladder | Capacity) -> Iterator[Block]:
+def page(document: Ladder | Capacity) -> Iterator[Block]:
     """Lay a ladder or a search out as a page."""
-    blocks = list(lines(found))
+    blocks = list(lines(document))
     yield from (block for block in blocks if isinstance(block, Notice))
     yield Heading(title="Throughput and latency by load")
-    yield from pictures(found)
+    yield from pictures(document)
     yield Heading(title="The numbers")
     yield from (block for block in blocks if not isinstance(block, Notice))
 
 
-def lines(found: Ladder | Capacity) -> Iterator[Block]:
+def lines(document: Ladder | Capacity) -> Iterator[Block]:
     """Lay a ladder or a search out for a terminal."""
-    return load_series.search(found) if isinstance(found, Capacity) else load_series.ladder(found)
+    return load_series.search(document) if isinstance(document, Capacity) else load_series.ladder(document)
 
 
-def pictures(found: Ladder | Capacity) -> Iterator[Plot | Stack]:
+def pictures(document: Ladder | Capacity) -> Iterator[Plot | Stack]:
     """Draw what was measured under each load."""
-    knob = found.search.knob if isinstance(found, Capacity) else found.knob
-    rungs = sorted((rung for rung in found.rungs if not rung.failure), key=lambda rung: rung.load)
-    bounds = found.search.bounds if isinstance(found, Capacity) else ()
+    knob = document.search.knob if isinstance(document, Capacity) else document.knob
+    rungs = sorted((rung for rung in document.rungs if not rung.failure), key=lambda rung: rung.load)
+    bounds = document.search.bounds if isinstance(document, Capacity) else ()
     x = _scale(knob, [rung.load for rung in rungs])
     rates = _line(rungs, "throughput", "request_rate", None)
     if rates.x:
@@ -55,7 +55,7 @@ def pictures(found: Ladder | Capacity) -> Iterator[Plot | Stack]:
             x=x,
             y=Scale(label="requests", unit=PER_SECOND),
             series=(rates,),
-            rules=tuple(_marks(found)),
+            rules=tuple(_marks(document)),
             note="with 95 % intervals",
         )
     times = [line for name in _LATENCIES if (line := _line(rungs, name, "latency", name)).x]
@@ -63,7 +63,7 @@ def pictures(found: Ladder | Capacity) -> Iterator[Plot | Stack]:
         yield Plot(
             title="Latency by load",
             x=x,
-            y=Scale(label="latency", unit=SECONDS, logarithmic=_far(times)),
+            y=Scale(label="latency", unit=SECONDS, logarithmic=_spans_orders(times)),
             series=tuple(times),
             rules=tuple(
                 Rule(name=str(bound), at=bound.bound)
@@ -72,7 +72,7 @@ def pictures(found: Ladder | Capacity) -> Iterator[Plot | Stack]:
             ),
             note="with 95 % intervals; a percentile that is no claim yet is not drawn",
         )
-    yield from _account(rungs, x.label)
+    yield from _stages_chart(rungs, x.label)
 
 
 def _scale(knob: str, loads: Sequence[float]) -> Scale:
@@ -81,23 +81,23 @@ def _scale(knob: str, loads: Sequence[float]) -> Scale:
     return Scale(label=knob, unit=unit, logarithmic=wide)
 
 
-def _far(lines: Iterable[Series]) -> bool:
+def _spans_orders(lines: Iterable[Series]) -> bool:
     values = [value for line in lines for value in line.y]
     return min(values) > 0 and max(values) > 5 * _WIDE * min(values)
 
 
 def _line(rungs: Sequence[Rung], name: str, metric: str, statistic: str | None) -> Series:
-    known = [
+    points = [
         (rung.load, answer.value, *_ends(answer))
         for rung in rungs
         if (answer := rung.find(metric, statistic)) is not None and answer.value is not None
     ]
     return Series(
         name=name,
-        x=tuple(load for load, *_ in known),
-        y=tuple(value for _, value, *_ in known),
-        low=tuple(low for *_, low, _ in known),
-        high=tuple(high for *_, high in known),
+        x=tuple(load for load, *_ in points),
+        y=tuple(value for _, value, *_ in points),
+        low=tuple(low for *_, low, _ in points),
+        high=tuple(high for *_, high in points),
     )
 
 
@@ -106,56 +106,56 @@ def _ends(answer: Answer) -> tuple[float, float]:
     return (bounds.low, bounds.high) if isfinite(bounds.low) and isfinite(bounds.high) else (nan, nan)
 
 
-def _marks(found: Ladder | Capacity) -> Iterator[Rule]:
-    if isinstance(found, Capacity):
-        if found.passed is not None:
-            yield Rule(name="largest that passed", at=found.passed, vertical=True)
-        if found.failed is not None:
-            yield Rule(name="smallest that failed", at=found.failed, vertical=True)
-    elif found.knee is not None:
-        yield Rule(name="knee", at=found.knee.load, vertical=True)
+def _marks(document: Ladder | Capacity) -> Iterator[Rule]:
+    if isinstance(document, Capacity):
+        if document.passed is not None:
+            yield Rule(name="largest that passed", at=document.passed, vertical=True)
+        if document.failed is not None:
+            yield Rule(name="smallest that failed", at=document.failed, vertical=True)
+    elif document.knee is not None:
+        yield Rule(name="knee", at=document.knee.load, vertical=True)
 
 
-def _account(rungs: Sequence[Rung], knob: str) -> Iterator[Stack]:
+def _stages_chart(rungs: Sequence[Rung], knob: str) -> Iterator[Stack]:
     """Draw where the mean time of a request goes; what no stage has is the rest of the service time."""
-    known: list[tuple[str, dict[str, float]]] = []
+    stages_by_load: list[tuple[str, dict[str, float]]] = []
     for rung in rungs:
         parts = {
-            STAGE_NAMES[metric]: found.value
+            STAGE_NAMES[metric]: answer.value
             for metric in STAGES
-            if (found := rung.find(metric) or rung.find(metric, "mean")) is not None and found.value
+            if (answer := rung.find(metric) or rung.find(metric, "mean")) is not None and answer.value
         }
         whole = rung.find("service_time", "mean")
         if parts and whole is not None and whole.value and whole.value > sum(parts.values()):
             parts["the rest"] = whole.value - sum(parts.values())
         if parts:
-            known.append((f"{knob} {rung.load:g}", parts))
-    names = dict.fromkeys(name for _, parts in known for name in parts)
+            stages_by_load.append((f"{knob} {rung.load:g}", parts))
+    names = dict.fromkeys(name for _, parts in stages_by_load for name in parts)
     if len(names) < 2:  # noqa: PLR2004 - one part is no division
         return
     yield Stack(
         title="Where a request spends its time, under each load",
         scale=Scale(label="mean time of a request", unit=METRICS["service_time"].unit),
-        bars=tuple(name for name, _ in known),
+        bars=tuple(name for name, _ in stages_by_load),
         parts=tuple(
             Series(
                 name=name,
-                x=tuple(float(bar) for bar, (_, parts) in enumerate(known) if name in parts),
-                y=tuple(parts[name] for _, parts in known if name in parts),
+                x=tuple(float(bar) for bar, (_, parts) in enumerate(stages_by_load) if name in parts),
+                y=tuple(parts[name] for _, parts in stages_by_load if name in parts),
             )
             for name in names
         ),
     )
 
 
-def brief(found: Ladder | Capacity) -> str:
+def brief(document: Ladder | Capacity) -> str:
     """Say it in a few words, for a title."""
-    return load_series.answer(found) if isinstance(found, Capacity) else load_series.climbed(found)
+    return load_series.answer(document) if isinstance(document, Capacity) else load_series.climbed(document)
 
 
-def numbers(found: Ladder | Capacity) -> Table:
+def numbers(document: Ladder | Capacity) -> Table:
     """Give every number of every load, in base units and unrounded."""
-    knob = found.search.knob if isinstance(found, Capacity) else found.knob
+    knob = document.search.knob if isinstance(document, Capacity) else document.knob
     titles = (knob, "query", "value", "low", "high", "failure")
     texts = {"query", "failure"}
     return Table(
@@ -163,7 +163,7 @@ def numbers(found: Ladder | Capacity) -> Table:
         columns=tuple(
             Column(title=title, align=Align.LEFT if title in texts else Align.RIGHT) for title in titles
         ),
-        rows=tuple(row for rung in found.rungs for row in _rows(rung)),
+        rows=tuple(row for rung in document.rungs for row in _rows(rung)),
     )
 
 

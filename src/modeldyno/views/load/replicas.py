@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Constraint
 
 
-def costs(found: Sequence[Cost], price: Price) -> Iterator[Block]:
+def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:
     """Say what the work costs."""
-    if not found:
+    if not costs:
         yield Notice(
             severity=Severity.NOTE, code="cost", text="no rate was measured, so that no cost is known"
         )
@@ -31,46 +31,51 @@ def costs(found: Sequence[Cost], price: Price) -> Iterator[Block]:
             for place, title in enumerate(("of", "cost", "95 % interval", "rate"))
         ),
         rows=tuple(
-            (cost.of, money(cost.amount, price), _span(cost, price), format_quantity(cost.rate, RATE, 3))
-            for cost in found
+            (
+                cost.of,
+                money(cost.amount, price),
+                _cost_interval(cost, price),
+                format_quantity(cost.rate, RATE, 3),
+            )
+            for cost in costs
         ),
     )
 
 
 def provision(
-    found: Provision, price: Price | None = None, bounds: Sequence[Constraint] = ()
+    plan: Provision, price: Price | None = None, bounds: Sequence[Constraint] = ()
 ) -> Iterator[Block]:
     """Say how many replicas a demand takes, what that rests on, and what it costs."""
-    rate, interval = estimate(found.each.value, found.each.interval, RATE)
+    rate, interval = estimate(plan.each.value, plan.each.interval, RATE)
     under = f" within {' and '.join(map(str, bounds))}" if bounds else ""
-    demand, needed = format_quantity(found.demand, RATE, None), count(found.replicas, "replica")
+    demand, needed = format_quantity(plan.demand, RATE, None), count(plan.replicas, "replica")
     sure = f" ({interval})" if interval else ""
     yield Notice(
         severity=Severity.VERDICT,
-        text=f"{demand} takes {needed}{_range(found)}: each answers {rate}{sure}{under}.",
+        text=f"{demand} takes {needed}{_replica_range(plan)}: each answers {rate}{sure}{under}.",
     )
     if price is not None:
-        spent = expense(found, price)
+        spent = expense(plan, price)
         text = (
             f"{money(spent.per_hour, price)} an hour, {money(spent.per_thousand, price)} for 1,000 requests "
-            f"at that demand, which takes {found.used:.0%} of what they can do"
+            f"at that demand, which takes {plan.used:.0%} of what they can do"
         )
         yield Notice(severity=Severity.NOTE, code="cost", text=text)
-    yield Notice(severity=Severity.NOTE, code="assumed", text=_assumed(found))
+    yield Notice(severity=Severity.NOTE, code="assumed", text=_assumptions(plan))
 
 
-def _range(found: Provision) -> str:
-    if found.most is None:
-        return f" (at least {found.fewest})"
-    return "" if found.fewest == found.most else f" ({found.fewest} to {found.most})"
+def _replica_range(plan: Provision) -> str:
+    if plan.most is None:
+        return f" (at least {plan.fewest})"
+    return "" if plan.fewest == plan.most else f" ({plan.fewest} to {plan.most})"
 
 
-def _assumed(found: Provision) -> str:
-    spare = f"one more, {found.replicas + 1}, bears the loss of one"
+def _assumptions(plan: Provision) -> str:
+    spare = f"one more, {plan.replicas + 1}, bears the loss of one"
     loop = (
         "; it was measured in a closed loop, which sends no more than the server answers: requests of many "
         "senders come less evenly, which --rate with :poisson measures"
-        if found.closed
+        if plan.closed
         else ""
     )
     return f"the demand is split evenly among replicas that do not disturb each other; {spare}{loop}"
@@ -82,7 +87,7 @@ def money(amount: float, price: Price) -> str:
     return f"{digits} {price.currency}".strip()
 
 
-def _span(cost: Cost, price: Price) -> str:
+def _cost_interval(cost: Cost, price: Price) -> str:
     if cost.interval is None or not isfinite(cost.interval.high):
         return ""
     return f"{money(cost.interval.low, price)} to {money(cost.interval.high, price)}"

@@ -35,16 +35,16 @@ _SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.
 # --- a ladder --------------------------------------------------------------------------------------
 
 
-def ladder(found: Ladder) -> Iterator[Block]:
+def ladder(curve: Ladder) -> Iterator[Block]:
     """Lay a ladder out: what it shows in a sentence, the curve, and what stands behind it."""
-    yield Notice(severity=Severity.VERDICT, text=climbed(found))
-    rungs = found.sorted
-    marks = _marks(found)
+    yield Notice(severity=Severity.VERDICT, text=climbed(curve))
+    rungs = curve.sorted
+    marks = _marks(curve)
     bounded = any(rung.judgements for rung in rungs)
     yield Table(
         title="Throughput and latency under each load; ± is half of the 95 % interval",
         columns=_columns(
-            _unit(found.knob), "requests/s", "p50", "p95", "p99", *(["bounds<"] if bounded else []), "<"
+            _unit(curve.knob), "requests/s", "p50", "p95", "p99", *(["bounds<"] if bounded else []), "<"
         ),
         rows=tuple(
             (
@@ -57,33 +57,33 @@ def ladder(found: Ladder) -> Iterator[Block]:
             for rung in rungs
         ),
     )
-    yield from _behind(found, rungs)
+    yield from _breakdown_table(curve, rungs)
     yield from _failures(rungs)
 
 
-def climbed(found: Ladder) -> str:
+def climbed(curve: Ladder) -> str:
     """Say where the knee is, and what the server gives at most."""
-    rungs = [rung for rung in found.rungs if _plain(rung.find("request_rate")) != _NONE]
+    rungs = [rung for rung in curve.rungs if _plain(rung.find("request_rate")) != _NONE]
     if not rungs:
         return "No load was measured."
     best = max(rungs, key=_rate)
-    most = f"at most {_plain(best.find('request_rate'))}, under {_at(found.knob, best.load)}"
-    knee = found.knee
+    most = f"at most {_plain(best.find('request_rate'))}, under {_at(curve.knob, best.load)}"
+    knee = curve.knee
     if knee is None:
-        return f"The curve has no knee up to {_at(found.knob, rungs[-1].load)}: {most}."
+        return f"The curve has no knee up to {_at(curve.knob, rungs[-1].load)}: {most}."
     between = "" if knee.low == knee.high else f" (between {_load(knee.low)} and {_load(knee.high)})"
     chosen = next(rung for rung in rungs if rung.load == knee.load)
     rate, time = _plain(chosen.find("request_rate")), _plain(chosen.find("latency", "p50"))
     return (
-        f"The knee is at {_at(found.knob, knee.load)}{between}, with {rate} and a median of {time}; {most}."
+        f"The knee is at {_at(curve.knob, knee.load)}{between}, with {rate} and a median of {time}; {most}."
     )
 
 
-def _marks(found: Ladder) -> dict[float, str]:
+def _marks(curve: Ladder) -> dict[float, str]:
     """Say what is remarkable of a load."""
-    places = {"knee": found.knee and found.knee.load, "plateau": found.plateau, "falling": found.decline}
-    marks = {rung.load: [word for word, load in places.items() if load == rung.load] for rung in found.rungs}
-    for rung in found.rungs:
+    places = {"knee": curve.knee and curve.knee.load, "plateau": curve.plateau, "falling": curve.decline}
+    marks = {rung.load: [word for word, load in places.items() if load == rung.load] for rung in curve.rungs}
+    for rung in curve.rungs:
         marks[rung.load] += [
             code for code in (SATURATED, CLIENT_LIMITED, _INTERRUPTED) if code in rung.doubts
         ]
@@ -91,9 +91,9 @@ def _marks(found: Ladder) -> dict[float, str]:
     return {load: ", ".join(words) for load, words in marks.items()}
 
 
-def _behind(found: Ladder, rungs: Sequence[Rung]) -> Iterator[Table]:
+def _breakdown_table(curve: Ladder, rungs: Sequence[Rung]) -> Iterator[Table]:
     """Show where the time goes and what it costs; what nobody measured has no column."""
-    asked = {
+    queries = {
         "samples/s": ("throughput", None),
         "goodput": ("goodput", None),
         "service p50": ("service_time", "p50"),
@@ -103,13 +103,13 @@ def _behind(found: Ladder, rungs: Sequence[Rung]) -> Iterator[Table]:
         "errors": ("error_rate", None),
         "client CPU": ("client_cpu", None),
     }
-    cells = {title: [_plain(rung.find(*query)) for rung in rungs] for title, query in asked.items()}
-    told = {title: column for title, column in cells.items() if set(column) != {_NONE}}
-    if told:
+    cells = {title: [_plain(rung.find(*query)) for rung in rungs] for title, query in queries.items()}
+    columns = {title: column for title, column in cells.items() if set(column) != {_NONE}}
+    if columns:
         yield Table(
             title="Where the time goes; queue and compute are the server's own means",
-            columns=_columns(_unit(found.knob), *told),
-            rows=tuple(zip((_load(rung.load) for rung in rungs), *told.values(), strict=True)),
+            columns=_columns(_unit(curve.knob), *columns),
+            rows=tuple(zip((_load(rung.load) for rung in rungs), *columns.values(), strict=True)),
         )
 
 
@@ -128,54 +128,58 @@ def _verdicts(rung: Rung) -> str:
 # --- a search --------------------------------------------------------------------------------------
 
 
-def search(found: Capacity) -> Iterator[Block]:
+def search(capacity: Capacity) -> Iterator[Block]:
     """Lay a search out: the answer, what verified it, and every measurement in its order."""
-    yield Notice(severity=Severity.VERDICT, text=answer(found))
-    yield from _verification(found)
-    for judgement in found.unmet:
+    yield Notice(severity=Severity.VERDICT, text=answer(capacity))
+    yield from _verification(capacity)
+    for judgement in capacity.unmet:
         text = f"{judgement.sentence()}: no load meets every bound"
         yield Notice(severity=Severity.BROKEN, text=text)
-    yield _measurements(found)
-    yield Notice(severity=Severity.NOTE, code=str(found.end), text=_ending(found))
-    yield from _failures(found.rungs)
+    yield _measurements(capacity)
+    yield Notice(severity=Severity.NOTE, code=str(capacity.end), text=_end_reason(capacity))
+    yield from _failures(capacity.rungs)
 
 
-def answer(found: Capacity) -> str:
+def answer(capacity: Capacity) -> str:
     """Answer in a sentence: the interval, what broke first and by how much, and the rates there."""
-    bounds = _bounds(found.search)
-    knob, passed, failed = found.search.knob, found.passed, found.failed
+    bounds = _bounds(capacity.search)
+    knob, passed, failed = capacity.search.knob, capacity.passed, capacity.failed
     if passed is None:
         if failed is None:
             return f"No load was found to hold or to break {bounds}."
-        least = f"{_at(knob, failed).capitalize()} breaks {_broke(found)}"
+        least = f"{_at(knob, failed).capitalize()} breaks {_broken_bound(capacity)}"
         return f"{least}; no smaller one was found to hold {bounds}."
-    beyond_it = f"and {_load(failed)} breaks {_broke(found)}" if failed is not None else _open(found)
-    return f"{_at(knob, passed).capitalize()} holds {bounds}, {beyond_it}{_rates(found)}."
+    beyond_it = (
+        f"and {_load(failed)} breaks {_broken_bound(capacity)}"
+        if failed is not None
+        else _why_no_failure(capacity)
+    )
+    return f"{_at(knob, passed).capitalize()} holds {bounds}, {beyond_it}{_rates_clause(capacity)}."
 
 
-def _broke(found: Capacity) -> str:
-    if not found.broke:
-        rung = next(rung for rung in found.rungs if rung.load == found.failed)
+def _broken_bound(capacity: Capacity) -> str:
+    if not capacity.broke:
+        rung = next(rung for rung in capacity.rungs if rung.load == capacity.failed)
         return f"it ({shorten(clean(rung.failure), TEXT_LIMIT) or SATURATED})"
-    first = found.broke[0]
+    first = capacity.broke[0]
     share = beyond(first)
     value = _plain(first.answer)
-    far = f"{share:.0%} beyond" if isfinite(share) else ""
-    said = joined("" if value == _NONE else value, far)
-    name = str(first.constraint) if len(_limits(found.search)) > 1 else "it"
-    return f"{name} ({said})" if said else name
+    excess = f"{share:.0%} beyond" if isfinite(share) else ""
+    detail = joined("" if value == _NONE else value, excess)
+    name = str(first.constraint) if len(_limits(capacity.search)) > 1 else "it"
+    return f"{name} ({detail})" if detail else name
 
 
-def _open(found: Capacity) -> str:
+def _why_no_failure(capacity: Capacity) -> str:
     """Say why nothing was found to break it."""
     return {
         End.LARGEST: "the largest load that was to be tried",
         End.CLIENT: "and beyond it the client is the limit",
-    }.get(found.end, "and nothing was found to break it")
+    }.get(capacity.end, "and nothing was found to break it")
 
 
-def _rates(found: Capacity) -> str:
-    best = found.best
+def _rates_clause(capacity: Capacity) -> str:
+    best = capacity.best
     if best is None:
         return ""
     rate, good = _plain(best.find("request_rate")), _plain(best.find("goodput"))
@@ -183,61 +187,61 @@ def _rates(found: Capacity) -> str:
     return f"; there it gives {there}" if there else ""
 
 
-def _verification(found: Capacity) -> Iterator[Notice]:
-    verdict, verifier = found.confirmed, OWN_SERVER if found.ours else OTHERS_SERVER
-    if found.passed is None:
+def _verification(capacity: Capacity) -> Iterator[Notice]:
+    verdict, verifier = capacity.confirmed, OWN_SERVER if capacity.ours else OTHERS_SERVER
+    if capacity.passed is None:
         return
-    if verdict is None or found.verified is None:
+    if verdict is None or capacity.verified is None:
         text = f"not verified by {verifier}: the best of several looks a little too good"
         yield Notice(severity=Severity.DOUBT, code="unverified", text=text)
         return
-    said = {
+    outcome = {
         Verdict.HELD: f"{verifier} confirms it",
         Verdict.BROKEN: f"{verifier} broke it: {_WHY[verifier]}; do not rely on it",
-        Verdict.UNDECIDED: f"{verifier} leaves it open: {_why_open(found.verified.judgements)}",
+        Verdict.UNDECIDED: f"{verifier} leaves it open: {_why_undecided(capacity.verified.judgements)}",
     }[verdict]
-    told = "; ".join(j.sentence() for j in found.verified.judgements) or found.verified.failure
-    yield Notice(severity=_SHOWN[verdict], code="verified", text=f"{said} ({told})")
+    sentences = "; ".join(j.sentence() for j in capacity.verified.judgements) or capacity.verified.failure
+    yield Notice(severity=_SHOWN[verdict], code="verified", text=f"{outcome} ({sentences})")
 
 
-def _why_open(judgements: Sequence[Judgement]) -> str:
+def _why_undecided(judgements: Sequence[Judgement]) -> str:
     """Say why another measurement has decided nothing."""
-    if any(each.answer.value is None for each in judgements):
+    if any(judgement.answer.value is None for judgement in judgements):
         return "it had too few answers to be sure; give it more time"
     return "it is too near to the bound to be sure"
 
 
-def _measurements(found: Capacity) -> Table:
+def _measurements(capacity: Capacity) -> Table:
     """Show each measurement; the verdict is that on all of one load together, as sure as a search needs."""
-    asked = _limits(found.search)
+    limits_shown = _limits(capacity.search)
     verdicts = {
         point.load: point.verdict
-        for point in known(found.rungs, z=found.search.sureness, rate=found.search.knob == RATE)
+        for point in known(capacity.rungs, z=capacity.search.sureness, rate=capacity.search.knob == RATE)
     }
-    marks = {found.failed: "smallest that failed", found.passed: "largest that passed"}
+    marks = {capacity.failed: "smallest that failed", capacity.passed: "largest that passed"}
     rows = tuple(
         (
             f"{number}",
             _load(rung.load),
             "" if rung.care == 1 else f"{rung.care:.3g}x",
-            *(_cell(_judged(rung, bound)) for bound in asked),
+            *(_cell(_judged(rung, bound)) for bound in limits_shown),
             _cell(rung.find("request_rate")),
             str(verdicts[rung.load]),
             marks.get(rung.load, ""),
         )
-        for number, rung in enumerate(found.rungs, 1)
+        for number, rung in enumerate(capacity.rungs, 1)
     )
-    titles = (str(bound.query) for bound in asked)
+    titles = (str(bound.query) for bound in limits_shown)
     return Table(
-        title=f"The search for {_bounds(found.search)}; ± is half of the 95 % interval",
-        columns=_columns("", _unit(found.search.knob), "time", *titles, "requests/s", "<", "<"),
+        title=f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
+        columns=_columns("", _unit(capacity.search.knob), "time", *titles, "requests/s", "<", "<"),
         rows=rows,
     )
 
 
-def _ending(found: Capacity) -> str:
-    made = count(len(found.rungs), "measurement")
-    search = found.search
+def _end_reason(capacity: Capacity) -> str:
+    measurements = count(len(capacity.rungs), "measurement")
+    search = capacity.search
     why = {
         End.NEIGHBOURS: "there is nothing between what passed and what failed",
         End.RESOLVED: f"what passed and what failed are within {search.resolution:.0%} of each other",
@@ -251,8 +255,8 @@ def _ending(found: Capacity) -> str:
         "with the load; the answer encloses both",
         End.REFUSED: "the server refuses all requests as wrong ones, and would under any load",
         End.INTERRUPTED: "you interrupted it; a search that ends by itself knows more",
-    }[found.end]
-    return f"{made}, then it ended: {why}"
+    }[capacity.end]
+    return f"{measurements}, then it ended: {why}"
 
 
 def _judged(rung: Rung, bound: Constraint) -> Answer | None:
@@ -277,34 +281,34 @@ def _failures(rungs: Sequence[Rung]) -> Iterator[Notice]:
             yield Notice(severity=Severity.FAILURE, text=text)
 
 
-def _cell(found: Answer | None) -> str:
+def _cell(answer: Answer | None) -> str:
     """Show a value and half of its interval in percent; what is no claim yet only by what bounds it."""
-    if found is None:
+    if answer is None:
         return _NONE
-    bounds = found.bounds()
-    if found.value is None:
-        return _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, found.query.unit, 3)}"
-    half = bounds.half_width() / found.value if found.value else 0.0
+    bounds = answer.bounds()
+    if answer.value is None:
+        return _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, answer.query.unit, 3)}"
+    half = bounds.half_width() / answer.value if answer.value else 0.0
     if not half or not isfinite(half):
-        return _plain(found)
+        return _plain(answer)
     if half > 1:
-        return f"{_plain(found)} ±>100%"
-    return f"{_plain(found)} ±{100 * half:.{0 if half >= _PERCENT else 1}f}%"
+        return f"{_plain(answer)} ±>100%"
+    return f"{_plain(answer)} ±{100 * half:.{0 if half >= _PERCENT else 1}f}%"
 
 
 _PERCENT = 0.0095
 
 
-def _plain(found: Answer | None) -> str:
+def _plain(answer: Answer | None) -> str:
     """Show a value with the digits that its interval bears out; a rate without its unit's sign is a count."""
-    if found is None or found.value is None:
+    if answer is None or answer.value is None:
         return _NONE
-    return estimate(found.value, found.interval, found.query.unit)[0]
+    return estimate(answer.value, answer.interval, answer.query.unit)[0]
 
 
 def _rate(rung: Rung) -> float:
-    found = rung.find("request_rate")
-    return (found.value or 0.0) if found is not None else 0.0
+    answer = rung.find("request_rate")
+    return (answer.value or 0.0) if answer is not None else 0.0
 
 
 def _load(load: float) -> str:

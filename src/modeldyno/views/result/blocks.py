@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 def blocks(result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN) -> tuple[Block, ...]:
     """Lay a Result out: the verdict, what went wrong, the figures, the doubts, and how it was made."""
-    result, beside = alone(result), tuple(neighbours(result))
+    result, cohosted = alone(result), tuple(neighbours(result))
     figures = inspection(result, look) if looked_at(result) else _measured(result, judgements, look)
     return (
         Notice(severity=Severity.VERDICT, text=verdict(result, judgements, "")),
         *verdicts(judgements),
         *failures(result),
-        *beside,
+        *cohosted,
         *figures,
         *doubts(result),
         footer(result),
@@ -62,12 +62,12 @@ def failures(result: Result) -> Iterator[Notice]:
 
 def doubts(result: Result) -> Iterator[Notice]:
     """Say why not to trust the figures, and what to do about it."""
-    for found in noteworthy(result.doubts):
+    for doubt in noteworthy(result.doubts):
         yield Notice(
             severity=Severity.DOUBT,
-            code=shorten(found.code, NAME_LIMIT),
-            text=shorten(clean(found.seen), TEXT_LIMIT),
-            advice=shorten(clean(found.advice), TEXT_LIMIT),
+            code=shorten(doubt.code, NAME_LIMIT),
+            text=shorten(clean(doubt.seen), TEXT_LIMIT),
+            advice=shorten(clean(doubt.advice), TEXT_LIMIT),
         )
 
 
@@ -92,7 +92,7 @@ def _judgement(judgement: Judgement) -> Notice:
 
 
 def _failure(failure: Failure) -> Notice:
-    log = "\n".join(shorten(line, 400) for line in _telling(failure.log.splitlines()))
+    log = "\n".join(shorten(line, 400) for line in _relevant_lines(failure.log.splitlines()))
     return Notice(
         severity=Severity.FAILURE,
         code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
@@ -101,31 +101,31 @@ def _failure(failure: Failure) -> Notice:
     )
 
 
-def _telling(lines: Sequence[str]) -> Sequence[str]:
+def _relevant_lines(lines: Sequence[str]) -> Sequence[str]:
     """Give the end of a log; of a crash the beginning of its stack, where the last call stands."""
-    crashed = next((place for place, line in enumerate(lines) if line.startswith(_CRASHED)), None)
-    if crashed is None:
+    start = next((place for place, line in enumerate(lines) if line.startswith(_STACK_START)), None)
+    if start is None:
         return lines[-LOG_LINES:]
-    stack = lines[crashed : crashed + LOG_LINES]
+    stack = lines[start : start + LOG_LINES]
     return stack[: stack.index("")] if "" in stack else stack
 
 
-_CRASHED = "Current thread "
+_STACK_START = "Current thread "
 """Begins the stack that Python's fault handler writes."""
 
 
 def latencies(result: Result) -> Iterator[Bins]:
     """Draw how the times of the calls are spread, where there are enough of them to show a shape."""
-    found = result.find("latency")
-    if found is None or not isinstance(found.value, Distribution):
+    latency = result.find("latency")
+    if latency is None or not isinstance(latency.value, Distribution):
         return
-    value, shape = found.value, histogram(found.value)
+    value, shape = latency.value, histogram(latency.value)
     if shape is None:
         return
     edges, counts = _with_tail(value, shape)
     yield Bins(
         title="Latency",
-        scale=Scale(label="latency", unit=found.row.unit),
+        scale=Scale(label="latency", unit=latency.row.unit),
         edges=edges,
         counts=counts,
         counted=f"{unit_of_work(result)}s",
@@ -134,7 +134,7 @@ def latencies(result: Result) -> Iterator[Bins]:
             for name in ("p50", "p99")
             if not value.missing(name)
         ),
-        note=_left_out(value, shape, found.row.unit),
+        note=_histogram_note(value, shape, latency.row.unit),
     )
 
 
@@ -147,7 +147,7 @@ def _with_tail(value: Distribution, shape: Histogram) -> tuple[tuple[float, ...]
     return (*shape.edges, nextafter(most, inf)), (*counts, float(shape.above))
 
 
-def _left_out(value: Distribution, shape: Histogram, unit: str) -> str:
+def _histogram_note(value: Distribution, shape: Histogram, unit: str) -> str:
     least, most = (format_quantity(value.statistic(end), unit, 3) for end in ("min", "max"))
     below = f"not drawn: {shape.below:,} below, down to {least}" if shape.below else ""
     above = f"the last bin holds all {shape.above:,} slower ones, up to {most}" if shape.above else ""

@@ -35,64 +35,64 @@ _LAYERS = 60
 
 def course(result: Result) -> Iterator[Plot]:
     """Draw the calls in the order in which they were made, with the warm-up before them."""
-    found = result.find("latency")
-    if found is None or not isinstance(found.value, Distribution) or len(found.value) < _FEWEST:
+    latency = result.find("latency")
+    if latency is None or not isinstance(latency.value, Distribution) or len(latency.value) < _FEWEST:
         return
-    value, unit = found.value, unit_of_work(result)
+    value, unit = latency.value, unit_of_work(result)
     runs = [run for run in value.arrays() if len(run)]
     longest = max(map(len, runs))
     step = max(1, -(-longest // _POINTS))
     series = [
-        each
+        line
         for place, run in enumerate(runs[:_PROCESSES], 1)
-        for each in _line(run, step, unit, f"process {place}: " if len(runs) > 1 else "")
+        for line in _line(run, step, unit, f"process {place}: " if len(runs) > 1 else "")
     ]
     dropped = value.warmup_dropped // len(value.runs)
     yield Plot(
         title=f"{unit.capitalize()}s in their order",
         x=Scale(label=f"{unit} after the warm-up"),
-        y=Scale(label="latency", unit=SECONDS, logarithmic=_spread(value)),
+        y=Scale(label="latency", unit=SECONDS, logarithmic=_needs_log_scale(value)),
         series=tuple(series),
         rules=tuple(
             Rule(name=name, at=value.statistic(name)) for name in ("p50", "p99") if not value.missing(name)
         ),
         bands=(Band(name="warm-up", low=-float(dropped), high=0.0),) if dropped else (),
-        note="; ".join(filter(None, (_warmup(value, unit), _left_out(runs)))),
+        note="; ".join(filter(None, (_warmup_note(value, unit), _undrawn_processes(runs)))),
     )
 
 
 _FEWEST, _WIDE = 8, 20.0
 
 
-def _spread(value: Distribution) -> bool:
+def _needs_log_scale(value: Distribution) -> bool:
     """Say whether the slowest calls would flatten all others."""
     least = value.statistic("min")
     return least > 0 and value.statistic("max") > _WIDE * least
 
 
-def _line(run: ndarray, step: int, unit: str, whose: str) -> Iterator[Series]:
+def _line(run: ndarray, step: int, unit: str, prefix: str) -> Iterator[Series]:
     """Draw each call, or of many the middle and the slowest of each few."""
     if step == 1:
         places = tuple(map(float, range(len(run))))
-        yield Series(name=f"{whose}each {unit}", x=places, y=tuple(map(float, run)))
+        yield Series(name=f"{prefix}each {unit}", x=places, y=tuple(map(float, run)))
         return
     starts = range(0, len(run), step)
     places = tuple(float(start) + (step - 1) / 2 for start in starts)
     parts = [sorted(map(float, run[start : start + step])) for start in starts]
     few = f"each {step} {unit}s"
-    yield Series(name=f"{whose}median of {few}", x=places, y=tuple(p[len(p) // 2] for p in parts))
-    if not whose:
+    yield Series(name=f"{prefix}median of {few}", x=places, y=tuple(p[len(p) // 2] for p in parts))
+    if not prefix:
         yield Series(name=f"slowest of {few}", x=places, y=tuple(p[-1] for p in parts), joined=False)
 
 
-def _warmup(value: Distribution, unit: str) -> str:
+def _warmup_note(value: Distribution, unit: str) -> str:
     if not value.warmup_dropped:
         return ""
     took = f" in {format_quantity(value.warmup_time, SECONDS, 2)}" if value.warmup_time else ""
     return f"the warm-up, {count(value.warmup_dropped, unit)}{took}, was counted and not kept"
 
 
-def _left_out(runs: Sequence[ndarray]) -> str:
+def _undrawn_processes(runs: Sequence[ndarray]) -> str:
     more = len(runs) - _PROCESSES
     return f"{count(more, 'more process', 'more processes')} not drawn" if more > 0 else ""
 
@@ -123,12 +123,12 @@ def _node(branch: Branch, least: float) -> Node:
         detail=kind,
         children=(
             *(_node(child, least) for child in branch.children if child.time >= least),
-            *_own(branch, least),
+            *_own_code(branch, least),
         ),
     )
 
 
-def _own(branch: Branch, least: float) -> Iterator[Node]:
+def _own_code(branch: Branch, least: float) -> Iterator[Node]:
     """Draw the time of a layer's own code beside that of the layers in it."""
     own = branch.time - sum(child.time for child in branch.children)
     if branch.children and own >= least:
@@ -142,13 +142,14 @@ def roofline(result: Result) -> Iterator[Plot]:
     if root is None or peaks[0] is None or peaks[1] is None:
         return
     flops, bandwidth = (number(peak)[0] for peak in peaks if peak is not None)
-    known = [leaf for leaf in _leaves(root) if leaf.compute and leaf.memory and leaf.time]
-    known = sorted(known, key=lambda leaf: -leaf.time)[:_LAYERS]
-    if not known or not flops or not bandwidth:
+    leaves = [leaf for leaf in _leaves(root) if leaf.compute and leaf.memory and leaf.time]
+    leaves = sorted(leaves, key=lambda leaf: -leaf.time)[:_LAYERS]
+    if not leaves or not flops or not bandwidth:
         return
     # The seconds at the peaks give back what was counted: operations, and bytes each moved once.
     places = [
-        (leaf.compute * flops / (leaf.memory * bandwidth), leaf.compute * flops / leaf.time) for leaf in known
+        (leaf.compute * flops / (leaf.memory * bandwidth), leaf.compute * flops / leaf.time)
+        for leaf in leaves
     ]
     ridge = flops / bandwidth
     low = min(*(x for x, _ in places), ridge) / 2
@@ -164,13 +165,13 @@ def roofline(result: Result) -> Iterator[Plot]:
                 name="layers",
                 x=tuple(x for x, _ in places),
                 y=tuple(y for _, y in places),
-                labels=tuple(f"{leaf.path}, {share(leaf.time, root.time)} of the time" for leaf in known),
+                labels=tuple(f"{leaf.path}, {share(leaf.time, root.time)} of the time" for leaf in leaves),
                 joined=False,
                 marked=True,
                 named=True,
             ),
         ),
-        note=f"the {count(len(known), 'layer')} that take most time; left of the bend memory is the limit, "
+        note=f"the {count(len(leaves), 'layer')} that take most time; left of the bend memory is the limit, "
         "right of it compute",
     )
 
@@ -187,13 +188,13 @@ def _leaves(branch: Branch) -> Iterator[Branch]:
 
 def memory(result: Result) -> Iterator[Plot]:
     """Draw the memory in use over a call, by what it is taken for."""
-    found = result.activity.course if result.activity else None
-    if found is None:
+    timeline = result.activity.course if result.activity else None
+    if timeline is None:
         return
-    times = tuple(float(time) for time in unpack(found.times))
-    lines = {name: unpack(line) for name, line in found.levels.items()}
+    times = tuple(float(time) for time in unpack(timeline.times))
+    lines = {name: unpack(line) for name, line in timeline.levels.items()}
     levels = {name: line for name, line in lines.items() if name not in BEFORE}
-    given = sum(float(line.max()) for name, line in lines.items() if name in BEFORE and len(line))
+    preexisting = sum(float(line.max()) for name, line in lines.items() if name in BEFORE and len(line))
     if len(times) < 2 or not any(line.any() for line in levels.values()):  # noqa: PLR2004 - a line has ends
         return
     yield Plot(
@@ -206,7 +207,7 @@ def memory(result: Result) -> Iterator[Plot]:
             if line.any()
         ),
         stacked=True,
-        note=f"beyond {format_quantity(given, BYTES, 3)} that are there before" if given else "",
+        note=f"beyond {format_quantity(preexisting, BYTES, 3)} that are there before" if preexisting else "",
     )
 
 
@@ -217,20 +218,20 @@ def account(
     results: Sequence[tuple[str, Result]], title: str = "Where a request spends its time"
 ) -> Iterator[Stack]:
     """Draw the stages of a mean request, a bar for each of some Results, with their names."""
-    known = [(name, dict(stages(result))) for name, result in results]
-    known = [(name, parts) for name, parts in known if parts]
-    names = dict.fromkeys(stage for _, parts in known for stage in parts)
-    if not known or len(names) < 2:  # noqa: PLR2004 - one part is no division
+    staged = [(name, dict(stages(result))) for name, result in results]
+    staged = [(name, parts) for name, parts in staged if parts]
+    names = dict.fromkeys(stage for _, parts in staged for stage in parts)
+    if not staged or len(names) < 2:  # noqa: PLR2004 - one part is no division
         return
     yield Stack(
         title=title,
         scale=Scale(label="mean time of a request", unit=SECONDS),
-        bars=tuple(name for name, _ in known),
+        bars=tuple(name for name, _ in staged),
         parts=tuple(
             Series(
                 name=stage,
-                x=tuple(float(bar) for bar, (_, parts) in enumerate(known) if stage in parts),
-                y=tuple(parts[stage] for _, parts in known if stage in parts),
+                x=tuple(float(bar) for bar, (_, parts) in enumerate(staged) if stage in parts),
+                y=tuple(parts[stage] for _, parts in staged if stage in parts),
             )
             for stage in names
         ),

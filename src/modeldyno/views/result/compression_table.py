@@ -39,11 +39,11 @@ def summary(results: Sequence[Result]) -> Table:
             Column(title=title, align=Align.RIGHT if place else Align.LEFT)
             for place, title in enumerate(titles)
         ),
-        rows=tuple((title, *_summarised(results, metric, words)) for title, metric, words in rows),
+        rows=tuple((title, *_row_cells(results, metric, words)) for title, metric, words in rows),
     )
 
 
-def _summarised(results: Sequence[Result], metric: str, words: tuple[str, str]) -> Iterator[str]:
+def _row_cells(results: Sequence[Result], metric: str, words: tuple[str, str]) -> Iterator[str]:
     values = [_value(result.find(metric)) for result in results]
     nouns = {"macs": "MACs", "parameters": "", "latency": ""}
     for value in values:
@@ -58,11 +58,15 @@ def _summarised(results: Sequence[Result], metric: str, words: tuple[str, str]) 
         yield "—" if one is None or other is None else ratio(one, other, words, 3)
 
 
-def _value(found: Measurement | None) -> float | None:
+def _value(measurement: Measurement | None) -> float | None:
     """Give the one number; a latency is told by its median."""
-    if found is None:
+    if measurement is None:
         return None
-    return found.value.statistic("p50") if isinstance(found.value, Distribution) else number(found)[0]
+    return (
+        measurement.value.statistic("p50")
+        if isinstance(measurement.value, Distribution)
+        else number(measurement)[0]
+    )
 
 
 def ratio(first: float, second: float, words: tuple[str, str], digits: int = 2) -> str:
@@ -76,12 +80,12 @@ def ratio(first: float, second: float, words: tuple[str, str], digits: int = 2) 
     word = words[0] if second < first else words[1]
     if times < _NEAR:
         return f"{100 * (times - 1):.2g}% {word}"
-    return f"{times:,.{_places(times, digits)}f}x {word}"
+    return f"{times:,.{_decimals(times, digits)}f}x {word}"
 
 
 _NEAR = 1.05
 """Ratios nearer to one are told in percent."""
 
 
-def _places(times: float, digits: int) -> int:
+def _decimals(times: float, digits: int) -> int:
     return max(0, digits - len(f"{times:.0f}"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _TRAFFIC = ("disk_read", "disk_written", "major_faults", "network_received", "network_sent")
 _GAUGES = ("gpu_utilization", "device_memory", "clock", "temperature", "power", "idle_power", "energy")
-_WORTH = {"disk_read": 2**20, "disk_written": 2**20, "major_faults": 10}
+_LEAST_SHOWN = {"disk_read": 2**20, "disk_written": 2**20, "major_faults": 10}
 """What is less is told to those who ask for everything: every run reads a few pages."""
 APART = frozenset({*_TRAFFIC, *_GAUGES, "device_used", "memory_clock"})
 """Metrics that are shown here, and in no other table."""
@@ -29,7 +29,7 @@ def devices(result: Result, look: Look = PLAIN) -> Iterator[Block]:
     yield from _table(result)
     yield from _traffic(result, look)
     if look.verbose and result.find("latency"):
-        yield from _unknown(result)
+        yield from _unmeasured_notices(result)
 
 
 def _table(result: Result) -> Iterator[Block]:
@@ -37,14 +37,15 @@ def _table(result: Result) -> Iterator[Block]:
     rows = [tuple(show(result, name) for _, show in _COLUMNS) for name in names]
     if len(rows) > 1 and (whole := _number("energy")(result, "")):
         rows.append(("all", *([" "] * (len(_COLUMNS) - 2)), whole))
-    kept = [place for place in range(len(_COLUMNS)) if any(row[place].strip() for row in rows)]
+    columns = [place for place in range(len(_COLUMNS)) if any(row[place].strip() for row in rows)]
     if rows:
         yield Table(
             title="Devices in the timed pass",
             columns=tuple(
-                Column(title=_COLUMNS[place][0], align=Align.RIGHT if place else Align.LEFT) for place in kept
+                Column(title=_COLUMNS[place][0], align=Align.RIGHT if place else Align.LEFT)
+                for place in columns
             ),
-            rows=tuple(tuple(row[place] or "—" for place in kept) for row in rows),
+            rows=tuple(tuple(row[place] or "—" for place in columns) for row in rows),
         )
         yield from _notes(result, tuple(names))
 
@@ -59,34 +60,36 @@ def _notes(result: Result, names: tuple[str, ...]) -> Iterator[Notice]:
 
 
 def _traffic(result: Result, look: Look) -> Iterator[Notice]:
-    known = {name: m for name in _TRAFFIC if (m := result.find(name))}
-    found = {name: m for name, m in known.items() if look.verbose or number(m)[0] >= _WORTH.get(name, 1)}
-    faults = found.get("major_faults")
-    said = joined(
-        f"read {plain(found['disk_read'])} from disks" if "disk_read" in found else "",
-        f"wrote {plain(found['disk_written'])} to disks" if "disk_written" in found else "",
+    measured = {name: m for name in _TRAFFIC if (m := result.find(name))}
+    shown = {
+        name: m for name, m in measured.items() if look.verbose or number(m)[0] >= _LEAST_SHOWN.get(name, 1)
+    }
+    faults = shown.get("major_faults")
+    text = joined(
+        f"read {plain(shown['disk_read'])} from disks" if "disk_read" in shown else "",
+        f"wrote {plain(shown['disk_written'])} to disks" if "disk_written" in shown else "",
         f"waited for {count(round(number(faults)[0]), 'page')} of memory from a disk" if faults else "",
     )
-    if said:
-        yield Notice(severity=Severity.NOTE, text=f"the timed pass {said}")
-    if look.verbose and {"network_received", "network_sent"} <= found.keys():
+    if text:
+        yield Notice(severity=Severity.NOTE, text=f"the timed pass {text}")
+    if look.verbose and {"network_received", "network_sent"} <= shown.keys():
         text = (
-            f"meanwhile {plain(found['network_received'])} came in by the network and "
-            f"{plain(found['network_sent'])} went out, of everybody in this network namespace"
+            f"meanwhile {plain(shown['network_received'])} came in by the network and "
+            f"{plain(shown['network_sent'])} went out, of everybody in this network namespace"
         )
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-def _unknown(result: Result) -> Iterator[Notice]:
+def _unmeasured_notices(result: Result) -> Iterator[Notice]:
     """Say what could not be measured, and what it takes."""
-    known = {m.metric for m in result.measurements}
-    if "power" not in known:
+    metrics = {m.metric for m in result.measurements}
+    if "power" not in metrics:
         yield Notice(
             severity=Severity.NOTE,
             text="power and energy are unknown: no counter could be read. Those of processors (RAPL) are "
             "mostly for root alone; those of NVIDIA devices need the extra 'gpu', or nvidia-smi",
         )
-    if "disk_read" not in known:
+    if "disk_read" not in metrics:
         yield Notice(severity=Severity.NOTE, text="disk traffic is unknown: /proc/PID/io could not be read")
 
 
@@ -109,8 +112,8 @@ def _number(metric: str) -> Callable[[Result, str], str]:
     """Show a number with the digits that its interval justifies."""
 
     def show(result: Result, name: str) -> str:
-        found = result.find(metric, name)
-        return "" if found is None else plain(found)
+        measurement = result.find(metric, name)
+        return "" if measurement is None else plain(measurement)
 
     return show
 
@@ -119,8 +122,8 @@ def _gauge(metric: str) -> Callable[[Result, str], str]:
     """Show the mean of what was sampled."""
 
     def show(result: Result, name: str) -> str:
-        found = result.find(metric, name)
-        return "" if found is None else format_quantity(number(found)[0], found.row.unit, 3)
+        measurement = result.find(metric, name)
+        return "" if measurement is None else format_quantity(number(measurement)[0], measurement.row.unit, 3)
 
     return show
 

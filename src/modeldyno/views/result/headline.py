@@ -37,10 +37,10 @@ def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> st
     """Say what came out, with `message` behind the failure where there is one."""
     name = shorten(clean(result.name), NAME_LIMIT) or "The model"
     parts = ", but ".join(filter(None, (_speed(result), _failed(result.failures, message))))
-    return " ".join((f"{name} {parts or _size(result)}.", *_seen(result), *_exceptions(judgements)))
+    return " ".join((f"{name} {parts or _size(result)}.", *_highlights(result), *_unmet_bounds(judgements)))
 
 
-def _seen(result: Result) -> Iterator[str]:
+def _highlights(result: Result) -> Iterator[str]:
     """Say first what a reader can act on: which layer is slow, and what is needless."""
     yield from (f"{text[0].upper()}{text[1:]}." for text in (wasted(result), slowest(result)) if text)
 
@@ -50,30 +50,30 @@ def _speed(result: Result) -> str:
         return spent(result)
     if served := under_load(result):
         return served
-    found = result.find("latency")
-    if found is None or not isinstance(found.value, Distribution):
+    latency = result.find("latency")
+    if latency is None or not isinstance(latency.value, Distribution):
         return spoken(result) or fitting(result) or stepped(result) or operated(result) or layered(result)
     batch = result.job.config.get("batch_size")
     at = f" at batch {shorten(clean(str(batch)), NAME_LIMIT)}" if batch is not None else ""
     rate = _rate(result)
     backend = shorten(clean(result.job.backend), NAME_LIMIT)
-    return f"answers in {_median(found.value)}{at} on {backend}{f'; on average {rate}' if rate else ''}"
+    return f"answers in {_median(latency.value)}{at} on {backend}{f'; on average {rate}' if rate else ''}"
 
 
-def _median(found: Distribution) -> str:
-    value, interval = estimate(found.statistic("p50"), found.interval("p50"), METRICS["latency"].unit)
-    if found.missing("p50"):
-        worth = int(found.effective_size("p50"))
-        few = f", equivalent to {count(worth, 'independent call')}" if worth < len(found) else ""
-        return f"about {value} (median of {'' if few else 'only '}{count(len(found), 'call')}{few})"
+def _median(times: Distribution) -> str:
+    value, interval = estimate(times.statistic("p50"), times.interval("p50"), METRICS["latency"].unit)
+    if times.missing("p50"):
+        effective = int(times.effective_size("p50"))
+        few = f", equivalent to {count(effective, 'independent call')}" if effective < len(times) else ""
+        return f"about {value} (median of {'' if few else 'only '}{count(len(times), 'call')}{few})"
     return f"{value} (median, 95 % interval {interval})" if interval else f"{value} (median)"
 
 
 def _rate(result: Result) -> str:
-    found = result.find("throughput")
-    if found is None:
+    throughput = result.find("throughput")
+    if throughput is None:
         return ""
-    value, interval = number(found)
+    value, interval = number(throughput)
     return estimate(value, interval, RATE)[0].replace("/s", " samples/s")
 
 
@@ -102,16 +102,16 @@ def _work(result: Result) -> str:
     if macs is None:
         return ""
     inspection, sizes = result.job.inspection, analysed_at(result)
-    course = " in a training step" if inspection.mode is Mode.TRAIN else ""
-    beside = f" ({_counted(flops, 'FLOPs')})" if flops else ""
-    return f"costs {_counted(macs, 'MACs')}{beside}{course}{f' at {sizes}' if sizes else ''}"
+    step = " in a training step" if inspection.mode is Mode.TRAIN else ""
+    flops_text = f" ({_counted(flops, 'FLOPs')})" if flops else ""
+    return f"costs {_counted(macs, 'MACs')}{flops_text}{step}{f' at {sizes}' if sizes else ''}"
 
 
-def _counted(found: Measurement, noun: str) -> str:
+def _counted(measurement: Measurement, noun: str) -> str:
     """Count operations; what is open because operators have no formula is told as such."""
-    bounds = found.interval
+    bounds = measurement.interval
     if bounds is None or bounds.low == bounds.high:
-        return amount(number(found)[0], noun)
+        return amount(number(measurement)[0], noun)
     if bounds.high == inf:
         return f"at least {amount(bounds.low, noun)}"
     low, high = amount(bounds.low, noun), amount(bounds.high, noun)
@@ -129,8 +129,8 @@ def _memory(result: Result) -> str:
     return f"it needs {plain(peak)} at the peak{part}"
 
 
-def _exceptions(judgements: Sequence[Judgement]) -> Iterator[str]:
+def _unmet_bounds(judgements: Sequence[Judgement]) -> Iterator[str]:
     for verdict in (Severity.BROKEN, Severity.UNDECIDED):
-        named = [clean(str(j.constraint)) for j in judgements if j.verdict == verdict.value]
-        if named:
-            yield f"{verdict.capitalize()}: {'; '.join(named)}."
+        names = [clean(str(j.constraint)) for j in judgements if j.verdict == verdict.value]
+        if names:
+            yield f"{verdict.capitalize()}: {'; '.join(names)}."

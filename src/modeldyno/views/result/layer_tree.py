@@ -53,17 +53,17 @@ class Branch:
 
 def tree(result: Result) -> Branch | None:
     """Build the tree of what was watched; alike neighbours are one, with their sum."""
-    found = result.activity.layers if result.activity else ()
-    if not found or found[0].path:
+    watched = result.activity.layers if result.activity else ()
+    if not watched or watched[0].path:
         return None
     numbers = _numbers(result)
     kinds = {module.path: module.kind for module in result.outline.modules} if result.outline else {}
-    known = {layer.path for layer in found}
+    paths = {layer.path for layer in watched}
     families: defaultdict[str | None, list[Branch]] = defaultdict(list)
     alike: dict[object, str] = {}
-    for layer in sorted(found, key=lambda layer: -_depth(layer.path)):
-        children = tuple(_collapsed(families.pop(layer.path, [])))
-        parent = parent_of(layer.path, known)
+    for layer in sorted(watched, key=lambda layer: -_depth(layer.path)):
+        children = tuple(_merge_alike(families.pop(layer.path, [])))
+        parent = parent_of(layer.path, paths)
         named = layer if layer.kind else replace(layer, kind=kinds.get(layer.path, ""))
         branch = _branch(named, parent, numbers, children, alike)
         families[parent].append(branch if layer.path else _whole(branch, result, numbers))
@@ -102,12 +102,12 @@ def _branch(
 def _whole(root: Branch, result: Result, numbers: Mapping[tuple[str, str], float]) -> Branch:
     """Let the whole take what all its parts take, and have the bound that the analysis has found for it."""
     time = sum(value for (metric, _), value in numbers.items() if metric == "self_time")
-    least = _of(result, "roofline_latency", HERE) if _runs_here(result) else 0.0
-    peak = _of(result, "peak_flops", HERE)
-    macs = _of(result, "causal_macs") or _of(result, "macs")
+    least = _value(result, "roofline_latency", HERE) if _runs_here(result) else 0.0
+    peak = _value(result, "peak_flops", HERE)
+    macs = _value(result, "causal_macs") or _value(result, "macs")
     compute = min(least, 2 * macs / peak) if peak else 0.0
     memory = least if compute < _ALL * least else 0.0
-    return replace(root, time=time, compute=compute, memory=memory, flops=_of(result, "flops"))
+    return replace(root, time=time, compute=compute, memory=memory, flops=_value(result, "flops"))
 
 
 _ALL = 0.999
@@ -134,12 +134,12 @@ _WANTED = (
 
 def _numbers(result: Result) -> dict[tuple[str, str], float]:
     """Give the numbers of each path, and the peaks of this machine where the model ran on it."""
-    found = {(m.metric, m.scope): m.value for m in result.measurements if m.metric in _WANTED}
-    typical = _typical([found[key] for key in found if key[0] == "self_time"])
-    numbers = {key: _mean(value, typical) for key, value in found.items()}
+    values = {(m.metric, m.scope): m.value for m in result.measurements if m.metric in _WANTED}
+    typical = _typical([values[key] for key in values if key[0] == "self_time"])
+    numbers = {key: _mean(value, typical) for key, value in values.items()}
     if _runs_here(result):
         for metric in ("peak_flops", "peak_bandwidth"):
-            numbers[metric, ""] = _of(result, metric, HERE)
+            numbers[metric, ""] = _value(result, metric, HERE)
     return numbers
 
 
@@ -149,7 +149,9 @@ def _typical(owns: Sequence[float | Distribution]) -> ndarray:
 
     samples = [own.samples() for own in owns if isinstance(own, Distribution)]
     most = max(map(len, samples), default=0)  # a layer that one of several processes did not call has fewer
-    order = np.argsort(sum((each for each in samples if len(each) == most), np.zeros(most)), kind="stable")
+    order = np.argsort(
+        sum((sample for sample in samples if len(sample) == most), np.zeros(most)), kind="stable"
+    )
     return order[most // 4 : most - most // 4]
 
 
@@ -162,9 +164,9 @@ def _mean(value: float | Distribution, chosen: ndarray) -> float:
     return float(samples[chosen].mean()) if fits else value.statistic("p50")
 
 
-def _of(result: Result, metric: str, scope: str = "") -> float:
-    found = result.find(metric, scope)
-    return 0.0 if found is None else number(found)[0]
+def _value(result: Result, metric: str, scope: str = "") -> float:
+    measurement = result.find(metric, scope)
+    return 0.0 if measurement is None else number(measurement)[0]
 
 
 def _runs_here(result: Result) -> bool:
@@ -176,7 +178,7 @@ def _depth(path: str) -> int:
     return path.count(".") + 1 if path else 0
 
 
-def _collapsed(branches: Sequence[Branch]) -> Iterator[Branch]:
+def _merge_alike(branches: Sequence[Branch]) -> Iterator[Branch]:
     """Make one of numbered neighbours that are alike, and of alike ones whose number is further up."""
     groups: dict[object, list[Branch]] = {}
     for place, branch in enumerate(branches):
@@ -190,10 +192,10 @@ def _collapsed(branches: Sequence[Branch]) -> Iterator[Branch]:
     for group in groups.values():
         label = ranged([one.label for one in group])
         path = group[0].path.removesuffix(group[0].label) + label
-        yield _added(group, group[0].path, path, label) if len(group) > 1 else group[0]
+        yield _merged(group, group[0].path, path, label) if len(group) > 1 else group[0]
 
 
-def _added(alike: Sequence[Branch], old: str, new: str, label: str = "") -> Branch:
+def _merged(alike: Sequence[Branch], old: str, new: str, label: str = "") -> Branch:
     first = alike[0]
     return replace(
         first,
@@ -207,7 +209,7 @@ def _added(alike: Sequence[Branch], old: str, new: str, label: str = "") -> Bran
         compute=sum(one.compute for one in alike),
         memory=sum(one.memory for one in alike),
         children=tuple(
-            _added(parts, old, new) for parts in zip(*(one.children for one in alike), strict=True)
+            _merged(parts, old, new) for parts in zip(*(one.children for one in alike), strict=True)
         ),
         likeness=f"{first.likeness}x{len(alike)}",
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.core.trace.layer_times import Placed
     from modeldyno.views.view_options import Look
 
-TOLD = frozenset({"self_time", "achieved_flops", "pass_overhead", "unattributed"})
+LAYER_METRICS = frozenset({"self_time", "achieved_flops", "pass_overhead", "unattributed"})
 """Metrics that are told here, and in no other table."""
 _ROWS, _NAME = 25, 32
 """Rows that are read at a glance, and characters of a layer's name."""
@@ -25,7 +25,7 @@ _LIGHT = 0.005
 """Part of the time below which a layer is left out, where nobody asked for a depth."""
 _MOST = 0.6
 """A layer that takes this part of the one around it is what that one is about."""
-_WINNERS = 3
+_GAINS = 3
 
 
 def layers(result: Result, look: Look) -> Iterator[Block]:
@@ -34,11 +34,11 @@ def layers(result: Result, look: Look) -> Iterator[Block]:
     if root is None or not root.time or not root.children:
         return
     some = bool(result.job.observation.layers)
-    yield Notice(severity=Severity.NOTE, text=_slowest(replace(root, own=0.0) if some else root))
+    yield Notice(severity=Severity.NOTE, text=_slowest_sentence(replace(root, own=0.0) if some else root))
     yield from _table(root, look)
-    if text := _winners(root):
+    if text := _gains_sentence(root):
         yield Notice(severity=Severity.NOTE, text=text)
-    if text := _trust(result):
+    if text := _overhead_sentence(result):
         yield Notice(severity=Severity.NOTE, text=text)
 
 
@@ -46,10 +46,10 @@ def layers(result: Result, look: Look) -> Iterator[Block]:
 
 
 def _table(root: Branch, look: Look) -> Iterator[Block]:
-    everything = list(_walk(root))
+    all_rows = list(_walk(root))
     rows = [
         (level, branch)
-        for level, branch in everything
+        for level, branch in all_rows
         if look.depth is not None or branch.time >= _LIGHT * root.time
     ]
     depth = _readable([level for level, _ in rows]) if look.depth is None else look.depth
@@ -69,7 +69,7 @@ def _table(root: Branch, look: Look) -> Iterator[Block]:
     beyond = dict.fromkeys(b.placed.bound for _, b in shown if b.placed and b.placed.share > _ROOF)
     for bound in beyond:
         yield Notice(severity=Severity.NOTE, text=f"over 100 % of the roof: {_BEYOND[bound]}")
-    if hidden := len(everything) - len(shown):
+    if hidden := len(all_rows) - len(shown):
         why = f"lighter than {_LIGHT:.1%} or deeper" if look.depth is None else "deeper"
         text = f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` gives any"
         yield Notice(severity=Severity.NOTE, text=text)
@@ -148,7 +148,7 @@ def slowest(result: Result) -> str:
     root = tree(result)
     if root is None or not root.time or not root.children:
         return ""
-    return _slowest(replace(root, own=0.0) if result.job.observation.layers else root)
+    return _slowest_sentence(replace(root, own=0.0) if result.job.observation.layers else root)
 
 
 def layered(result: Result) -> str:
@@ -157,7 +157,7 @@ def layered(result: Result) -> str:
     return f"takes {_seconds(root.time)} a call while its layers are measured" if root and root.time else ""
 
 
-def _slowest(root: Branch) -> str:
+def _slowest_sentence(root: Branch) -> str:
     """Say which layer takes most, where there is a choice: not the one around everything."""
     at = root
     while at.children:
@@ -165,21 +165,21 @@ def _slowest(root: Branch) -> str:
         if heaviest.time < _MOST * at.time:
             break
         at = heaviest
-    found = max((*at.children, at), key=lambda each: each.own if each is at else each.time)
-    itself = found is at and bool(at.children)
-    time = found.own if itself else found.time
+    layer = max((*at.children, at), key=lambda branch: branch.own if branch is at else branch.time)
+    itself = layer is at and bool(at.children)
+    time = layer.own if itself else layer.time
     part = f"{share(time, root.time)} of the time: {_seconds(time)} of {_seconds(root.time)}"
     if not itself:
-        return f"{_layer(found)} takes {part}"
-    return f"the code of {_called(found)} outside its submodules takes {part}"
+        return f"{_layer_phrase(layer)} takes {part}"
+    return f"the code of {_layer_name(layer)} outside its submodules takes {part}"
 
 
-def _layer(branch: Branch) -> str:
-    called = _called(branch)
-    return called if not branch.path or "layer" in called else f"the layer {called}"
+def _layer_phrase(branch: Branch) -> str:
+    name = _layer_name(branch)
+    return name if not branch.path or "layer" in name else f"the layer {name}"
 
 
-def _called(branch: Branch) -> str:
+def _layer_name(branch: Branch) -> str:
     """Name a layer in a sentence; a mere number says nothing without its class."""
     path = clean(branch.path)
     kind = f" ({clean(branch.kind)})" if path.rpartition(".")[2].isdecimal() else ""
@@ -189,35 +189,35 @@ def _called(branch: Branch) -> str:
 _LONGEST = 60
 
 
-def _winners(root: Branch) -> str:
+def _gains_sentence(root: Branch) -> str:
     """Name the layers that take longest beyond what this machine would need at its peaks."""
-    found = [(branch, place) for branch in _finest(root) if (place := branch.placed)]
-    best = sorted(found, key=lambda item: -item[1].to_win)[:_WINNERS]
-    named = [
-        f"{_called(branch)}: {_seconds(place.to_win)} ({_said(place)})"
+    placed = [(branch, place) for branch in _deepest(root) if (place := branch.placed)]
+    best = sorted(placed, key=lambda item: -item[1].to_win)[:_GAINS]
+    names = [
+        f"{_layer_name(branch)}: {_seconds(place.to_win)} ({_roof_share(place)})"
         for branch, place in best
         if place.to_win
     ]
-    return f"most time to gain, by the roofline of this machine: {'; '.join(named)}" if named else ""
+    return f"most time to gain, by the roofline of this machine: {'; '.join(names)}" if names else ""
 
 
-def _said(place: Placed) -> str:
+def _roof_share(place: Placed) -> str:
     if place.bound == "neither":
         return f"{_percent(place)} of the machine's peak"
     return f"{place.bound}-bound, {_percent(place)} of the roofline"
 
 
-def _finest(branch: Branch) -> Iterable[Branch]:
+def _deepest(branch: Branch) -> Iterable[Branch]:
     """Give the deepest layers that stand on the roofline."""
-    below = [one for child in branch.children for one in _finest(child)]
+    below = [one for child in branch.children for one in _deepest(child)]
     return below or ([branch] if branch.placed else [])
 
 
-def _trust(result: Result) -> str:
-    overhead, alone = (result.find(metric, "layers") for metric in ("pass_overhead", "unattributed"))
-    if overhead is None or alone is None:
+def _overhead_sentence(result: Result) -> str:
+    overhead, unattributed = (result.find(metric, "layers") for metric in ("pass_overhead", "unattributed"))
+    if overhead is None or unattributed is None:
         return ""
-    ratio, free = number(overhead)[0], number(alone)[0]
+    ratio, free = number(overhead)[0], number(unattributed)[0]
     where = "no watched layer" if result.job.observation.layers else "no layer"
     cost = f"slowed the call by {ratio - 1:.0%}, which is subtracted" if ratio > _SLOWER else _FREE
     return f"measuring the layers {cost}; {free:.1%} of the time is in {where}"

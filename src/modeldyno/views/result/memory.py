@@ -36,7 +36,7 @@ def memory(result: Result) -> Iterator[Block]:
     """Lay out what was measured of memory and of training steps, if anything was."""
     yield from sizes(result)
     if result.activity is not None and result.activity.held:
-        yield from _course(result.activity)
+        yield from _curve_notice(result.activity)
     yield from contents(result)
 
 
@@ -56,26 +56,26 @@ def contents(result: Result) -> Iterator[Table]:
 
 def stepped(result: Result) -> str:
     """Say how long a training step takes, or what a call holds where nothing else is known."""
-    found, peak = result.find("step_time"), result.find("allocated_peak")
-    if peak is not None and found is None and result.find("parameters") is None:
+    step, peak = result.find("step_time"), result.find("allocated_peak")
+    if peak is not None and step is None and result.find("parameters") is None:
         return f"takes {_bytes(peak)} at the peak of a call, beyond weights and inputs"
-    if found is None or not isinstance(found.value, Distribution):
+    if step is None or not isinstance(step.value, Distribution):
         return ""
     optimizer = clean(result.job.inspection.optimizer)
-    with_ = "without an optimiser" if optimizer == "none" else f"with {optimizer}"
-    about = "about " if found.value.missing("p50") else ""
-    shown, span = _median(found.value)
-    known = f", 95 % interval {span}" if span and not about else ""
-    return f"takes {about}{shown} (median{known}) for a training step {with_} on {clean(result.job.backend)}"
+    optimizer_text = "without an optimiser" if optimizer == "none" else f"with {optimizer}"
+    about = "about " if step.value.missing("p50") else ""
+    median, span = _median(step.value)
+    interval = f", 95 % interval {span}" if span and not about else ""
+    return f"takes {about}{median} (median{interval}) for a training step {optimizer_text} on {clean(result.job.backend)}"
 
 
 def fitting(result: Result) -> str:
     """Say how large a batch may be, if that was measured; nothing where a step was timed, too."""
-    found = result.find("largest_batch", _MEASURED)
-    if found is None or result.find("step_time"):
+    batch = result.find("largest_batch", _MEASURED)
+    if batch is None or result.find("step_time"):
         return ""
     does = "makes training steps" if result.job.inspection.mode is Mode.TRAIN else "runs"
-    samples = count(round(number(found)[0]), "sample")
+    samples = count(round(number(batch)[0]), "sample")
     limit = _within(result).removeprefix("largest batch")
     return f"{does} with batches of up to {samples}{limit} on {clean(result.job.backend)}"
 
@@ -88,8 +88,8 @@ def _columns(*titles: str) -> tuple[Column, ...]:
     )
 
 
-def _median(found: Distribution) -> tuple[str, str]:
-    return estimate(found.statistic("p50"), found.interval("p50"), SECONDS)
+def _median(times: Distribution) -> tuple[str, str]:
+    return estimate(times.statistic("p50"), times.interval("p50"), SECONDS)
 
 
 # --- training ------------------------------------------------------------------------------------
@@ -103,14 +103,14 @@ def _steps(result: Result) -> Iterator[Table]:
     peaks = result.find("allocated_peak") is not None
     rows = []
     for stage in ("", *_STAGES):
-        found = result.find("step_time", stage)
-        if found is not None and isinstance(found.value, Distribution):
+        stage_time = result.find("step_time", stage)
+        if stage_time is not None and isinstance(stage_time.value, Distribution):
             most = result.find("allocated_peak", stage)
             rows.append(
                 (
                     stage or "a whole step",
-                    *_median(found.value),
-                    share(found.value.statistic("p50"), whole.value.statistic("p50")),
+                    *_median(stage_time.value),
+                    share(stage_time.value.statistic("p50"), whole.value.statistic("p50")),
                     *((_bytes(most),) if peaks else ()),
                 )
             )
@@ -131,7 +131,9 @@ def _numbers(result: Result) -> Iterator[Block]:
         (f"left behind by each {of}", "memory_growth"),
         ("reserved by the allocator", "allocator_reserved"),
     )
-    rows += [(name, _shown(found), "", "") for name, metric in single if (found := result.find(metric))]
+    rows += [
+        (name, _shown(measurement), "", "") for name, metric in single if (measurement := result.find(metric))
+    ]
     if rows and (process := result.find("process_memory")) and isinstance(process.value, Distribution):
         most = format_quantity(process.value.statistic("max"), BYTES, 3)
         rows.append(("the whole process, above its baseline", most, "", ""))
@@ -141,7 +143,7 @@ def _numbers(result: Result) -> Iterator[Block]:
             columns=_columns("what", "measured>", "predicted>", "of that>"),
             rows=tuple(rows),
         )
-    if predicted := _foreseen(result):
+    if predicted := _predicted_batch(result):
         room = format_quantity(float(predicted.scope.removeprefix(ROOM)), BYTES, 3)
         text = (
             f"the largest batch is predicted for {room}, what the limit leaves beside the process itself: "
@@ -150,7 +152,7 @@ def _numbers(result: Result) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-def _foreseen(result: Result) -> Measurement | None:
+def _predicted_batch(result: Result) -> Measurement | None:
     """Find the largest batch that was predicted for the room in which one was searched."""
     return next((m for m in result.measurements if m.metric == "largest_batch" and _is_room(m.scope)), None)
 
@@ -171,9 +173,11 @@ def _compared(result: Result) -> Iterator[tuple[str, str, str, str]]:
         ("the optimiser's state", "optimizer_bytes", _MEASURED, "optimizer_bytes"),
         (_within(result), "largest_batch", _MEASURED, "largest_batch"),
     ):
-        if found := result.find(metric, scope):
-            foreseen = (_foreseen(result) if metric == "largest_batch" else None) or result.find(predicted)
-            yield _row(name, number(found)[0], foreseen, unit=found.row.unit)
+        if measurement := result.find(metric, scope):
+            prediction = (_predicted_batch(result) if metric == "largest_batch" else None) or result.find(
+                predicted
+            )
+            yield _row(name, number(measurement)[0], prediction, unit=measurement.row.unit)
 
 
 def _within(result: Result) -> str:
@@ -184,21 +188,21 @@ def _within(result: Result) -> str:
 def _row(
     name: str, measured: float, predicted: Measurement | None, unit: str = BYTES
 ) -> tuple[str, str, str, str]:
-    def told(value: float) -> str:
+    def shown(value: float) -> str:
         return format_quantity(value, unit, 3) if unit == BYTES else f"{value:,.0f}"
 
     if predicted is None:
-        return name, told(measured), "—", "—"
-    foreseen = number(predicted)[0]
-    return name, told(measured), told(foreseen), share(measured, foreseen)
+        return name, shown(measured), "—", "—"
+    prediction = number(predicted)[0]
+    return name, shown(measured), shown(prediction), share(measured, prediction)
 
 
-def _shown(found: Measurement) -> str:
-    return format_quantity(number(found)[0], found.row.unit, 3)
+def _shown(measurement: Measurement) -> str:
+    return format_quantity(number(measurement)[0], measurement.row.unit, 3)
 
 
-def _bytes(found: Measurement | None) -> str:
-    return "—" if found is None else format_quantity(number(found)[0], BYTES, 3)
+def _bytes(measurement: Measurement | None) -> str:
+    return "—" if measurement is None else format_quantity(number(measurement)[0], BYTES, 3)
 
 
 # --- the peak ------------------------------------------------------------------------------------
@@ -222,26 +226,26 @@ H = TypeVar("H", bound=Holding)
 def grouped(held: Iterable[H]) -> list[tuple[str, list[H]]]:
     """Join modules alike, and what was there before whoever has it; each group with its name."""
     groups: defaultdict[tuple[str, str], list[H]] = defaultdict(list)
-    for each in held:
-        apart = each.role in {Category.ACTIVATIONS, Category.WORKSPACE}
-        groups[pattern(each.scope) if apart else "", each.role].append(each)
+    for part in held:
+        apart = part.role in {Category.ACTIVATIONS, Category.WORKSPACE}
+        groups[pattern(part.scope) if apart else "", part.role].append(part)
     return [
-        (_what(clean(ranged([each.scope for each in group])) if place else "", role), group)
+        (_group_name(clean(ranged([part.scope for part in group])) if place else "", role), group)
         for (place, role), group in groups.items()
     ]
 
 
 def _groups(activity: Activity) -> list[tuple[str, str, int]]:
     """Give what was held as its name, category and bytes, the largest first."""
-    found = [(name, group[0].role, _sum(group)) for name, group in grouped(activity.held)]
-    return sorted(found, key=lambda row: -row[2])
+    groups = [(name, group[0].role, _sum(group)) for name, group in grouped(activity.held)]
+    return sorted(groups, key=lambda row: -row[2])
 
 
 def _sum(held: Sequence[Held]) -> int:
     return sum(part.bytes for part in held)
 
 
-def _what(scope: str, role: str) -> str:
+def _group_name(scope: str, role: str) -> str:
     if role in {Category.ACTIVATIONS, Category.WORKSPACE}:
         verb = "output" if role == Category.ACTIVATIONS else "workspace"
         return f"{verb} of {ending(scope, _NAME)}" if scope else f"{verb} outside of any module"
@@ -259,13 +263,13 @@ def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
     if peak is None or not made or not number(peak)[0]:
         return
     name, _, size = made[0]
-    whole = _taken(made)
+    whole = _added_bytes(made)
     where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     text = f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}"
     yield Notice(severity=Severity.NOTE, text=text)
 
 
-def _taken(groups: Iterable[tuple[str, str, int]]) -> int:
+def _added_bytes(groups: Iterable[tuple[str, str, int]]) -> int:
     """Add up what was not there before: the base of all shares."""
     return sum(size for _, role, size in groups if role not in BEFORE)
 
@@ -277,15 +281,15 @@ def moments(result: Result) -> str:
 
 def _contents(result: Result, activity: Activity) -> Table:
     groups = _groups(activity)
-    whole = _taken(groups)
+    whole = _added_bytes(groups)
 
-    def told(name: str, few: Sequence[tuple[str, str, int]]) -> tuple[str, str, str]:
-        size, own = sum(bytes_ for _, _, bytes_ in few), _taken(few)
+    def row(name: str, few: Sequence[tuple[str, str, int]]) -> tuple[str, str, str]:
+        size, own = sum(bytes_ for _, _, bytes_ in few), _added_bytes(few)
         return name, format_quantity(size, BYTES, 3), share(own, whole) if own else "—"
 
-    rows = [told(group[0], [group]) for group in groups[:_HELD]]
+    rows = [row(group[0], [group]) for group in groups[:_HELD]]
     if rest := groups[_HELD:]:
-        rows.append(told(f"in {count(len(rest), 'more place')}", rest))
+        rows.append(row(f"in {count(len(rest), 'more place')}", rest))
     where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     return Table(
         title=f"Held at the measured peak{where}: shares of what the {moments(result)} itself took",
@@ -297,7 +301,7 @@ def _contents(result: Result, activity: Activity) -> Table:
 # --- the course ----------------------------------------------------------------------------------
 
 
-def _course(activity: Activity) -> Iterator[Notice]:
+def _curve_notice(activity: Activity) -> Iterator[Notice]:
     """Draw the bytes in use beyond what was given, over the time of the call."""
     if activity.course is not None and (drawn := curve(activity.course)):
         yield Notice(severity=Severity.NOTE, text=f"in use over time: {drawn}")
@@ -314,18 +318,18 @@ def curve(course: Course, top: float = 0.0) -> str:
 
     `top` are the bytes of a full height, where that is more than the peak.
     """
-    times, found = unpack(course.times), levels(course)
-    most, last = max(found, default=0.0), float(times[-1]) if len(times) else 0.0
+    times, in_use = unpack(course.times), levels(course)
+    most, last = max(in_use, default=0.0), float(times[-1]) if len(times) else 0.0
     if not most or not last:
         return ""
     tops, full = [0.0] * _WIDE, max(most, top)
-    for time, level, until in zip(times, found, (*times[1:], last), strict=True):
-        for place in range(_place(time, last), _place(until, last) + 1):
+    for time, level, until in zip(times, in_use, (*times[1:], last), strict=True):
+        for place in range(_column(time, last), _column(until, last) + 1):
             tops[place] = max(tops[place], level)
-    drawn = "".join(_LEVELS[min(len(_LEVELS) - 1, int(each / full * len(_LEVELS)))] for each in tops)
+    drawn = "".join(_LEVELS[min(len(_LEVELS) - 1, int(height / full * len(_LEVELS)))] for height in tops)
     text = f"{drawn} up to {format_quantity(most, BYTES, 3)} in {format_quantity(last, SECONDS, 2)}"
     return shorten(text, 78)
 
 
-def _place(time: float, last: float) -> int:
+def _column(time: float, last: float) -> int:
     return min(_WIDE - 1, int(time / last * _WIDE))

@@ -31,28 +31,28 @@ def memory_changed(baseline: Result, candidate: Result) -> tuple[Block, ...]:
     """
     held = memory_change(baseline, candidate).held
     groups = [(name, *_sums(group)) for name, group in grouped(held)]
-    groups.sort(key=lambda group: -abs(_more(group)))
+    groups.sort(key=lambda group: -abs(_growth(group)))
     whole = ("in all", *_sums(held))
     return (
         Notice(severity=Severity.VERDICT, text=_sentence(candidate, whole, groups)),
-        *_unlike(baseline, candidate),
+        *_differences_notice(baseline, candidate),
         Table(
             title="Held at the measured peak",
             columns=tuple(
                 Column(title=title, align=Align.RIGHT if place else Align.LEFT)
                 for place, title in enumerate(("what", "before", "after", "change"))
             ),
-            rows=tuple(map(_row, _listed(whole, groups))),
+            rows=tuple(map(_row, _rows_shown(whole, groups))),
         ),
-        *_courses(baseline, candidate),
+        *_curve_notices(baseline, candidate),
     )
 
 
 def _sums(held: Sequence[HeldChange]) -> tuple[int, int]:
-    return sum(each.before for each in held), sum(each.after for each in held)
+    return sum(part.before for part in held), sum(part.after for part in held)
 
 
-def _more(group: Group) -> int:
+def _growth(group: Group) -> int:
     _, before, after = group
     return after - before
 
@@ -61,31 +61,31 @@ def _sentence(candidate: Result, whole: Group, groups: Sequence[Group]) -> str:
     """Say how much more or less is held, and what has most of that."""
     name = shorten(clean(candidate.name), NAME_LIMIT) or "The model"
     _, before, after = whole
-    now, change = format_quantity(after, BYTES, 3), _more(whole)
-    if not any(map(_more, groups)):
+    now, change = format_quantity(after, BYTES, 3), _growth(whole)
+    if not any(map(_growth, groups)):
         return f"{name} holds the same at its peak as before: {now}."
     if not change:
         return f"{name} holds as much at its peak as before, {now}, but not the same."
-    most = max(groups, key=lambda group: _more(group) if change > 0 else -_more(group))
+    most = max(groups, key=lambda group: _growth(group) if change > 0 else -_growth(group))
     word = "more" if change > 0 else "less"
     size = f"{_size(abs(change))} {word} at its peak than before, {now} against {_size(before)}"
-    return f"{name} holds {size}; most of that is {most[0]} ({_signed(_more(most))})."
+    return f"{name} holds {size}; most of that is {most[0]} ({_signed(_growth(most))})."
 
 
-def _listed(whole: Group, groups: Sequence[Group]) -> Iterator[Group]:
+def _rows_shown(whole: Group, groups: Sequence[Group]) -> Iterator[Group]:
     """Give the sum, the groups that differ most, and the rest of them as one."""
-    changed = [group for group in groups if _more(group)]
-    alike = [group for group in groups if not _more(group)]
+    changed = [group for group in groups if _growth(group)]
+    alike = [group for group in groups if not _growth(group)]
     yield whole
     yield from changed[:_CHANGED]
     if rest := changed[_CHANGED:]:
-        yield _joined(f"in {count(len(rest), 'more place')}", rest)
+        yield _summed(f"in {count(len(rest), 'more place')}", rest)
     if alike:
         names = alike[0][0] if len(alike) == 1 else count(len(alike), "place")
-        yield _joined(f"{names}, alike", alike)
+        yield _summed(f"{names}, alike", alike)
 
 
-def _joined(name: str, groups: Sequence[Group]) -> Group:
+def _summed(name: str, groups: Sequence[Group]) -> Group:
     return name, sum(before for _, before, _ in groups), sum(after for _, _, after in groups)
 
 
@@ -106,16 +106,16 @@ def _signed(value: int) -> str:
 # --- what was unlike beforehand ------------------------------------------------------------------
 
 
-def _unlike(baseline: Result, candidate: Result) -> Iterator[Notice]:
+def _differences_notice(baseline: Result, candidate: Result) -> Iterator[Notice]:
     """Say in what the two runs differ besides: model, knobs, inputs, machine."""
     old, new = _facts(baseline), _facts(candidate)
-    told = [
-        f"{name} {_shown(old.get(name))} -> {_shown(new.get(name))}"
+    differences = [
+        f"{name} {_value_text(old.get(name))} -> {_value_text(new.get(name))}"
         for name in {**old, **new}
         if old.get(name) != new.get(name)
     ]
-    if told:
-        text = f"unlike in the two: {', '.join(told)}"
+    if differences:
+        text = f"unlike in the two: {', '.join(differences)}"
         yield Notice(severity=Severity.NOTE, text=shorten(text, TEXT_LIMIT))
 
 
@@ -139,17 +139,17 @@ def _shape(spec: InputSpec) -> str:
     return f"{'x'.join(map(str, spec.shape or ()))} {spec.dtype}"
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return "none" if value is None else shorten(clean(str(value)), _VALUE)
 
 
 # --- the course ----------------------------------------------------------------------------------
 
 
-def _courses(baseline: Result, candidate: Result) -> Iterator[Notice]:
+def _curve_notices(baseline: Result, candidate: Result) -> Iterator[Notice]:
     """Draw the bytes in use over the time of a call, both on one scale."""
-    found = [result.activity.course if result.activity else None for result in (baseline, candidate)]
-    top = max((level for course in found if course is not None for level in levels(course)), default=0.0)
-    for word, course in zip(("before", "after"), found, strict=True):
+    timelines = [result.activity.course if result.activity else None for result in (baseline, candidate)]
+    top = max((level for course in timelines if course is not None for level in levels(course)), default=0.0)
+    for word, course in zip(("before", "after"), timelines, strict=True):
         if course is not None and (drawn := curve(course, top)):
             yield Notice(severity=Severity.NOTE, text=f"over time, {word}: {drawn}")

@@ -59,16 +59,16 @@ def tree(result: Result) -> Node | None:
     outline = result.outline
     if outline is None or len(outline.modules) < 2 or outline.modules[0].path:  # noqa: PLR2004 - whole and part
         return None
-    found = {(m.metric, m.scope): number(m)[0] for m in result.measurements if m.metric in NUMBERS}
-    known = {module.path for module in outline.modules}
+    values = {(m.metric, m.scope): number(m)[0] for m in result.measurements if m.metric in NUMBERS}
+    paths = {module.path for module in outline.modules}
     alike: dict[object, str] = {}
     families: defaultdict[str | None, list[Node]] = defaultdict(list)
     for module in reversed(outline.modules):  # children before their parents
-        numbers = tuple(float(found.get((metric, module.path), 0)) for metric in NUMBERS)
-        children = tuple(map(_joined, _collapsed(families.pop(module.path, [])[::-1])))
+        numbers = tuple(float(values.get((metric, module.path), 0)) for metric in NUMBERS)
+        children = tuple(map(_without_shell, _merge_alike(families.pop(module.path, [])[::-1])))
         if module.path and (module.path.count(".") > _DEEPEST or not (any(numbers) or children)):
             continue
-        parent = parent_of(module.path, known)
+        parent = parent_of(module.path, paths)
         kind = f"{module.kind} {module.kernel}".rstrip()
         key = (kind, module.output, numbers, tuple((child.label, child.likeness) for child in children))
         families[parent].append(
@@ -85,27 +85,27 @@ def tree(result: Result) -> Node | None:
     return families[None][-1]
 
 
-def parent_of(path: str, known: set[str]) -> str | None:
+def parent_of(path: str, paths: set[str]) -> str | None:
     """Give the nearest module that holds this one; None for the whole."""
     if not path:
         return None
     while "." in path:
         path = path.rpartition(".")[0]
-        if path in known:
+        if path in paths:
             return path
     return ""
 
 
-def _collapsed(nodes: Iterable[Node]) -> Iterator[Node]:
+def _merge_alike(nodes: Iterable[Node]) -> Iterator[Node]:
     """Make one of numbered neighbours that are alike."""
     run: list[Node] = []
     for node in nodes:
         if run and not follows(run[-1], node):
-            yield _one(run)
+            yield _merged(run)
             run = []
         run.append(node)
     if run:
-        yield _one(run)
+        yield _merged(run)
 
 
 class Labelled(Protocol):
@@ -127,16 +127,16 @@ def follows(before: Labelled, node: Labelled) -> bool:
     return bool(numbered) and int(index) + 1 == int(next_index) and before.likeness == node.likeness
 
 
-def _one(run: Sequence[Node]) -> Node:
+def _merged(run: Sequence[Node]) -> Node:
     first, last = run[0], run[-1]
     if first is last:
         return first
     label = f"{first.label}-{last.label.rpartition('.')[2]}"
     path = first.path.removesuffix(first.label) + label
-    return _times(first, len(run), first.path, path, label)
+    return _multiplied(first, len(run), first.path, path, label)
 
 
-def _times(node: Node, times: int, old: str, new: str, label: str = "") -> Node:
+def _multiplied(node: Node, times: int, old: str, new: str, label: str = "") -> Node:
     """Let a node and all below it stand for several."""
     return replace(
         node,
@@ -144,12 +144,12 @@ def _times(node: Node, times: int, old: str, new: str, label: str = "") -> Node:
         label=label or node.label,
         count=node.count * times,
         numbers=tuple(value * times for value in node.numbers),
-        children=tuple(_times(child, times, old, new) for child in node.children),
+        children=tuple(_multiplied(child, times, old, new) for child in node.children),
         likeness=f"{node.likeness}x{times}",
     )
 
 
-def _joined(node: Node) -> Node:
+def _without_shell(node: Node) -> Node:
     """Join a shell to the one module in it that does all of its work."""
     if len(node.children) != 1 or node.children[0].numbers != node.numbers:
         return node
@@ -204,7 +204,7 @@ def leaves(root: Node) -> list[Work]:
             groups[pattern(node.path), f"{node.kind} itself"].append((node, own))
     return [
         Work(
-            path=_alike([node.path for node, _ in group]),
+            path=_common_name([node.path for node, _ in group]),
             kind=kind,
             count=sum(node.count for node, _ in group),
             numbers=tuple(map(sum, zip(*(numbers for _, numbers in group), strict=True))),
@@ -213,7 +213,7 @@ def leaves(root: Node) -> list[Work]:
     ]
 
 
-def _alike(paths: Sequence[str]) -> str:
+def _common_name(paths: Sequence[str]) -> str:
     """Name paths of one pattern by that; where it is nothing but stars, by the first ones."""
     if len(paths) == 1:
         return paths[0]
@@ -234,25 +234,25 @@ def pattern(path: str) -> str:
 
 def ranged(paths: Sequence[str]) -> str:
     """Name paths of one pattern together: ``layer.0-11.mlp``, with a star where they leave gaps."""
-    common = _alike(sorted(set(paths), key=_natural))
+    common = _common_name(sorted(set(paths), key=_natural_order))
     if len(set(paths)) == 1:
         return paths[0]
     indices = {tuple(_INDEX.findall(path)) for path in paths}
-    if "*" in paths[0] or not all(_NUMBER.fullmatch(index) for found in indices for index in found):
+    if "*" in paths[0] or not all(_NUMBER.fullmatch(index) for numbers in indices for index in numbers):
         return common
-    found = sorted(tuple(map(int, found)) for found in indices)
-    varying = [place for place, column in enumerate(zip(*found, strict=True)) if len(set(column)) > 1]
+    rows = sorted(tuple(map(int, numbers)) for numbers in indices)
+    varying = [place for place, column in enumerate(zip(*rows, strict=True)) if len(set(column)) > 1]
     if len(varying) != 1:
         return common
-    column = [numbers[varying[0]] for numbers in found]
+    column = [numbers[varying[0]] for numbers in rows]
     if column != list(range(column[0], column[-1] + 1)):
         return common
-    parts = [str(n) for n in found[0]]
+    parts = [str(n) for n in rows[0]]
     parts[varying[0]] = f"{column[0]}-{column[-1]}"
     return _INDEX.sub(lambda _match: parts.pop(0), pattern(paths[0]).replace("*", "0"))
 
 
-def _natural(path: str) -> list[tuple[int, str]]:
+def _natural_order(path: str) -> list[tuple[int, str]]:
     """Order paths so that 10 comes after 9."""
     return [(int(part) if _NUMBER.fullmatch(part) else -1, part) for part in path.split(".")]
 

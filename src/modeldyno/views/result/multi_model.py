@@ -22,19 +22,21 @@ _COLUMNS = ("throughput", "latency p50", "latency p99", "queue", "compute")
 
 def alone(result: Result) -> Result:
     """Give a Result without what was measured of models beside its own."""
-    names = [str(each.name) for each in result.job.beside]
+    names = [str(other.name) for other in result.job.beside]
     return replace(result, measurements=tuple(multi_model.first(names, result.measurements)))
 
 
 def neighbours(result: Result) -> Iterator[Table]:
     """Lay the models of one server side by side; nothing where there is one, or nothing was measured."""
-    if not result.job.beside or not any(each.metric == "latency" for each in result.measurements):
+    if not result.job.beside or not any(
+        measurement.metric == "latency" for measurement in result.measurements
+    ):
         return
-    names = [str(each.name) for each in result.job.beside]
+    names = [str(other.name) for other in result.job.beside]
     parts = [(result.name, result.job.load, tuple(multi_model.first(names, result.measurements)))]
     parts += [
-        (name, each.load, tuple(multi_model.of(name, result.measurements)))
-        for name, each in zip(names, result.job.beside, strict=True)
+        (name, other.load, tuple(multi_model.of(name, result.measurements)))
+        for name, other in zip(names, result.job.beside, strict=True)
     ]
     yield Table(
         title="The models of the server, under load at the same time",
@@ -44,24 +46,24 @@ def neighbours(result: Result) -> Iterator[Table]:
             *(Column(title=title, align=Align.RIGHT) for title in _COLUMNS),
         ),
         rows=tuple(
-            (shorten(clean(name), NAME_LIMIT), str(load or ""), *_figures(found))
-            for name, load, found in parts
+            (shorten(clean(name), NAME_LIMIT), str(load or ""), *_figures(measurements))
+            for name, load, measurements in parts
         ),
     )
 
 
 def _figures(measurements: tuple[Measurement, ...]) -> Iterator[str]:
-    found = {each.metric: each for each in measurements if not each.scope}
-    yield _told(found.get("throughput"))
+    by_metric = {measurement.metric: measurement for measurement in measurements if not measurement.scope}
+    yield _plain_or_empty(by_metric.get("throughput"))
     for name in ("p50", "p99"):
-        latency = found.get("latency")
+        latency = by_metric.get("latency")
         yield _quantile(latency.value, name) if latency else ""
     for metric in ("queue_time", "compute_time"):
-        yield _told(found.get(metric))
+        yield _plain_or_empty(by_metric.get(metric))
 
 
-def _told(found: Measurement | None) -> str:
-    return "" if found is None else plain(found)
+def _plain_or_empty(measurement: Measurement | None) -> str:
+    return "" if measurement is None else plain(measurement)
 
 
 def _quantile(times: object, name: str) -> str:

@@ -37,7 +37,7 @@ def operations(result: Result) -> Iterator[Block]:
     """Lay out what the probe of operators saw, and nothing where it did not look."""
     executed = result.activity.executed if result.activity else ()
     if executed:
-        yield Notice(severity=Severity.NOTE, code="operators", text=_leading(result, executed))
+        yield Notice(severity=Severity.NOTE, code="operators", text=_operators_sentence(result, executed))
         operators = [row for row in executed if row.kind is Happening.OPERATOR]
         yield from _table("Slowest operators", _grouped(operators, lambda _row: ""))
         if any(row.scope for row in operators):
@@ -61,7 +61,7 @@ def operated(result: Result) -> str:
     return f"spends {format_quantity(_whole(executed), SECONDS, 3)} in {runs} of a call"
 
 
-def _leading(result: Result, executed: Sequence[Executed]) -> str:
+def _operators_sentence(result: Result, executed: Sequence[Executed]) -> str:
     """Say how many operators a call runs, how long they take, and which has most of that."""
     whole, on_device = _whole(executed), _device_time(executed) > 0
     text = f"one call runs {count(round(_calls(executed)), 'operator')}"
@@ -108,11 +108,13 @@ def _grouped(rows: Sequence[Executed], place: Callable[[Executed], str]) -> list
     groups: defaultdict[tuple[str, str], list[Executed]] = defaultdict(list)
     for row in rows:
         groups[place(row), row.name].append(row)
-    found = [
+    named_groups = [
         (ranged([row.scope for row in group]) if place(group[0]) else "", name, group)
         for (_, name), group in groups.items()
     ]
-    return sorted(found, key=lambda group: -sum(max(row.self_time, row.device_time) for row in group[2]))
+    return sorted(
+        named_groups, key=lambda group: -sum(max(row.self_time, row.device_time) for row in group[2])
+    )
 
 
 def _table(title: str, groups: Sequence[Group]) -> Iterator[Table]:
@@ -190,8 +192,8 @@ def needless(result: Result) -> Iterator[Block]:
     for waste in wastes:
         key = (waste.kind, waste.name, pattern(waste.scope), waste.line, pattern(waste.reason))
         groups[key].append(waste)
-    rows = sorted(groups.values(), key=lambda found: -sum(waste.time for waste in found))
-    whole = sum(waste.time for found in rows for waste in found)
+    rows = sorted(groups.values(), key=lambda group: -sum(waste.time for waste in group))
+    whole = sum(waste.time for group in rows for waste in group)
     shown = rows[:_WASTES]
     part = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
     yield Table(
@@ -204,17 +206,17 @@ def needless(result: Result) -> Iterator[Block]:
             Column(title="bytes", align=Align.RIGHT),
             Column(title="why"),
         ),
-        rows=tuple(map(_waste, shown)),
+        rows=tuple(map(_waste_row, shown)),
     )
 
 
-def _waste(found: Sequence[Waste]) -> tuple[str, ...]:
-    first = found[0]
+def _waste_row(group: Sequence[Waste]) -> tuple[str, ...]:
+    first = group[0]
     return (
-        ending(clean(ranged([waste.scope for waste in found])), _NAME) or WHOLE,
+        ending(clean(ranged([waste.scope for waste in group])), _NAME) or WHOLE,
         f"{first.kind}, {shorten(clean(first.name), _KIND)}",
-        _number(sum(waste.calls for waste in found)),
-        format_quantity(sum(waste.time for waste in found), SECONDS, 3),
-        format_quantity(sum(waste.bytes for waste in found), BYTES, 3),
+        _number(sum(waste.calls for waste in group)),
+        format_quantity(sum(waste.time for waste in group), SECONDS, 3),
+        format_quantity(sum(waste.bytes for waste in group), BYTES, 3),
         shorten(clean(f"{first.line}: {first.reason}" if first.line else first.reason), TEXT_LIMIT),
     )

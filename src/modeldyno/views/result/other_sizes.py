@@ -54,9 +54,9 @@ def grid(result: Result) -> Iterator[Block]:
 
 def _metrics(outline: Outline) -> list[str]:
     """Choose what is shown: totals first, then the bounds of each device."""
-    known = dict.fromkeys(name for point in outline.points for name in point.values)
-    estimates = [name for name in known if name.partition("@")[0] == "roofline_latency"]
-    return [*(name for name in _WANTED if name in known), *estimates]
+    names = dict.fromkeys(name for point in outline.points for name in point.values)
+    estimates = [name for name in names if name.partition("@")[0] == "roofline_latency"]
+    return [*(name for name in _WANTED if name in names), *estimates]
 
 
 def _title(metric: str) -> str:
@@ -134,10 +134,14 @@ def _device(result: Result, name: str) -> tuple[str, ...]:
     return shorten(clean(name), 20), _bound(call), _bound(eager), _bound(token), limit, peaks
 
 
-def _bound(found: Measurement | None) -> str:
-    return "—" if found is None else f"≥ {format_quantity(number(found)[0], found.row.unit, 3)}"
+def _bound(measurement: Measurement | None) -> str:
+    return (
+        "—"
+        if measurement is None
+        else f"≥ {format_quantity(number(measurement)[0], measurement.row.unit, 3)}"
+    )
 
 
 def _number(result: Result, metric: str, scope: str = "") -> float:
-    found = result.find(metric, scope)
-    return 0.0 if found is None else number(found)[0]
+    measurement = result.find(metric, scope)
+    return 0.0 if measurement is None else number(measurement)[0]

@@ -39,25 +39,25 @@ def overview(result: Result, judgements: Sequence[Judgement] = (), look: Look = 
     if looked_at(result) or is_of_regions(result) or result.job.load is not None:
         yield from blocks(result, judgements, look)
         return
-    beside = tuple(neighbours(result))
+    cohosted = tuple(neighbours(result))
     result = alone(result)
     yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
     yield from verdicts(judgements)
     yield from failures(result)
-    yield from beside
+    yield from cohosted
     yield from measured_briefly(result, judgements)
     yield from tuple(layers(result, look))[1:]  # the headline has the first sentence of it
     yield from needless(result)
     yield from generation(result)
     yield from tuple(block for block in memory(result) if isinstance(block, Table))[:1]
-    if text := _model(result):
+    if text := _model_text(result):
         yield Notice(severity=Severity.NOTE, code="model", text=text)
     yield from _doubts(result)
-    whole = footer(result)
-    yield Table(title="", columns=whole.columns, rows=tuple(row for row in whole.rows if row[0] in _FACTS))
+    facts = footer(result)
+    yield Table(title="", columns=facts.columns, rows=tuple(row for row in facts.rows if row[0] in _FACTS))
 
 
-def _model(result: Result) -> str:
+def _model_text(result: Result) -> str:
     """Say how large the model is, and what was computed from it."""
     parameters, weights = result.find("parameters"), result.find("weight_bytes")
     macs, flops, peak = (result.find(metric) for metric in ("macs", "flops", "memory_peak"))

@@ -34,20 +34,22 @@ if TYPE_CHECKING:
 def footer(result: Result) -> Table:
     """Say what was measured, how, on what: everything that the figures depend on."""
     model, environment = result.model, result.environment
-    identity = f"{model.name}, {_short(model.digest)}, {model.framework}" if model else str(result.job.model)
-    looked = looked_at(result)
+    identity = (
+        f"{model.name}, {_short_digest(model.digest)}, {model.framework}" if model else str(result.job.model)
+    )
+    inspected = looked_at(result)
     facts = {
         "model": identity,
         "inputs": "; ".join(map(_input, result.inputs)),
-        "backend": "" if looked else _backend(result),
-        "analysed": _analysed(result) if looked else "",
+        "backend": "" if inspected else _backend(result),
+        "analysed": _analysed(result) if inspected else "",
         "load": "" if result.job.load is None else loaded(result, result.job.load),
-        "measured": _how(result),
-        "ran": "; ".join(found.seen for found in result.doubts if found.code in EXPECTED),
-        "noise": _disturbance(result),
+        "measured": _timing(result),
+        "ran": "; ".join(doubt.seen for doubt in result.doubts if doubt.code in EXPECTED),
+        "noise": _noise(result),
         "hardware": listed(environment.hardware),
         "software": listed(environment.software),
-        "conditions": "" if looked else listed(environment.conditions),
+        "conditions": "" if inspected else listed(environment.conditions),
         "result": joined(result.id, moment(result.created)),
     }
     rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
@@ -61,23 +63,23 @@ def _backend(result: Result) -> str:
 
 def _analysed(result: Result) -> str:
     """Say which course was analysed, and at which sizes."""
-    asked, sizes = result.job.inspection, analysed_at(result)
-    course = f"a training step with {asked.optimizer}" if asked.mode is Mode.TRAIN else "inference"
-    return joined(f"{course} at {sizes}" if sizes else course, "nothing was run")
+    inspection, sizes = result.job.inspection, analysed_at(result)
+    what = f"a training step with {inspection.optimizer}" if inspection.mode is Mode.TRAIN else "inference"
+    return joined(f"{what} at {sizes}" if sizes else what, "nothing was run")
 
 
-def _how(result: Result) -> str:
+def _timing(result: Result) -> str:
     """Say how many calls, or training steps, were timed, and why no more."""
     calls, steps = result.find("latency"), result.find("step_time")
-    found, unit = (calls, unit_of_work(result)) if calls else (steps, "training step")
-    if found is None or not isinstance(found.value, Distribution):
+    measurement, unit = (calls, unit_of_work(result)) if calls else (steps, "training step")
+    if measurement is None or not isinstance(measurement.value, Distribution):
         return ""
-    value = found.value
-    processes, worth = len(value.runs), round(value.effective_size("p50"))
+    value = measurement.value
+    processes, effective = len(value.runs), round(value.effective_size("p50"))
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     parts = [
         f"{count(len(value), unit)} in {count(processes, 'process', 'processes')}",
-        f"equivalent to {worth:,} independent ones for the median" if worth < len(value) else "",
+        f"equivalent to {effective:,} independent ones for the median" if effective < len(value) else "",
         f"{value.warmup_dropped:,} of warm-up left out" if value.warmup_dropped else "no warm-up",
         f"{value.rejected:,} rejected as invalid" if value.rejected else "",
         f"stop: {value.stop}{unmet}",
@@ -85,21 +87,21 @@ def _how(result: Result) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _disturbance(result: Result) -> str:
-    found = ((text, result.find(metric)) for metric, text in NOISE.items())
-    return ", ".join(f"{text} {plain(m)}" for text, m in found if m is not None)
+def _noise(result: Result) -> str:
+    measurements = ((text, result.find(metric)) for metric, text in NOISE.items())
+    return ", ".join(f"{text} {plain(m)}" for text, m in measurements if m is not None)
 
 
 def _input(spec: InputSpec) -> str:
     shape = "" if spec.shape is None or spec.dtype == "object" else show(spec.shape)
-    values = f"from {spec.source}" if spec.source else _drawn(spec)
+    values = f"from {spec.source}" if spec.source else _value_range(spec)
     distinct = "" if spec.distinct is None else f"{spec.distinct:,} distinct"
     return joined(
         " ".join(filter(None, (shorten(spec.name, NAME_LIMIT), shape, spec.dtype))), values, distinct
     )
 
 
-def _drawn(spec: InputSpec) -> str:
+def _value_range(spec: InputSpec) -> str:
     """Say what values are drawn."""
     if spec.low is None or spec.high is None:
         return ""
@@ -109,14 +111,14 @@ def _drawn(spec: InputSpec) -> str:
     return f"all {spec.low:g}" if spec.low == spec.high else f"random in {spec.low:g}..{spec.high:g}"
 
 
-_SPEAKING = {"processor", "architecture", "system"}
+_SELF_EXPLANATORY = {"processor", "architecture", "system"}
 """Facts that say what they are."""
 
 
 def listed(facts: Mapping[str, Fact]) -> str:
     """List facts of an environment."""
     return ", ".join(
-        _fact(name, value) if name in _SPEAKING else f"{name.replace('_', ' ')} {_fact(name, value)}"
+        _fact(name, value) if name in _SELF_EXPLANATORY else f"{name.replace('_', ' ')} {_fact(name, value)}"
         for name, value in facts.items()
     )
 
@@ -129,6 +131,6 @@ def _fact(name: str, value: Fact) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _short(digest: str) -> str:
+def _short_digest(digest: str) -> str:
     scheme, _, digits = digest.rpartition(":")
     return f"{scheme}:{digits[:12]}" if scheme else digits[:12]

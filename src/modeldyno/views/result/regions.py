@@ -29,19 +29,19 @@ def is_of_regions(result: Result) -> bool:
 
 def spent(result: Result) -> str:
     """Say in a clause where most of the time went."""
-    own = {m.scope: number(m)[0] for m in _of(result, "total_self_time")}
+    own = {m.scope: number(m)[0] for m in _measurements(result, "total_self_time")}
     if not own:
         return "called nothing that is marked with profiled"
     whole = sum(own.values())
     name = max(own, key=lambda name: own[name])
     parts = count(len(own), "marked region of code", "marked regions of code")
-    most = f", {share(own[name], whole)} of it in {_named(name)} itself" if len(own) > 1 else ""
+    most = f", {share(own[name], whole)} of it in {_short_name(name)} itself" if len(own) > 1 else ""
     return f"spent {format_quantity(whole, SECONDS, 3)} in {parts}{most}"
 
 
 def regions(result: Result) -> Iterator[Table | Notice]:
     """Give the tables: the time in all, that of one call, and the memory of one call."""
-    own = _of(result, "total_self_time")
+    own = _measurements(result, "total_self_time")
     whole = sum(number(m)[0] for m in own)
     names = [m.scope for m in own]
     if not names:
@@ -49,12 +49,14 @@ def regions(result: Result) -> Iterator[Table | Notice]:
     yield _table(
         "Time in all calls",
         ("region", "calls", "total", "self", "share"),
-        [(_named(name), *_in_all(result, name, whole)) for name in names],
+        [(_short_name(name), *_in_all(result, name, whole)) for name in names],
     )
     yield _table(
-        "Time of one call", ("region", *_CALL), [(_named(name), *_one_call(result, name)) for name in names]
+        "Time of one call",
+        ("region", *_CALL),
+        [(_short_name(name), *_one_call(result, name)) for name in names],
     )
-    if any(_lacking(result, name) for name in names):
+    if any(_lacks_percentile(result, name) for name in names):
         yield Notice(severity=Severity.NOTE, text=_DASHES)
     if rows := [row for name in names for row in _memory(result, name)]:
         yield _table("Memory of one call", ("region", "where", "allocated", "freed", "peak"), rows, texts=2)
@@ -62,7 +64,7 @@ def regions(result: Result) -> Iterator[Table | Notice]:
 
 def _in_all(result: Result, name: str, whole: float) -> tuple[str, ...]:
     calls, total, own = (
-        number(found)[0] if (found := result.find(metric, name)) is not None else 0.0
+        number(measurement)[0] if (measurement := result.find(metric, name)) is not None else 0.0
         for metric in ("calls", "total_time", "total_self_time")
     )
     times = (format_quantity(seconds, SECONDS, 3) for seconds in (total, own))
@@ -70,9 +72,9 @@ def _in_all(result: Result, name: str, whole: float) -> tuple[str, ...]:
 
 
 def _one_call(result: Result, name: str) -> tuple[str, ...]:
-    found = result.find("latency", name)
-    assert found is not None
-    value = found.value
+    latency = result.find("latency", name)
+    assert latency is not None
+    value = latency.value
     assert isinstance(value, Distribution)
     return tuple(
         "—" if value.missing(statistic) else format_quantity(value.statistic(statistic), SECONDS, 3)
@@ -80,23 +82,23 @@ def _one_call(result: Result, name: str) -> tuple[str, ...]:
     )
 
 
-def _lacking(result: Result, name: str) -> bool:
+def _lacks_percentile(result: Result, name: str) -> bool:
     return "—" in _one_call(result, name)
 
 
 def _memory(result: Result, name: str) -> Iterator[tuple[str, ...]]:
-    places = (trace_regions.parted(m.scope) for m in _of(result, "allocated"))
+    places = (trace_regions.parted(m.scope) for m in _measurements(result, "allocated"))
     for place in (place for owner, place in places if owner == name):
-        found = (result.find(metric, trace_regions.at(name, place)) for metric in _MEMORY)
-        sizes = ("—" if m is None else format_quantity(round(number(m)[0]), BYTES, 3) for m in found)
-        yield _named(name), place, *sizes
+        measurements = (result.find(metric, trace_regions.at(name, place)) for metric in _MEMORY)
+        sizes = ("—" if m is None else format_quantity(round(number(m)[0]), BYTES, 3) for m in measurements)
+        yield _short_name(name), place, *sizes
 
 
-def _of(result: Result, metric: str) -> list[Measurement]:
+def _measurements(result: Result, metric: str) -> list[Measurement]:
     return [m for m in result.measurements if m.metric == metric]
 
 
-def _named(name: str) -> str:
+def _short_name(name: str) -> str:
     return ending(clean(name), _NAME)
 
 

@@ -50,7 +50,7 @@ def spoken(result: Result) -> str:
         return does
     if latency.value.void:
         return f"{does}, and was {latency.value.void}: its latency is no claim"
-    return f"{does}: {_generated(result) or f'latency {_half_and_tail(latency.value)}'}"
+    return f"{does}: {_token_clause(result) or f'latency {_median_and_tail(latency.value)}'}"
 
 
 def streamed(result: Result) -> bool:
@@ -58,22 +58,26 @@ def streamed(result: Result) -> bool:
     return result.find("request_rate") is not None and result.find("time_to_first_token") is not None
 
 
-def _generated(result: Result) -> str:
+def _token_clause(result: Result) -> str:
     """Say when tokens came; nothing where answers came whole."""
-    first, each = result.find("time_to_first_token"), result.find("time_per_output_token")
+    first, per_token = result.find("time_to_first_token"), result.find("time_per_output_token")
     if first is None or not isinstance(first.value, Distribution):
         return ""
-    follow = f", then one every {_half(each.value)}" if each and isinstance(each.value, Distribution) else ""
-    return f"first token after {_half_and_tail(first.value)}{follow.replace('every about', 'about every')}"
+    follow = (
+        f", then one every {_median_text(per_token.value)}"
+        if per_token and isinstance(per_token.value, Distribution)
+        else ""
+    )
+    return f"first token after {_median_and_tail(first.value)}{follow.replace('every about', 'about every')}"
 
 
-def _half_and_tail(times: Distribution) -> str:
+def _median_and_tail(times: Distribution) -> str:
     tail = times.certified("p99")
     slow = "" if tail is None else f", {estimate(tail, times.interval('p99'), SECONDS)[0]} (p99)"
-    return f"{_half(times)} (median){slow}"
+    return f"{_median_text(times)} (median){slow}"
 
 
-def _half(times: Distribution) -> str:
+def _median_text(times: Distribution) -> str:
     few = "about " if times.missing("p50") else ""
     return f"{few}{estimate(times.statistic('p50'), times.interval('p50'), SECONDS)[0]}"
 
@@ -81,20 +85,23 @@ def _half(times: Distribution) -> str:
 def stages(result: Result) -> Iterator[tuple[str, float]]:
     """Give the stages of a mean request that are known, and the seconds of each."""
     for metric, name in STAGE_NAMES.items():
-        found = result.find(metric)
-        if found is not None:
-            yield name, number(found)[0]
+        measurement = result.find(metric)
+        if measurement is not None:
+            yield name, number(measurement)[0]
 
 
 def breakdown(result: Result) -> Iterator[Block]:
     """Divide the mean time of a request into the stages that the server tells of, and the rest."""
     service = result.find("service_time")
-    parts = [(metric, found) for metric in STAGE_NAMES if (found := result.find(metric)) is not None]
+    parts = [
+        (metric, measurement) for metric in STAGE_NAMES if (measurement := result.find(metric)) is not None
+    ]
     if service is None or not isinstance(service.value, Distribution) or not parts:
         return
     whole = service.value.statistic("mean")
     rows = [
-        (STAGE_NAMES[metric], plain(found), share(number(found)[0], whole), metric) for metric, found in parts
+        (STAGE_NAMES[metric], plain(measurement), share(number(measurement)[0], whole), metric)
+        for metric, measurement in parts
     ]
     yield Table(
         title="Where a request spends its time, on the average, by the server's own account",
@@ -114,18 +121,18 @@ def loaded(result: Result, load: Load) -> str:
     """Say what the load was, and what it cost the client."""
     kind = "closed loop" if load.closed else "open loop"
     busy = [number(m)[0] for m in result.measurements if m.metric == "client_cpu"]
-    flight, each = result.find("in_flight"), result.find("client_time")
+    flight, client_time = result.find("in_flight"), result.find("client_time")
     return joined(
         f"{load} ({kind})",
         f"{plain(flight)} on their way at once" if flight else "",
         f"{count(len(busy), 'driver')} kept {format_quantity(sum(busy), CORES, 2)} busy" if busy else "",
-        f"{plain(each)} a request" if each else "",
+        f"{plain(client_time)} a request" if client_time else "",
     )
 
 
 def redundant(result: Result) -> frozenset[str]:
     """Name what need not be told: what another row gives, and that all went well."""
-    rates = [found.value for name in ("throughput", "request_rate") if (found := result.find(name))]
+    rates = [rate.value for name in ("throughput", "request_rate") if (rate := result.find(name))]
     errors = result.find("error_rate")
     return frozenset((
         *(("request_rate",) if len(rates) == 2 and rates[0] == rates[1] else ()),  # noqa: PLR2004 - both

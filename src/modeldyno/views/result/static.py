@@ -62,8 +62,8 @@ def reservations(result: Result, look: Look) -> Iterator[Block]:
     """Say what was not counted and what was taken for granted."""
     if result.outline is not None:
         yield from _uncounted(result.outline, look)
-        told = {doubt.seen for doubt in result.doubts}
-        for text in (text for text in result.outline.assumptions if text not in told):
+        doubted = {doubt.seen for doubt in result.doubts}
+        for text in (text for text in result.outline.assumptions if text not in doubted):
             yield Notice(
                 severity=Severity.NOTE, code="assumed", text=shorten(clean(text), TEXT_LIMIT).rstrip(".")
             )
@@ -113,7 +113,7 @@ def _shown(node: Node, metric: str) -> str:
 
 def _tree(root: Node, look: Look) -> Iterator[Block]:
     everything = walk(root, look.sort)
-    rows = everything if look.depth is not None else [row for row in everything if _weighs(row)]
+    rows = everything if look.depth is not None else [row for row in everything if _has_cost(row)]
     deepest = max(row.level for row in rows)
     depth = _readable(rows) if look.depth is None else min(look.depth, deepest)
     shown = [row for row in rows if row.level <= depth]
@@ -133,7 +133,7 @@ def _tree(root: Node, look: Look) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, text="several alike are one row, which has their sum")
 
 
-def _weighs(row: Row) -> bool:
+def _has_cost(row: Row) -> bool:
     return not row.level or any(row.node.of(metric) for metric in ("parameters", "macs", "weight_bytes"))
 
 
@@ -217,7 +217,7 @@ def _peak(outline: Outline) -> Iterator[Table]:
         place = pattern(held.scope) if held.role == Role.ACTIVATION else ""
         groups[place, held.role].append(held)
     ranked = sorted(groups.items(), key=lambda item: -_bytes(item[1]))
-    rows = [(*_held(role, group), share(_bytes(group), whole)) for (_, role), group in ranked]
+    rows = [(*_held_cells(role, group), share(_bytes(group), whole)) for (_, role), group in ranked]
     shown, rest = rows[:_HELD], [held for _, group in ranked[_HELD:] for held in group]
     if rest:
         size = format_quantity(_bytes(rest), BYTES, 3)
@@ -244,7 +244,7 @@ def _bytes(group: Sequence[Held]) -> int:
     return sum(held.bytes for held in group)
 
 
-def _held(role: str, group: Sequence[Held]) -> tuple[str, str]:
+def _held_cells(role: str, group: Sequence[Held]) -> tuple[str, str]:
     what = _ROLES.get(role, "")
     if role == Role.ACTIVATION:
         scope = clean(ranged([held.scope for held in group]))
@@ -273,17 +273,17 @@ def _operators(outline: Outline) -> Iterator[Table]:
 
 def _uncounted(outline: Outline, look: Look) -> Iterator[Table]:
     """List every operator without a formula, with the most that it can cost."""
-    found = [op for op in outline.operators if not op.counted]
-    shown = found if look.verbose else found[:_UNCOUNTED]
+    uncounted = [op for op in outline.operators if not op.counted]
+    shown = uncounted if look.verbose else uncounted[:_UNCOUNTED]
     rows = [
         (shorten(clean(op.kind), _NAME), f"{op.calls:,}", span(0, _most([op])), _where(op)) for op in shown
     ]
-    if rest := found[len(shown) :]:
+    if rest := uncounted[len(shown) :]:
         calls = sum(op.calls for op in rest)
         rows.append((f"{len(rest)} more", f"{calls:,}", span(0, _most(rest)), "-v lists them"))
     if rows:
         yield Table(
-            title=f"Not counted, for want of a formula{' or of shapes' if _most(found) == inf else ''}",
+            title=f"Not counted, for want of a formula{' or of shapes' if _most(uncounted) == inf else ''}",
             columns=_columns("operator", "calls>", "MACs, between>", "shapes of one call"),
             rows=tuple(rows),
         )

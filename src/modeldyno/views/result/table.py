@@ -12,7 +12,7 @@ from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
 from modeldyno.views.result.devices import APART
-from modeldyno.views.result.layers import TOLD
+from modeldyno.views.result.layers import LAYER_METRICS
 from modeldyno.views.result.memory import APART as MEMORY
 from modeldyno.views.result.served import SERVED, redundant
 from modeldyno.views.result.tokens import GENERATED
@@ -56,10 +56,10 @@ _SUMS = {"load_time", "weight_bytes"}
 def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
     """Give what was measured, and what was computed from the model, each as a table."""
     shown = _ordered(result, {j.constraint.query.metric for j in judgements})
-    measured = [found for found in shown if found.metric not in STATIC]
-    computed = [found for found in shown if found.metric in STATIC]
+    measured = [measurement for measurement in shown if measurement.metric not in STATIC]
+    computed = [measurement for measurement in shown if measurement.metric in STATIC]
     for title, group in ((MEASURED, measured), (COMPUTED, computed)):
-        rows = tuple(row for found in group for row in _rows(result, found, judgements))
+        rows = tuple(row for measurement in group for row in _rows(result, measurement, judgements))
         if rows:
             yield _table(title, rows)
 
@@ -70,12 +70,12 @@ MEASURED, COMPUTED = "Measured", "Computed from the model, not measured"
 
 def measured_briefly(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
     """Give the figures that a reader looks for first; a bound adds the metric that it is of."""
-    asked = {j.constraint.query.metric for j in judgements}
-    shown = [m for m in _ordered(result, asked) if m.metric in _BRIEF or m.metric in asked]
+    requested = {j.constraint.query.metric for j in judgements}
+    shown = [m for m in _ordered(result, requested) if m.metric in _BRIEF or m.metric in requested]
     rows = [row for m in shown if not m.scope for row in _rows(result, m, judgements)]
     rows = [row for row in rows if row[0] != "latency.p95" or "p95" in result.job.plan.percentiles]
     if rows:
-        yield _table(MEASURED, tuple(map(_shortened, rows)))
+        yield _table(MEASURED, tuple(map(_shorten_note, rows)))
 
 
 _BRIEF = frozenset({
@@ -85,7 +85,7 @@ _BRIEF = frozenset({
 """Metrics of which a profile shows figures unasked."""
 
 
-def _shortened(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
+def _shorten_note(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
     """Replace a note that would take a second line."""
     name, value, interval, note = row
     if len(note) > _SHORT:
@@ -107,70 +107,74 @@ def _table(title: str, rows: tuple[tuple[str, str, str, str], ...]) -> Table:
     return Table(title=title, columns=tuple(Column(title=t, align=align) for t, align in titles), rows=rows)
 
 
-def _ordered(result: Result, asked: set[str]) -> list[Measurement]:
+def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
     """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
     modules = scopes(result)
     ranks = {name: rank for rank, name in enumerate(dict.fromkeys((*_ROWS, *METRICS)))}
-    told = (STATIC - SHOWN_BESIDE_SPEED) | TOLD | MEMORY | SERVED
-    told |= GENERATED if result.find("request_rate") is None else set()
-    hidden = {*NOISE, *APART, *((told | redundant(result)) - asked)}
+    elsewhere = (STATIC - SHOWN_BESIDE_SPEED) | LAYER_METRICS | MEMORY | SERVED
+    elsewhere |= GENERATED if result.find("request_rate") is None else set()
+    hidden = {*NOISE, *APART, *((elsewhere | redundant(result)) - requested)}
     shown = (m for m in result.measurements if m.metric not in hidden and m.scope not in modules)
     return sorted(shown, key=lambda m: (ranks.get(m.metric, len(ranks)), m.metric, m.scope))
 
 
 def _rows(
-    result: Result, found: Measurement, judgements: Sequence[Judgement]
+    result: Result, measurement: Measurement, judgements: Sequence[Judgement]
 ) -> Iterator[tuple[str, str, str, str]]:
-    if isinstance(found.value, Distribution):
-        for statistic in _statistics(result, found, judgements):
-            yield _distribution_row(result, found, found.value, statistic)
-    elif found.metric in _SUMS and found.scope and result.find(found.metric):
+    if isinstance(measurement.value, Distribution):
+        for statistic in _statistics(result, measurement, judgements):
+            yield _distribution_row(result, measurement, measurement.value, statistic)
+    elif measurement.metric in _SUMS and measurement.scope and result.find(measurement.metric):
         return
-    elif found.metric in STATIC and found.interval is not None:
-        yield _asked(found), plain(exact(found)), "", said(result, found)
-    elif found.told:
-        yield _told(result, found)
-    elif found.value or found.metric not in {"trainable_parameters", "buffers"}:
-        yield (_asked(found), *estimate(found.value, found.interval, found.row.unit), _note(result, found))
+    elif measurement.metric in STATIC and measurement.interval is not None:
+        yield _query_name(measurement), plain(exact(measurement)), "", said(result, measurement)
+    elif measurement.told:
+        yield _foreign_row(result, measurement)
+    elif measurement.value or measurement.metric not in {"trainable_parameters", "buffers"}:
+        yield (
+            _query_name(measurement),
+            *estimate(measurement.value, measurement.interval, measurement.row.unit),
+            _note(result, measurement),
+        )
 
 
-def _statistics(result: Result, found: Measurement, judgements: Sequence[Judgement]) -> tuple[str, ...]:
+def _statistics(result: Result, measurement: Measurement, judgements: Sequence[Judgement]) -> tuple[str, ...]:
     """Give the statistics that a reader of this metric looks for, and those that somebody asked for."""
-    usual = _USUAL.get(found.metric, ("mean",))
-    asked = {
+    usual = _USUAL.get(measurement.metric, ("mean",))
+    requested = {
         query.statistic
         for query in (j.constraint.query for j in judgements)
-        if (query.metric, query.scope) == (found.metric, found.scope)
-    } | (set(result.job.plan.percentiles) if found.metric == "latency" else set())
-    percentiles = {name for name in (*usual, *asked) if name and name.startswith("p")}
+        if (query.metric, query.scope) == (measurement.metric, measurement.scope)
+    } | (set(result.job.plan.percentiles) if measurement.metric == "latency" else set())
+    percentiles = {name for name in (*usual, *requested) if name and name.startswith("p")}
     others = (name for name in usual if name not in percentiles)
     return (*sorted(percentiles, key=lambda name: float(name[1:])), *others)
 
 
 def _distribution_row(
-    result: Result, found: Measurement, value: Distribution, statistic: str
+    result: Result, measurement: Measurement, value: Distribution, statistic: str
 ) -> tuple[str, str, str, str]:
-    name = _asked(found, statistic)
+    name = _query_name(measurement, statistic)
     interval = value.interval(statistic)
     if value.void:
-        return name, "—", _at_least(interval, found.row.unit), value.void
+        return name, "—", _at_least(interval, measurement.row.unit), value.void
     if missing := value.missing(statistic):
-        _, span = estimate(None, interval, found.row.unit)
+        _, span = estimate(None, interval, measurement.row.unit)
         return name, "—", span, f"{count(missing, 'more effective sample')} needed"
-    if found.metric == "process_memory":
-        return name, format_quantity(value.statistic(statistic), BYTES, 3), "", _note(result, found)
-    unit = "gap" if found.metric in _GAPS else unit_of_work(result)
+    if measurement.metric == "process_memory":
+        return name, format_quantity(value.statistic(statistic), BYTES, 3), "", _note(result, measurement)
+    unit = "gap" if measurement.metric in _GAPS else unit_of_work(result)
     note = f"{count(len(value), unit)}, {value.stop}" if statistic == "p50" else ""
-    return (name, *estimate(value.statistic(statistic), interval, found.row.unit), note)
+    return (name, *estimate(value.statistic(statistic), interval, measurement.row.unit), note)
 
 
-def _told(result: Result, found: Measurement) -> tuple[str, str, str, str]:
+def _foreign_row(result: Result, measurement: Measurement) -> tuple[str, str, str, str]:
     """Give a statistic that another tool told; one that is no claim by the query that gives it even so."""
-    query = Query(metric=found.metric, statistic=found.told)
+    query = Query(metric=measurement.metric, statistic=measurement.told)
     claimed = result.ask(query).value is not None
     name = str(query if claimed else replace(query, part="raw"))
     note = "told without its samples" if claimed else "told without its samples, no claim"
-    return (name, *estimate(number(found)[0], None, found.row.unit), note)
+    return (name, *estimate(number(measurement)[0], None, measurement.row.unit), note)
 
 
 def _at_least(interval: Interval | None, unit: str) -> str:
@@ -178,26 +182,26 @@ def _at_least(interval: Interval | None, unit: str) -> str:
     return f"at least {format_quantity(interval.low, unit, 3)}" if interval and interval.low > 0 else ""
 
 
-def _note(result: Result, found: Measurement) -> str:
-    if found.metric == "process_memory":
+def _note(result: Result, measurement: Measurement) -> str:
+    if measurement.metric == "process_memory":
         baseline = result.find("process_memory", "baseline")
-        if found.scope:
-            return "before loading" if found.scope == "baseline" else ""
+        if measurement.scope:
+            return "before loading" if measurement.scope == "baseline" else ""
         return "peak above baseline" if baseline else "peak"
-    if found.metric == "cpu_utilization":
+    if measurement.metric == "cpu_utilization":
         return threads(result)
-    if found.metric == "flops" and (reached := reached_flops(result)):
+    if measurement.metric == "flops" and (reached := reached_flops(result)):
         return reached
-    once = found.row.unit == SECONDS and len(found.runs) == 1 and found.interval is None
-    return joined("seen once" if once else "", _parts(result, found.metric))
+    once = measurement.row.unit == SECONDS and len(measurement.runs) == 1 and measurement.interval is None
+    return joined("seen once" if once else "", _parts(result, measurement.metric))
 
 
 def threads(result: Result) -> str:
     """Say how many threads worked, where that is known: as the model's process told, or as was asked for."""
-    told = result.environment.conditions.get("threads")
+    actual = result.environment.conditions.get("threads")
     config = result.job.config
-    asked = config.get("threads", config.get("intra_threads", told))
-    return "default threads" if asked is None else count(int(asked), "thread")
+    requested = config.get("threads", config.get("intra_threads", actual))
+    return "default threads" if requested is None else count(int(requested), "thread")
 
 
 def reached_flops(result: Result) -> str:
@@ -224,6 +228,12 @@ def _parts(result: Result, metric: str) -> str:
     return ", ".join(f"{shorten(clean(m.scope), NAME_LIMIT)} {plain(m)}" for m in parts)
 
 
-def _asked(found: Measurement, statistic: str | None = None) -> str:
+def _query_name(measurement: Measurement, statistic: str | None = None) -> str:
     """Name a row by the query that gives its number, so that a reader can ask for it."""
-    return str(Query(metric=found.metric, statistic=statistic, scope=shorten(clean(found.scope), NAME_LIMIT)))
+    return str(
+        Query(
+            metric=measurement.metric,
+            statistic=statistic,
+            scope=shorten(clean(measurement.scope), NAME_LIMIT),
+        )
+    )

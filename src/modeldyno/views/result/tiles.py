@@ -27,15 +27,15 @@ def tiles(result: Result) -> Iterator[Table]:
 
 
 def _times(result: Result) -> Iterator[Tile]:
-    found = result.find("latency")
-    if found is None or not isinstance(found.value, Distribution):
+    latency = result.find("latency")
+    if latency is None or not isinstance(latency.value, Distribution):
         return
     for statistic, name in (("p50", "median latency"), ("p99", "p99 latency")):
-        if found.value.missing(statistic):
+        if latency.value.missing(statistic):
             yield name, "—", "needs more calls"
         else:
-            interval = found.value.interval(statistic)
-            value, span = estimate(found.value.statistic(statistic), interval, found.row.unit)
+            interval = latency.value.interval(statistic)
+            value, span = estimate(latency.value.statistic(statistic), interval, latency.row.unit)
             yield name, value, f"95 %: {span}" if span else ""
 
 
@@ -44,9 +44,9 @@ def _rates(result: Result) -> Iterator[Tile]:
         ("throughput", "throughput", "samples per second, on average"),
         ("request_rate", "requests", "answered per second"),
     ):
-        found = result.find(metric)
-        if found is not None:
-            yield name, plain(found), note
+        measurement = result.find(metric)
+        if measurement is not None:
+            yield name, plain(measurement), note
             return
 
 

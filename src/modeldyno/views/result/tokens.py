@@ -27,29 +27,32 @@ _PARTS = ("first", "second", "third", "last")
 
 def generation(result: Result) -> Iterator[Block]:
     """Lay out what was measured of generated tokens, if anything was."""
-    found = _extents(result)
-    if not found:
+    extents = _extents(result)
+    if not extents:
         return
     if result.find("latency"):  # or the verdict is about generation already
         yield Notice(severity=Severity.NOTE, text=f"{spoken(result)[:1].upper()}{spoken(result)[1:]}")
-    yield _lengths(result, found)
-    yield from _held_up(result, found)
-    yield from _places(result, found)
+    yield _lengths(result, extents)
+    yield from _stall_notice(result, extents)
+    yield from _places(result, extents)
     yield from _cache(result)
-    yield from _achieved(result, found)
+    yield from _achieved(result, extents)
 
 
 def spoken(result: Result) -> str:
     """Say how fast the model generates, at the first of the lengths asked for; nothing if it does not."""
-    found = _extents(result)
-    if not found:
+    extents = _extents(result)
+    if not extents:
         return ""
-    extent = found[0]
+    extent = extents[0]
     backend = shorten(clean(result.job.backend), NAME_LIMIT)
-    first = _about(result, "time_to_first_token", extent)
-    each, rate = _about(result, "time_per_output_token", extent), result.find("token_rate", extent.scope)
-    follow = f", then one every {each}".replace("every about", "about every") if each else ""
-    where = f"(median; {_read(extent)}batch {_batch(result)} on {backend})"
+    first = _statistic_text(result, "time_to_first_token", extent)
+    gap, rate = (
+        _statistic_text(result, "time_per_output_token", extent),
+        result.find("token_rate", extent.scope),
+    )
+    follow = f", then one every {gap}".replace("every about", "about every") if gap else ""
+    where = f"(median; {_prompt_text(extent)}batch {_batch(result)} on {backend})"
     total = f": {plain(rate).replace('/s', ' tokens/s')} in all" if rate else ""
     return f"generates its first token after {first}{follow} {where}{total}"
 
@@ -59,7 +62,7 @@ def _extents(result: Result) -> list[Extent]:
     return [extent for scope in scopes if (extent := Extent.of(scope))]
 
 
-def _read(extent: Extent) -> str:
+def _prompt_text(extent: Extent) -> str:
     return "" if extent.prompt is None else f"prompt {extent.prompt:,}, "
 
 
@@ -67,20 +70,24 @@ def _batch(result: Result) -> str:
     return shorten(clean(str(result.job.config.get("batch_size", 1))), NAME_LIMIT)
 
 
-def _about(result: Result, metric: str, extent: Extent, statistic: str = "p50", few: str = "about ") -> str:
+def _statistic_text(
+    result: Result, metric: str, extent: Extent, statistic: str = "p50", few: str = "about "
+) -> str:
     """Show a statistic with the digits that its interval bears out, `few` before what is no claim yet."""
-    value = _spread(result, metric, extent)
+    value = _distribution(result, metric, extent)
     if value is None:
         return ""
-    row = result.find(metric, extent.scope)
-    assert row is not None
-    shown = estimate(value.statistic(statistic), value.interval(statistic), row.row.unit)[0]
+    measurement = result.find(metric, extent.scope)
+    assert measurement is not None
+    shown = estimate(value.statistic(statistic), value.interval(statistic), measurement.row.unit)[0]
     return f"{few}{shown}" if value.missing(statistic) else shown
 
 
-def _spread(result: Result, metric: str, extent: Extent) -> Distribution | None:
-    found = result.find(metric, extent.scope)
-    return found.value if found is not None and isinstance(found.value, Distribution) else None
+def _distribution(result: Result, metric: str, extent: Extent) -> Distribution | None:
+    measurement = result.find(metric, extent.scope)
+    return (
+        measurement.value if measurement is not None and isinstance(measurement.value, Distribution) else None
+    )
 
 
 def _columns(*titles: str) -> tuple[Column, ...]:
@@ -90,54 +97,55 @@ def _columns(*titles: str) -> tuple[Column, ...]:
     )
 
 
-def _lengths(result: Result, found: list[Extent]) -> Table:
+def _lengths(result: Result, extents: list[Extent]) -> Table:
     return Table(
         title=f"Generated tokens, batch {_batch(result)}: medians",
         columns=_columns(
             "prompt", "tokens", "to first", "per token", "p99", "tokens/s", "in all", "sequences<"
         ),
-        rows=tuple(_length(result, extent) for extent in found),
+        rows=tuple(_length(result, extent) for extent in extents),
     )
 
 
 def _length(result: Result, extent: Extent) -> tuple[str, ...]:
-    first = _spread(result, "time_to_first_token", extent)
+    first = _distribution(result, "time_to_first_token", extent)
     assert first is not None
     decode, whole = (result.find("token_rate", scope) for scope in (extent.stage(DECODE), extent.scope))
     return (
         "its input" if extent.prompt is None else f"{extent.prompt:,}",
         f"{extent.generated:,}",
-        _about(result, "time_to_first_token", extent, few="~"),
-        _about(result, "time_per_output_token", extent, few="~") or "—",
-        _slow(result, extent),
+        _statistic_text(result, "time_to_first_token", extent, few="~"),
+        _statistic_text(result, "time_per_output_token", extent, few="~") or "—",
+        _p99_gap(result, extent),
         _rate(decode),
         _rate(whole),
         f"{len(first):,}, {first.stop}",
     )
 
 
-def _slow(result: Result, extent: Extent) -> str:
+def _p99_gap(result: Result, extent: Extent) -> str:
     """Show the gap that one in a hundred exceeds, once there are samples enough for a claim."""
-    value = _spread(result, "inter_token_latency", extent)
+    value = _distribution(result, "inter_token_latency", extent)
     if value is None or value.missing("p99"):
         return "—"
-    return _about(result, "inter_token_latency", extent, "p99")
+    return _statistic_text(result, "inter_token_latency", extent, "p99")
 
 
-def _rate(found: Measurement | None) -> str:
-    return "—" if found is None else plain(found).removesuffix("/s")
+def _rate(measurement: Measurement | None) -> str:
+    return "—" if measurement is None else plain(measurement).removesuffix("/s")
 
 
-def _held_up(result: Result, found: list[Extent]) -> Iterator[Notice]:
+def _stall_notice(result: Result, extents: list[Extent]) -> Iterator[Notice]:
     """Say why the mean of a generation and its single tokens differ, where they do by much."""
-    for extent in found:
+    for extent in extents:
         means, gaps = (
-            _spread(result, metric, extent) for metric in ("time_per_output_token", "inter_token_latency")
+            _distribution(result, metric, extent)
+            for metric in ("time_per_output_token", "inter_token_latency")
         )
         if means is None or gaps is None:
             continue
         mean, single = means.statistic("p50"), gaps.statistic("p50")
-        if mean > _APART * single:
+        if mean > _STALLED * single:
             text = (
                 f"per token, the mean of a generation is {format_quantity(mean, 's', 3)}, and most tokens "
                 f"take {format_quantity(single, 's', 3)}: a few are held up, by the machine or the model"
@@ -146,16 +154,16 @@ def _held_up(result: Result, found: list[Extent]) -> Iterator[Notice]:
             return
 
 
-_APART = 1.3
+_STALLED = 1.3
 """Mean over median from which on they look like a contradiction."""
 
 
 # --- by place ------------------------------------------------------------------------------------
 
 
-def _places(result: Result, found: list[Extent]) -> Iterator[Table]:
+def _places(result: Result, extents: list[Extent]) -> Iterator[Table]:
     """Show whether a token takes longer the more there is before it."""
-    rows = tuple(_place(result, extent) for extent in found if extent.generated > len(_PARTS))
+    rows = tuple(_place(result, extent) for extent in extents if extent.generated > len(_PARTS))
     if rows:
         yield Table(
             title="Median time of single tokens by quarters of the output, and the cache at its end",
@@ -165,7 +173,7 @@ def _places(result: Result, found: list[Extent]) -> Iterator[Table]:
 
 
 def _place(result: Result, extent: Extent) -> tuple[str, ...]:
-    value = _spread(result, "inter_token_latency", extent)
+    value = _distribution(result, "inter_token_latency", extent)
     parts: tuple[Band, ...] = () if value is None else bands(value, extent, len(_PARTS))
     adds, cache = (result.find(m, extent.scope) for m in ("time_per_context_token", "kv_cache_bytes"))
     return (
@@ -183,19 +191,19 @@ def _cache(result: Result) -> Iterator[Notice]:
     if measured is None:
         return
     predicted = result.find("kv_cache_per_token")
-    beside = f"; {plain(predicted)} were predicted" if predicted else ""
+    prediction = f"; {plain(predicted)} were predicted" if predicted else ""
     text = (
-        f"each token of a sample adds {plain(measured)} to the cache{beside}"
+        f"each token of a sample adds {plain(measured)} to the cache{prediction}"
         if number(measured)[0]
-        else f"the cache does not grow with the tokens{beside}"
+        else f"the cache does not grow with the tokens{prediction}"
     )
     yield Notice(severity=Severity.NOTE, code="cache", text=text)
 
 
-def _achieved(result: Result, found: list[Extent]) -> Iterator[Notice]:
+def _achieved(result: Result, extents: list[Extent]) -> Iterator[Notice]:
     """Hold the time of a token against the least that it can take, where that was estimated."""
     bound = result.find("decode_latency", HERE)
-    value = _spread(result, "time_per_output_token", found[0])
+    value = _distribution(result, "time_per_output_token", extents[0])
     if bound is None or value is None:
         return
     least, typical = number(bound)[0], value.statistic("p50")
@@ -203,6 +211,6 @@ def _achieved(result: Result, found: list[Extent]) -> Iterator[Notice]:
         severity=Severity.NOTE,
         code="bound",
         text=f"a token takes at least {plain(bound)} here, to read weights and cache once: "
-        f"{share(least, typical)} of what the memory allows is reached ({_read(found[0])}"
-        f"{count(found[0].generated, 'token')})",
+        f"{share(least, typical)} of what the memory allows is reached ({_prompt_text(extents[0])}"
+        f"{count(extents[0].generated, 'token')})",
     )

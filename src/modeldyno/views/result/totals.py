@@ -58,11 +58,11 @@ def looked_at(result: Result) -> bool:
 
 def totals(result: Result) -> Iterator[Table]:
     """Give the table, where there is anything in it."""
-    found = {m.metric: m for m in result.measurements if not m.scope and m.metric in _MEANINGS}
+    by_metric = {m.metric: m for m in result.measurements if not m.scope and m.metric in _MEANINGS}
     rows = tuple(
-        (metric, _value(found[metric]), said(result, found[metric]))
+        (metric, _value(by_metric[metric]), said(result, by_metric[metric]))
         for metric in _MEANINGS
-        if metric in found and _matters(found[metric])
+        if metric in by_metric and _matters(by_metric[metric])
     )
     if rows:
         sizes = analysed_at(result)
@@ -77,51 +77,61 @@ def totals(result: Result) -> Iterator[Table]:
         )
 
 
-def _value(found: Measurement) -> str:
-    return f"{number(found)[0]:,.0f}" if found.metric == "largest_batch" else plain(exact(found))
+def _value(measurement: Measurement) -> str:
+    return (
+        f"{number(measurement)[0]:,.0f}"
+        if measurement.metric == "largest_batch"
+        else plain(exact(measurement))
+    )
 
 
-def _matters(found: Measurement) -> bool:
-    return bool(found.value) or found.metric in _TOLD_AT_ZERO
+def _matters(measurement: Measurement) -> bool:
+    return bool(measurement.value) or measurement.metric in _SHOWN_AT_ZERO
 
 
-_TOLD_AT_ZERO = frozenset({"parameters", "macs", "flops", "activation_peak", "coverage", "largest_batch"})
+_SHOWN_AT_ZERO = frozenset({"parameters", "macs", "flops", "activation_peak", "coverage", "largest_batch"})
 
 
-def exact(found: Measurement) -> Measurement:
+def exact(measurement: Measurement) -> Measurement:
     """Drop what is no interval of confidence, but what operators without a formula leave open."""
-    return Measurement(metric=found.metric, value=found.value, scope=found.scope)
+    return Measurement(metric=measurement.metric, value=measurement.value, scope=measurement.scope)
 
 
-def said(result: Result, found: Measurement) -> str:
+def said(result: Result, measurement: Measurement) -> str:
     """Say what a number of the whole means, for this model."""
     special = {
         "parameters": _parameters,
         "weight_bytes": _dtypes,
-        "macs": _open,
-        "flops": _open,
+        "macs": _open_bounds,
+        "flops": _open_bounds,
         "optimizer_bytes": lambda result, _found: f"of the state of {clean(result.job.inspection.optimizer)}",
         "memory_peak": _memory,
         "largest_batch": _batch,
-    }.get(found.metric)
-    return (special(result, found) if special else "") or _MEANINGS.get(found.metric, "")
+    }.get(measurement.metric)
+    return (special(result, measurement) if special else "") or _MEANINGS.get(measurement.metric, "")
 
 
-def _parameters(result: Result, found: Measurement) -> str:
+def _parameters(result: Result, measurement: Measurement) -> str:
     trainable, buffers = result.find("trainable_parameters"), result.find("buffers")
-    beside = f"{plain(buffers)} more elements in buffers" if buffers is not None and buffers.value else ""
-    if trainable is None or not found.value:
-        return beside
+    buffers_text = (
+        f"{plain(buffers)} more elements in buffers" if buffers is not None and buffers.value else ""
+    )
+    if trainable is None or not measurement.value:
+        return buffers_text
     free = number(trainable)[0]
-    words = "all trainable" if free == number(found)[0] else f"{plain(trainable)} trainable" if free else ""
-    return joined(words or "none trainable", beside)
+    words = (
+        "all trainable" if free == number(measurement)[0] else f"{plain(trainable)} trainable" if free else ""
+    )
+    return joined(words or "none trainable", buffers_text)
 
 
-def _dtypes(result: Result, found: Measurement) -> str:
+def _dtypes(result: Result, measurement: Measurement) -> str:
     """Name the dtypes, the largest first; one alone is the whole."""
     modules = scopes(result)
     parts = [
-        m for m in result.measurements if m.metric == found.metric and m.scope and m.scope not in modules
+        m
+        for m in result.measurements
+        if m.metric == measurement.metric and m.scope and m.scope not in modules
     ]
     parts.sort(key=lambda m: -number(m)[0])
     names = [shorten(clean(m.scope), NAME_LIMIT) for m in parts]
@@ -130,10 +140,10 @@ def _dtypes(result: Result, found: Measurement) -> str:
     return ", ".join(f"{name} {plain(m)}" for name, m in zip(names, parts, strict=True))
 
 
-def _open(result: Result, found: Measurement) -> str:
-    bounds = found.interval
+def _open_bounds(result: Result, measurement: Measurement) -> str:
+    bounds = measurement.interval
     if bounds is None or bounds.low == bounds.high:
-        return _phases(result) if found.metric == "macs" else ""
+        return _phases(result) if measurement.metric == "macs" else ""
     without = sum(1 for op in result.outline.operators if not op.counted) if result.outline else 0
     why = f": {count(without, 'operator')} uncounted" if without else ""
     between = "" if bounds.high == inf else "between "
@@ -143,9 +153,7 @@ def _open(result: Result, found: Measurement) -> str:
 def _phases(result: Result) -> str:
     """Say how a training step divides up."""
     phases = ((phase, result.find("macs", f"phase {phase}")) for phase in Phase)
-    return ", ".join(
-        f"{phase} {plain(found)}" for phase, found in phases if found is not None and found.value
-    )
+    return ", ".join(f"{phase} {plain(macs)}" for phase, macs in phases if macs is not None and macs.value)
 
 
 def _memory(result: Result, _found: Measurement) -> str:
@@ -155,7 +163,7 @@ def _memory(result: Result, _found: Measurement) -> str:
     return f"predicted for this CPU, with weights, inputs{training}"
 
 
-def _batch(result: Result, found: Measurement) -> str:
+def _batch(result: Result, measurement: Measurement) -> str:
     memory = result.job.inspection.memory
     fits = f"whose peak fits {format_quantity(memory, BYTES, None)}" if memory else "whose peak fits"
-    return fits if found.value else f"not even one sample is one {fits}"
+    return fits if measurement.value else f"not even one sample is one {fits}"

@@ -33,90 +33,90 @@ _DOUBTS = 4
 """Doubts about the best that are told."""
 
 
-def study(found: Study, ranked: Ranking, *, top: int = TOP, stored: bool = True) -> Iterator[Block]:
+def study(study: Study, ranked: Ranking, *, top: int = TOP, stored: bool = True) -> Iterator[Block]:
     """Lay a study out: the sentence, the bounds, the best rows and the default, and what went wrong.
 
     Where the Results of its trials are not in the store, none of them is named.
     """
-    yield Notice(severity=Severity.VERDICT, text=sentence(found, ranked))
+    yield Notice(severity=Severity.VERDICT, text=sentence(study, ranked))
     shown = ranked.best or next((row for row in ranked.rows if not row.failure), None)
     if shown is not None:
         for judgement in shown.judgements:
             yield Notice(severity=_SHOWN[judgement.verdict], text=judgement.sentence())
     if ranked.rows:
-        yield foremost(found, ranked, top)
-    if found.goal.rank is Rank.EACH and ranked.each:
-        yield loads(found, ranked)
+        yield foremost(study, ranked, top)
+    if study.goal.rank is Rank.EACH and ranked.each:
+        yield loads(study, ranked)
     elif ranked.best is not None:
-        yield from curve(found, ranked.best)
-    yield from failures(found)
+        yield from curve(study, ranked.best)
+    yield from failures(study)
     if shown is not None:
-        yield from _doubts(found, shown, stored=stored)
+        yield from _doubts(study, shown, stored=stored)
     yield from _unverified(ranked, stored=stored)
 
 
-def _doubts(found: Study, shown: Standing, *, stored: bool) -> Iterator[Notice]:
+def _doubts(study: Study, shown: Standing, *, stored: bool) -> Iterator[Notice]:
     """Tell what its measurements leave in doubt, in how many of them, and where the figures stand."""
-    telling = found.candidates[key(shown.point)].telling
+    telling = study.candidates[key(shown.point)].telling
     codes = shown.doubts[:_DOUBTS]
     for code in codes:
         doubted = [trial for trial in telling if code in trial.doubts]
         share = f", in {len(doubted)} of {len(telling)} measurements" if len(telling) > 1 else ""
-        kept = doubted[-1].result[:6] if stored and code == codes[-1] else ""
+        result_id = doubted[-1].result[:6] if stored and code == codes[-1] else ""
         yield Notice(
             severity=Severity.DOUBT,
             code=code,
             text=CODES.get(code, "See the result of the trial.").removesuffix(".") + share,
-            advice=f"modeldyno show {kept} tells more" if kept else "",
+            advice=f"modeldyno show {result_id} tells more" if result_id else "",
         )
 
 
 # --- the sentence ----------------------------------------------------------------------------------
 
 
-def sentence(found: Study, ranked: Ranking) -> str:
+def sentence(study: Study, ranked: Ranking) -> str:
     """Say in one sentence what came out, how much better than the default, and how sure that is."""
     made = f"{count(ranked.measurements, 'measurement')} over {count(ranked.configurations, 'configuration')}"
     if not ranked.measurements:
-        return f"Nothing was measured{_why_nothing(found)}."
+        return f"Nothing was measured{_why_nothing(study)}."
     if all(row.failure for row in ranked.rows):
         return f"{made}, and all of them failed: {_first_failure(ranked)}"
     if ranked.best is None:
-        return f"{made}: {_nearest(found, ranked)}."
-    return f"{made}: {_answer(found, ranked, ranked.best)}."
+        return f"{made}: {_nearest(study, ranked)}."
+    return f"{made}: {_answer(study, ranked, ranked.best)}."
 
 
-def brief(found: Study, ranked: Ranking) -> str:
+def brief(study: Study, ranked: Ranking) -> str:
     """Say it in a few words, for a list."""
     best = ranked.best
     if best is None:
         failed = ranked.measurements > 0 and all(row.failure for row in ranked.rows)
         return "all failed" if failed else _none_holds(ranked) if ranked.rows else "nothing measured"
-    values = ", ".join(_values(found, best))
-    return f"{values}: {point(best.point)}" + (f", {_sure(ranked)}" if not ranked.rivals else "")
+    values = ", ".join(_values(study, best))
+    return f"{values}: {point(best.point)}" + (f", {_certainty_text(ranked)}" if not ranked.rivals else "")
 
 
-def _answer(found: Study, ranked: Ranking, best: Standing) -> str:
+def _answer(study: Study, ranked: Ranking, best: Standing) -> str:
     alone = ranked.configurations == 1
-    what = f"{point(best.point) if alone else _called(best)} gives {joined(*_values(found, best))}"
+    what = f"{point(best.point) if alone else _row_name(best)} gives {joined(*_values(study, best))}"
     rival = any(row.default for row in ranked.rivals[1:])  # of the first it is said below
     if best.gain is not None and not best.default and (rival or not best.gain.low <= 1 <= best.gain.high):
-        what += f", {_better(best, best.gain, found, ranked.default)}"
-    held = [f"{j.constraint.query} {_value(j)} {_sign(j)}" for j in best.judgements]
+        what += f", {_gain_text(best, best.gain, study, ranked.default)}"
+    held = [f"{j.constraint.query} {_value(j)} {_bound_text(j)}" for j in best.judgements]
     what += f", at {' and '.join(held)}" if held else ""
-    certain = "" if alone else _rivalry(found, ranked, best) if ranked.rivals else _sure(ranked)
-    return "; ".join(filter(None, (what, certain, _safe(found, ranked))))
+    certain = "" if alone else _rivals_text(study, ranked, best) if ranked.rivals else _certainty_text(ranked)
+    return "; ".join(filter(None, (what, certain, _safe_alternative(study, ranked))))
 
 
-def _called(row: Standing) -> str:
+def _row_name(row: Standing) -> str:
     """Name a row; of the default, its load is told, too."""
-    said = point(row.point)
+    name = point(row.point)
     if not row.default:
-        return said
-    return f"the default ({said})" if said else "the default"
+        return name
+    return f"the default ({name})" if name else "the default"
 
 
-def _sign(judgement: Judgement) -> str:
+def _bound_text(judgement: Judgement) -> str:
     """Say how a value stands to its bound."""
     bound = str(judgement.constraint).partition(" ")[2]
     words = {Verdict.HELD: "", Verdict.BROKEN: "that breaks ", Verdict.UNDECIDED: "not surely "}
@@ -128,10 +128,10 @@ def _value(judgement: Judgement) -> str:
     return "of unknown size" if answer.value is None else format_quantity(answer.value, answer.query.unit, 3)
 
 
-def _better(best: Standing, gain: Gain, found: Study, default: Standing | None) -> str:
+def _gain_text(best: Standing, gain: Gain, study: Study, default: Standing | None) -> str:
     """Compare with the default, as far as the samples bear it out."""
-    several = len(found.goal.objectives) > 1
-    first, mine = found.goal.objectives[0], best.objectives[0]
+    several = len(study.goal.objectives) > 1
+    first, mine = study.goal.objectives[0], best.objectives[0]
     other = None if default is None else default.objectives[0]
     if gain.low <= 1 <= gain.high:
         return "which cannot be told from the default"
@@ -146,7 +146,7 @@ def _better(best: Standing, gain: Gain, found: Study, default: Standing | None) 
     return f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} than the default"
 
 
-def _sure(ranked: Ranking) -> str:
+def _certainty_text(ranked: Ranking) -> str:
     """Write the share of resamples as a certainty; no number of resamples makes it whole."""
     return f"{'over 99' if ranked.certainty > _NEARLY else f'{100 * ranked.certainty:.0f}'}% certain"
 
@@ -154,40 +154,40 @@ def _sure(ranked: Ranking) -> str:
 _NEARLY = 0.995
 
 
-def _rivalry(found: Study, ranked: Ranking, best: Standing) -> str:
+def _rivals_text(study: Study, ranked: Ranking, best: Standing) -> str:
     """Say what cannot be told from the best, and which of them to take."""
     first, *more = ranked.rivals
     others = f" and {count(len(more), 'other')}" if more else ""
     shares = f"best in {100 * best.share:.0f} against {100 * first.share:.0f} of 100 resamples"
-    same = f"it cannot be told from {_called(_only_configuration(found, first))}{others} ({shares})"
+    same = f"it cannot be told from {_row_name(_without_load(study, first))}{others} ({shares})"
     if ranked.cheaper is None:
         return f"{same}; take it, as none of them takes less"
-    return f"{same}; take the cheaper, {_called(_only_configuration(found, ranked.cheaper))}"
+    return f"{same}; take the cheaper, {_row_name(_without_load(study, ranked.cheaper))}"
 
 
-def _safe(found: Study, ranked: Ranking) -> str:
+def _safe_alternative(study: Study, ranked: Ranking) -> str:
     """Say what to take where the best may break a bound."""
     safe = ranked.safe
     if safe is None:
         return ""
-    name = point(safe.point) if ranked.configurations == 1 else _called(safe)
-    return f"surely within the bounds is {name}, which gives {joined(*_values(found, safe))}"
+    name = point(safe.point) if ranked.configurations == 1 else _row_name(safe)
+    return f"surely within the bounds is {name}, which gives {joined(*_values(study, safe))}"
 
 
-def _only_configuration(found: Study, row: Standing) -> Standing:
+def _without_load(study: Study, row: Standing) -> Standing:
     """Leave the load away where there is more than that."""
-    rest = found.configuration(row.point)
+    rest = study.configuration(row.point)
     return replace(row, point=rest or row.point)
 
 
-def _nearest(found: Study, ranked: Ranking) -> str:
+def _nearest(study: Study, ranked: Ranking) -> str:
     row = next(row for row in ranked.rows if not row.failure)
-    bounds = " and ".join(str(bound) for bound in found.goal.constraints)
+    bounds = " and ".join(str(bound) for bound in study.goal.constraints)
     if not bounds:
         return "no configuration has a value of every objective"
     if row.verdict is Verdict.BROKEN:
-        return f"nothing holds {bounds}; the nearest is {_called(row)}, which misses by {far(row.miss)}"
-    return f"it is not shown whether anything holds {bounds}; the nearest is {_called(row)}{_hinted(row)}"
+        return f"nothing holds {bounds}; the nearest is {_row_name(row)}, which misses by {far(row.miss)}"
+    return f"it is not shown whether anything holds {bounds}; the nearest is {_row_name(row)}{_apparent_miss(row)}"
 
 
 def _none_holds(ranked: Ranking) -> str:
@@ -197,13 +197,13 @@ def _none_holds(ranked: Ranking) -> str:
     return "nothing holds the bounds" if broken else "not shown whether the bounds hold"
 
 
-def _hinted(row: Standing) -> str:
+def _apparent_miss(row: Standing) -> str:
     """Say by how much it seems to miss, where it seems to."""
     return f", which seems to miss by {far(row.miss)}" if row.miss else ""
 
 
-def _values(found: Study, row: Standing) -> Sequence[str]:
-    pairs = zip(found.goal.objectives, row.objectives, strict=True)
+def _values(study: Study, row: Standing) -> Sequence[str]:
+    pairs = zip(study.goal.objectives, row.objectives, strict=True)
     return [_objective(objective, value) for objective, value in pairs]
 
 
@@ -213,10 +213,10 @@ def _objective(objective: Objective, value: Estimate | None) -> str:
     return f"{objective.query} {format_quantity(value.value, objective.query.unit, 3)}"
 
 
-def _why_nothing(found: Study) -> str:
-    if not found.skipped:
+def _why_nothing(study: Study) -> str:
+    if not study.skipped:
         return ""
-    first = next(iter(found.skipped.values()))
+    first = next(iter(study.skipped.values()))
     return f": none of the configurations can be ({shorten(clean(first.failure), TEXT_LIMIT)})"
 
 

@@ -33,14 +33,14 @@ _MEMORY = (
 _TITLES = {"throughput": "Throughput", "process_memory": "Process memory", "device_memory": "Device memory"}
 
 
-def charts(found: Study, ranked: Ranking) -> Iterator[Picture]:
+def charts(study: Study, ranked: Ranking) -> Iterator[Picture]:
     """Draw what a study tells; a picture for which nothing was measured is left out."""
     drawn = (
-        _curves(found, ranked, _THROUGHPUT),
-        *(_curves(found, ranked, query) for query in _MEMORY),
-        *(_front(found, pair) for pair in combinations(found.goal.objectives, 2)),
-        *(_against(found, ranked, axis) for axis in found.space.axes),
-        _parallel(found, ranked),
+        _curves(study, ranked, _THROUGHPUT),
+        *(_curves(study, ranked, query) for query in _MEMORY),
+        *(_front(study, pair) for pair in combinations(study.goal.objectives, 2)),
+        *(_knob_plot(study, ranked, axis) for axis in study.space.axes),
+        _parallel(study, ranked),
     )
     yield from (picture for picture in drawn if picture is not None)
 
@@ -48,37 +48,37 @@ def charts(found: Study, ranked: Ranking) -> Iterator[Picture]:
 # --- throughput and memory against latency -----------------------------------------------------------
 
 
-def _curves(found: Study, ranked: Ranking, query: Query) -> Plot | None:
+def _curves(study: Study, ranked: Ranking, query: Query) -> Plot | None:
     """Draw a curve through the loads of the best configurations and the default, with the bounds.
 
     The other candidates are points behind them.
     """
     rows = foremost(ranked)
-    series = [drawn for row in rows if (drawn := _curve(found, ranked, row, query)).x]
+    series = [drawn for row in rows if (drawn := _curve(study, ranked, row, query)).x]
     if not series:
         return None
-    shown = [found.configuration(row.point) for row in rows]
-    rest = [c for c in found.candidates.values() if found.configuration(c.point) not in shown]
-    others = _points(found, "others", rest, query)
-    loads = any(axis.name in found.loads for axis in found.space.axes)
+    shown = [study.configuration(row.point) for row in rows]
+    rest = [c for c in study.candidates.values() if study.configuration(c.point) not in shown]
+    others = _points(study, "others", rest, query)
+    loads = any(axis.name in study.loads for axis in study.space.axes)
     through = "; each line goes through the loads of one" if loads else ""
-    places = [x for each in (*series, others) for x in each.x if x > 0]
+    places = [x for line in (*series, others) for x in line.x if x > 0]
     return Plot(
         title=f"{_TITLES[query.metric]} against latency",
-        x=replace(_scale(latency_of(found)), logarithmic=max(places) > _FAR * min(places)),
+        x=replace(_scale(latency_of(study)), logarithmic=max(places) > _FAR * min(places)),
         y=_scale(query),
         series=(*series, *((others,) if others.x else ())),
-        rules=tuple(_rules(found, query)),
-        note=f"{_whose(ranked, len(series))}{through}",
+        rules=tuple(_rules(study, query)),
+        note=f"{_curves_note(ranked, len(series))}{through}",
     )
 
 
-def _whose(ranked: Ranking, drawn: int) -> str:
+def _curves_note(ranked: Ranking, drawn: int) -> str:
     """Say what is drawn as a line."""
     best = drawn - any(row.default for row in foremost(ranked)[-1:])
-    beside = ", and the default" if best < drawn else ""
+    default = ", and the default" if best < drawn else ""
     return (
-        f"the best {best} of {count(ranked.configurations, 'configuration')}{beside}"
+        f"the best {best} of {count(ranked.configurations, 'configuration')}{default}"
         if best
         else "the default"
     )
@@ -94,67 +94,67 @@ def foremost(ranked: Ranking) -> list[Standing]:
     ]
 
 
-def latency_of(found: Study) -> Query:
+def latency_of(study: Study) -> Query:
     """Give the latency that a study is about: the one that is bounded, or else that of the slowest in 100."""
-    bounded = (bound.query for bound in found.goal.constraints if bound.query.metric == "latency")
+    bounded = (bound.query for bound in study.goal.constraints if bound.query.metric == "latency")
     return next(bounded, _USUAL)
 
 
-def _points(found: Study, name: str, candidates: Sequence[Candidate], query: Query) -> Series:
-    known = [
+def _points(study: Study, name: str, candidates: Sequence[Candidate], query: Query) -> Series:
+    points = [
         (latency, value, candidate)
         for candidate in candidates
-        if (latency := hint(candidate, latency_of(found))) is not None and (value := hint(candidate, query))
+        if (latency := hint(candidate, latency_of(study))) is not None and (value := hint(candidate, query))
     ]
     return Series(
         name=name,
-        x=tuple(latency for latency, _, _ in known),
-        y=tuple(value for _, value, _ in known),
-        labels=tuple(point(c.point) for _, _, c in known),
+        x=tuple(latency for latency, _, _ in points),
+        y=tuple(value for _, value, _ in points),
+        labels=tuple(point(c.point) for _, _, c in points),
         joined=False,
     )
 
 
-def under_loads(found: Study, row: Standing) -> list[Candidate]:
+def under_loads(study: Study, row: Standing) -> list[Candidate]:
     """Give what was measured of the configuration of a row, in the order of the loads."""
     mine = [
         candidate
-        for candidate in found.candidates.values()
-        if found.configuration(candidate.point) == found.configuration(row.point)
+        for candidate in study.candidates.values()
+        if study.configuration(candidate.point) == study.configuration(row.point)
     ]
     # The order of the loads is that of the points of the space, whenever they were measured.
-    return sorted(mine, key=lambda candidate: [float(v) for v in _load(found, candidate.point)])
+    return sorted(mine, key=lambda candidate: [float(v) for v in _load(study, candidate.point)])
 
 
-def called(found: Study, row: Standing) -> str:
+def called(study: Study, row: Standing) -> str:
     """Name the configuration of a row, without its load."""
-    return "the default" if row.default else point(found.configuration(row.point)) or "the model"
+    return "the default" if row.default else point(study.configuration(row.point)) or "the model"
 
 
-def _curve(found: Study, ranked: Ranking, row: Standing, query: Query) -> Series:
-    drawn = _points(found, called(found, row), under_loads(found, row), query)
+def _curve(study: Study, ranked: Ranking, row: Standing, query: Query) -> Series:
+    drawn = _points(study, called(study, row), under_loads(study, row), query)
     return replace(drawn, joined=True, marked=row == ranked.best)
 
 
-def _load(found: Study, at: Mapping[str, KnobValue]) -> Sequence[KnobValue]:
-    configuration = found.configuration(at)
+def _load(study: Study, at: Mapping[str, KnobValue]) -> Sequence[KnobValue]:
+    configuration = study.configuration(at)
     return [value for name, value in at.items() if name not in configuration]
 
 
-def _rules(found: Study, query: Query) -> Iterator[Rule]:
-    for bound in found.goal.constraints:
-        if bound.query in {latency_of(found), query}:
-            yield Rule(name=str(bound), at=bound.bound, vertical=bound.query == latency_of(found))
+def _rules(study: Study, query: Query) -> Iterator[Rule]:
+    for bound in study.goal.constraints:
+        if bound.query in {latency_of(study), query}:
+            yield Rule(name=str(bound), at=bound.bound, vertical=bound.query == latency_of(study))
 
 
 # --- several objectives ----------------------------------------------------------------------------
 
 
-def _front(found: Study, pair: tuple[Objective, Objective]) -> Plot | None:
+def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
     """Draw all candidates by two objectives, and the front of those that nothing beats in both."""
     places = {
         k: (x, y)
-        for k, candidate in found.candidates.items()
+        for k, candidate in study.candidates.items()
         if (x := hint(candidate, pair[0].query)) is not None
         and (y := hint(candidate, pair[1].query)) is not None
     }
@@ -173,7 +173,7 @@ def _front(found: Study, pair: tuple[Objective, Objective]) -> Plot | None:
                 name=name,
                 x=tuple(places[k][0] for k in keys),
                 y=tuple(places[k][1] for k in keys),
-                labels=tuple(point(found.candidates[k].point) for k in keys),
+                labels=tuple(point(study.candidates[k].point) for k in keys),
                 joined=front,
                 marked=front,
             )
@@ -191,25 +191,25 @@ def _beats(one: tuple[float, float], other: tuple[float, float], pair: tuple[Obj
 # --- knobs -----------------------------------------------------------------------------------------
 
 
-def _against(found: Study, ranked: Ranking, axis: Axis) -> Plot | None:
+def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
     """Draw the first objective against a knob: every candidate, and the best of each value."""
-    query = found.goal.objectives[0].query
-    scale = _knob(found, axis)
-    known = [
+    query = study.goal.objectives[0].query
+    scale = _knob_scale(study, axis)
+    points = [
         (_place(scale, axis, candidate), value, candidate)
-        for candidate in found.candidates.values()
+        for candidate in study.candidates.values()
         if axis.name in candidate.point and (value := hint(candidate, query)) is not None
     ]
-    if len({place for place, _, _ in known}) < 2:  # noqa: PLR2004 - one value shows nothing
+    if len({place for place, _, _ in points}) < 2:  # noqa: PLR2004 - one value shows nothing
         return None
-    pick = max if found.goal.objectives[0].maximize else min
-    tops = {place: pick(v for p, v, _ in known if p == place) for place in sorted({p for p, _, _ in known})}
+    pick = max if study.goal.objectives[0].maximize else min
+    tops = {place: pick(v for p, v, _ in points if p == place) for place in sorted({p for p, _, _ in points})}
     best = ranked.best
     every = Series(
         name="every candidate",
-        x=tuple(place for place, _, _ in known),
-        y=tuple(value for _, value, _ in known),
-        labels=tuple(point(candidate.point) for _, _, candidate in known),
+        x=tuple(place for place, _, _ in points),
+        y=tuple(value for _, value, _ in points),
+        labels=tuple(point(candidate.point) for _, _, candidate in points),
         joined=False,
     )
     top = Series(
@@ -218,18 +218,18 @@ def _against(found: Study, ranked: Ranking, axis: Axis) -> Plot | None:
     return Plot(title=f"{query} against {axis.name}", x=scale, y=_scale(query), series=(every, top))
 
 
-def _parallel(found: Study, ranked: Ranking) -> Parallel | None:
+def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
     """Draw each candidate as a line across its knobs, its objectives and its bounded metrics."""
-    axes = [axis for axis in found.space.axes if len(axis.values) > 1]
-    knobs = [_knob(found, axis) for axis in axes]
+    axes = [axis for axis in study.space.axes if len(axis.values) > 1]
+    knobs = [_knob_scale(study, axis) for axis in axes]
     lines = []
-    for candidate in found.candidates.values():
+    for candidate in study.candidates.values():
         values = [
             *(
                 _place(scale, axis, candidate) if axis.name in candidate.point else None
                 for scale, axis in zip(knobs, axes, strict=True)
             ),
-            *(hint(candidate, query) for query in found.goal.queries),
+            *(hint(candidate, query) for query in study.goal.queries),
         ]
         there = [
             (place, value) for place, value in enumerate(values) if value is not None and isfinite(value)
@@ -246,14 +246,14 @@ def _parallel(found: Study, ranked: Ranking) -> Parallel | None:
         return None
     return Parallel(
         title="Every candidate, across its knobs",
-        scales=(*knobs, *map(_scale, found.goal.queries)),
+        scales=(*knobs, *map(_scale, study.goal.queries)),
         lines=tuple(line for line in lines if len(line.x) > 1),
     )
 
 
-def _knob(found: Study, axis: Axis) -> Scale:
+def _knob_scale(study: Study, axis: Axis) -> Scale:
     """Lay off the values of a knob, side by side as long as they are few."""
-    seen = (c.point[axis.name] for c in found.candidates.values() if axis.name in c.point)
+    seen = (c.point[axis.name] for c in study.candidates.values() if axis.name in c.point)
     values = tuple(dict.fromkeys((*axis.values, *seen)))
     if axis.ordered:
         values = tuple(sorted(values, key=float))

@@ -16,7 +16,7 @@ from modeldyno.views import pages
 from modeldyno.views.rerun_command import sweeping
 from modeldyno.views.result.provenance import listed
 from modeldyno.views.result.served import STAGE_NAMES
-from modeldyno.views.study import blocks as told
+from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study.charts import called, charts, foremost, under_loads
 from modeldyno.views.study.rows import UNMEASURED, curve, far, point, word
 from modeldyno.views.text import count
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _TOP, _EVERY = 10, 200
 """Rows of the table of the best, and of that of every configuration."""
 _SATISFIES = {Verdict.HELD: "yes", Verdict.BROKEN: "no", Verdict.UNDECIDED: "undecided"}
-_BESIDE = {
+_EXTRA_QUERIES = {
     "p99 latency": Query(metric="latency", statistic="p99"),
     "throughput": Query(metric="throughput"),
     "memory": Query(metric="process_memory", statistic="max"),
@@ -41,10 +41,10 @@ _BESIDE = {
 """What is told of every configuration, where it was measured."""
 
 
-def page(found: Study, ranked: Ranking, kept: Callable[[str], Result | None]) -> Iterator[Block]:
+def page(study: Study, ranked: Ranking, load_result: Callable[[str], Result | None]) -> Iterator[Block]:
     """Lay a study out as a page; `kept` gives the Result of a trial by its id, where there still is one."""
-    blocks = list(told.study(found, ranked, top=_TOP))
-    drawn = list(charts(found, ranked))
+    blocks = list(study_blocks.study(study, ranked, top=_TOP))
+    drawn = list(charts(study, ranked))
     curves = [picture for picture in drawn if picture.title.endswith(" against latency")]
     across = [picture for picture in drawn if isinstance(picture, Parallel)]
     yield from (block for block in blocks if isinstance(block, Notice))
@@ -58,25 +58,27 @@ def page(found: Study, ranked: Ranking, kept: Callable[[str], Result | None]) ->
         yield from across
     if ranked.rows:
         yield Heading(title="Every configuration")
-        yield from every(found, ranked)
+        yield from every(study, ranked)
     yield from (block for block in blocks if isinstance(block, Table) and block.title == UNMEASURED)
     for row in foremost(ranked):
-        yield from _winner(found, row, kept)
-    yield from _making(found, ranked)
+        yield from _winner(study, row, load_result)
+    yield from _how_measured(study, ranked)
 
 
 # --- every configuration ---------------------------------------------------------------------------
 
 
-def every(found: Study, ranked: Ranking) -> Iterator[Block]:
+def every(study: Study, ranked: Ranking) -> Iterator[Block]:
     """Lay out each configuration at its best load, with whether it satisfies the constraints."""
     rows = ranked.rows[:_EVERY]
-    axes = [axis.name for axis in found.space.axes]
-    asked = {str(query): query for query in found.goal.queries}
-    queries = asked | {name: query for name, query in _BESIDE.items() if query not in asked.values()}
-    known = {name: [_value(found, row, query) for row in rows] for name, query in queries.items()}
-    shown = {name: column for name, column in known.items() if any(column)}
-    bounded = bool(found.goal.constraints)
+    axes = [axis.name for axis in study.space.axes]
+    goal_queries = {str(query): query for query in study.goal.queries}
+    queries = goal_queries | {
+        name: query for name, query in _EXTRA_QUERIES.items() if query not in goal_queries.values()
+    }
+    columns = {name: [_value(study, row, query) for row in rows] for name, query in queries.items()}
+    shown = {name: column for name, column in columns.items() if any(column)}
+    bounded = bool(study.goal.constraints)
     yield Table(
         title="Each at its best load",
         columns=(
@@ -100,8 +102,8 @@ def every(found: Study, ranked: Ranking) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-def _value(found: Study, row: Standing, query: Query) -> str:
-    value = hint(found.candidates[key(row.point)], query)
+def _value(study: Study, row: Standing, query: Query) -> str:
+    value = hint(study.candidates[key(row.point)], query)
     return "" if value is None else format_quantity(value, query.unit, 3)
 
 
@@ -115,18 +117,18 @@ def _satisfies(row: Standing) -> str:
 # --- a winner --------------------------------------------------------------------------------------
 
 
-def _winner(found: Study, row: Standing, kept: Callable[[str], Result | None]) -> Iterator[Block]:
+def _winner(study: Study, row: Standing, load_result: Callable[[str], Result | None]) -> Iterator[Block]:
     """Show a configuration in detail: its loads, where their requests spend their time, its own Result."""
     yield Heading(title="The default in detail" if row.default else f"Rank {row.rank} in detail")
     if row.default:
-        yield from _said(point(row.point))
+        yield from _subheading(point(row.point))
     else:
-        yield from _said(called(found, row))
-    there = under_loads(found, row)
-    yield from (replace(table, title="Under each load") for table in curve(found, row))
-    yield from account(found, there)
-    trial = found.candidates[key(row.point)].telling[-1]
-    result = kept(trial.result) if trial.result else None
+        yield from _subheading(called(study, row))
+    there = under_loads(study, row)
+    yield from (replace(table, title="Under each load") for table in curve(study, row))
+    yield from account(study, there)
+    trial = study.candidates[key(row.point)].telling[-1]
+    result = load_result(trial.result) if trial.result else None
     if result is None:
         text = (
             f"the result of its trial {trial.number}, {trial.result or 'which has none'}, is not in the "
@@ -142,33 +144,33 @@ def _winner(found: Study, row: Standing, kept: Callable[[str], Result | None]) -
     yield from pages.making(result, trial.judgements, level=2)
 
 
-def _said(text: str) -> Iterator[Block]:
+def _subheading(text: str) -> Iterator[Block]:
     if text:
         yield Heading(title=text, level=2)
 
 
-def account(found: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
+def account(study: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
     """Draw the stages of a mean request under each load of a configuration, with the throughput beside."""
-    known = [
+    staged = [
         (
             candidate,
             {name: value for metric, name in STAGE_NAMES.items() if (value := _mean(candidate, metric))},
         )
         for candidate in candidates
     ]
-    known = [(candidate, parts) for candidate, parts in known if parts]
-    names = dict.fromkeys(name for _, parts in known for name in parts)
-    if not known or len(names) < 2:  # noqa: PLR2004 - one part is no division
+    staged = [(candidate, parts) for candidate, parts in staged if parts]
+    names = dict.fromkeys(name for _, parts in staged for name in parts)
+    if not staged or len(names) < 2:  # noqa: PLR2004 - one part is no division
         return
     yield Stack(
         title="Where a request spends its time, under each load",
         scale=Scale(label="mean time of a request", unit=SECONDS),
-        bars=tuple(_bar(found, candidate) for candidate, _ in known),
+        bars=tuple(_bar(study, candidate) for candidate, _ in staged),
         parts=tuple(
             Series(
                 name=name,
-                x=tuple(float(bar) for bar, (_, parts) in enumerate(known) if name in parts),
-                y=tuple(parts[name] for _, parts in known if name in parts),
+                x=tuple(float(bar) for bar, (_, parts) in enumerate(staged) if name in parts),
+                y=tuple(parts[name] for _, parts in staged if name in parts),
             )
             for name in names
         ),
@@ -176,40 +178,40 @@ def account(found: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
 
 
 def _mean(candidate: Candidate, metric: str) -> float | None:
-    found = hint(candidate, Query(metric=metric, statistic="mean"))
-    return hint(candidate, Query(metric=metric)) if found is None else found
+    value = hint(candidate, Query(metric=metric, statistic="mean"))
+    return hint(candidate, Query(metric=metric)) if value is None else value
 
 
-def _bar(found: Study, candidate: Candidate) -> str:
+def _bar(study: Study, candidate: Candidate) -> str:
     """Name a load, with what it gives."""
-    fixed = found.configuration(candidate.point)
+    fixed = study.configuration(candidate.point)
     load = point({name: value for name, value in candidate.point.items() if name not in fixed})
     rate = hint(candidate, Query(metric="throughput"))
-    given = "" if rate is None else f"{format_quantity(rate, '1/s', 3)}"
-    return " · ".join(filter(None, (load or point(candidate.point) or "the default", given)))
+    rate_text = "" if rate is None else f"{format_quantity(rate, '1/s', 3)}"
+    return " · ".join(filter(None, (load or point(candidate.point) or "the default", rate_text)))
 
 
 # --- how -------------------------------------------------------------------------------------------
 
 
-def _making(found: Study, ranked: Ranking) -> Iterator[Block]:
+def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
     yield Heading(title="How it was measured")
-    model = found.model
+    model = study.model
     facts = {
-        "model": f"{model.name}, {model.digest[:19]}, {model.framework}" if model else str(found.job.model),
-        "backend": found.job.backend,
-        "space": "; ".join(map(str, found.space.axes)),
-        "goal": "; ".join((*map(str, found.goal.objectives), *map(str, found.goal.constraints))),
-        "strategy": f"{found.strategy}, seed {found.seed}",
+        "model": f"{model.name}, {model.digest[:19]}, {model.framework}" if model else str(study.job.model),
+        "backend": study.job.backend,
+        "space": "; ".join(map(str, study.space.axes)),
+        "goal": "; ".join((*map(str, study.goal.objectives), *map(str, study.goal.constraints))),
+        "strategy": f"{study.strategy}, seed {study.seed}",
         "measured": f"{count(ranked.measurements, 'measurement')} over "
-        f"{count(ranked.configurations, 'configuration')} in {format_quantity(found.spent, SECONDS, 3)}"
+        f"{count(ranked.configurations, 'configuration')} in {format_quantity(study.spent, SECONDS, 3)}"
         + (f", {ranked.failed} failed" if ranked.failed else "")
         + (f", {ranked.skipped} cannot be" if ranked.skipped else ""),
-        "study": f"{found.id}, {found.created[:19].replace('T', ' ')} UTC",
+        "study": f"{study.id}, {study.created[:19].replace('T', ' ')} UTC",
     }
-    if found.environment is not None:
-        facts["hardware"] = listed(found.environment.hardware)
-        facts["software"] = listed(found.environment.software)
+    if study.environment is not None:
+        facts["hardware"] = listed(study.environment.hardware)
+        facts["software"] = listed(study.environment.software)
     rows = tuple((name, text) for name, text in facts.items() if text)
     yield Table(title="", columns=(Column(title=""), Column(title="")), rows=rows)
-    yield pages.again(sweeping(found))
+    yield pages.again(sweeping(study))

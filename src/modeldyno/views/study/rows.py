@@ -48,7 +48,7 @@ def word(value: KnobValue) -> str:
 # --- the best --------------------------------------------------------------------------------------
 
 
-def foremost(found: Study, ranked: Ranking, top: int) -> Table:
+def foremost(study: Study, ranked: Ranking, top: int) -> Table:
     """Lay out the best configurations, each at its best load, and the default, by the axes that vary.
 
     Each axis is a column of its own as long as a narrow page takes them; beyond that they are one text.
@@ -58,32 +58,32 @@ def foremost(found: Study, ranked: Ranking, top: int) -> Table:
         rows.append(ranked.default)
     names = [
         axis.name
-        for axis in found.space.axes
-        if axis.name in found.loads or len({_at(row, axis.name) for row in rows}) > 1
+        for axis in study.space.axes
+        if axis.name in study.loads or len({_at(row, axis.name) for row in rows}) > 1
     ]
     several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
     title = several if ranked.configurations > 1 else "The configuration at its best load"
     title = f"{title}; ± is half of the 95 % interval"
-    apart, together = (_best(found, ranked, rows, names, together=one) for one in (False, True))
+    apart, together = (_best(study, ranked, rows, names, together=one) for one in (False, True))
     titles, cells = apart if _width(*apart) <= _PAGE else together
     return Table(title=title, columns=_columns(*titles), rows=tuple(cells))
 
 
 def _best(
-    found: Study, ranked: Ranking, rows: Sequence[Standing], names: Sequence[str], *, together: bool
+    study: Study, ranked: Ranking, rows: Sequence[Standing], names: Sequence[str], *, together: bool
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Give the titles and the cells of the best rows."""
     axes = () if together else tuple(names)
     gains = ("gain",) if any(row.gain is not None for row in rows) else ()
-    titles = ("", *axes, *map(str, found.goal.queries), *gains, "best in", "at<" if together else "<")
+    titles = ("", *axes, *map(str, study.goal.queries), *gains, "best in", "at<" if together else "<")
     cells = [
         (
             str(row.rank),
             *(_at(row, name) for name in axes),
-            *(_figure(found, row, query) for query in found.goal.queries),
+            *(_figure(study, row, query) for query in study.goal.queries),
             *(_gain(row) for _ in gains),
             f"{row.share:.0%}",
-            _described(row, names, _remark(ranked, row)) if together else _remark(ranked, row),
+            _row_text(row, names, _remark(ranked, row)) if together else _remark(ranked, row),
         )
         for row in rows
     ]
@@ -97,21 +97,21 @@ def _width(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
     )
 
 
-def curve(found: Study, row: Standing) -> Iterator[Table]:
+def curve(study: Study, row: Standing) -> Iterator[Table]:
     """Lay out a configuration under each of its loads, where there are several."""
-    mine = found.configuration(row.point)
-    there = [c for c in found.candidates.values() if found.configuration(c.point) == mine and not c.failed]
-    names = [axis.name for axis in found.space.axes if axis.name in found.loads]
+    mine = study.configuration(row.point)
+    there = [c for c in study.candidates.values() if study.configuration(c.point) == mine and not c.failed]
+    names = [axis.name for axis in study.space.axes if axis.name in study.loads]
     there.sort(key=lambda candidate: [float(candidate.point.get(name, 0)) for name in names])
     if len(there) < _FEW or not names:
         return
     yield Table(
         title=f"{point(mine)} under each load" if mine else "Under each load",
-        columns=_columns(*names, *map(str, found.goal.queries), "<"),
+        columns=_columns(*names, *map(str, study.goal.queries), "<"),
         rows=tuple(
             (
                 *(word(candidate.point[name]) if name in candidate.point else _NONE for name in names),
-                *(_under(found, candidate, query) for query in found.goal.queries),
+                *(_under(study, candidate, query) for query in study.goal.queries),
                 "best" if candidate.point == row.point else "",
             )
             for candidate in there
@@ -122,34 +122,34 @@ def curve(found: Study, row: Standing) -> Iterator[Table]:
 _FEW = 2
 
 
-def _under(found: Study, candidate: Candidate, query: Query) -> str:
+def _under(study: Study, candidate: Candidate, query: Query) -> str:
     """Show what all trials of a candidate say together, and whether the bounds hold."""
-    known = estimated(found, candidate, query)
-    bounds = [bound for bound in found.goal.constraints if bound.query == query]
-    if known is None:
+    pooled = estimated(study, candidate, query)
+    bounds = [bound for bound in study.goal.constraints if bound.query == query]
+    if pooled is None:
         judged = [judgement(candidate.telling[-1], bound) for bound in bounds]
-        return f"{_judged(judged[0])} {_MARKS[judged[0].verdict]}" if judged else _NONE
-    ends = Interval(low=known.low, high=known.high)
-    verdicts = [bound.on(Answer(query=query, value=known.value, interval=ends)).verdict for bound in bounds]
+        return f"{_judged_value(judged[0])} {_MARKS[judged[0].verdict]}" if judged else _NONE
+    ends = Interval(low=pooled.low, high=pooled.high)
+    verdicts = [bound.on(Answer(query=query, value=pooled.value, interval=ends)).verdict for bound in bounds]
     mark = _MARKS[min(verdicts, key=list(_SEVERE).index)] if verdicts else ""
-    return f"{_estimated(known.value, known.low, known.high, query.unit)} {mark}".rstrip()
+    return f"{_value_with_half_width(pooled.value, pooled.low, pooled.high, query.unit)} {mark}".rstrip()
 
 
-def loads(found: Study, ranked: Ranking) -> Table:
+def loads(study: Study, ranked: Ranking) -> Table:
     """Lay out the best configuration of each load."""
-    names = [axis.name for axis in found.space.axes if axis.name in found.loads]
+    names = [axis.name for axis in study.space.axes if axis.name in study.loads]
     cells = tuple(
         (
             *(_at(row, name) for name in names),
-            *(_figure(found, row, query) for query in found.goal.queries),
+            *(_figure(study, row, query) for query in study.goal.queries),
             _gain(row),
-            f"{each.certainty:.0%}",
-            _described(row, list(found.configuration(row.point)), _remark(each, row)),
+            f"{at_load.certainty:.0%}",
+            _row_text(row, list(study.configuration(row.point)), _remark(at_load, row)),
         )
-        for each in ranked.each
-        for row in each.rows[:1]
+        for at_load in ranked.each
+        for row in at_load.rows[:1]
     )
-    titles = (*names, *map(str, found.goal.queries), "gain", "certain", "configuration<")
+    titles = (*names, *map(str, study.goal.queries), "gain", "certain", "configuration<")
     return Table(title="The best at each load", columns=_columns(*titles), rows=cells)
 
 
@@ -164,38 +164,38 @@ def _at(row: Standing, name: str) -> str:
     return word(row.point[name]) if name in row.point else _NONE
 
 
-def _described(row: Standing, names: Sequence[str], remark: str) -> str:
+def _row_text(row: Standing, names: Sequence[str], remark: str) -> str:
     """Write the knobs of a row, the remark behind them; the default is named before."""
-    said = point({name: row.point[name] for name in names if name in row.point})
+    knobs = point({name: row.point[name] for name in names if name in row.point})
     rest = remark.removeprefix(_DEFAULT).removeprefix(", ")
-    told = said + (f" ({rest})" if rest else "")
-    return f"{_DEFAULT}: {told}" if row.default and told else remark if row.default else told
+    text = knobs + (f" ({rest})" if rest else "")
+    return f"{_DEFAULT}: {text}" if row.default and text else remark if row.default else text
 
 
-def _figure(found: Study, row: Standing, query: Query) -> str:
+def _figure(study: Study, row: Standing, query: Query) -> str:
     """Show a value with half of its interval, and whether its bounds hold."""
     judged = [j for j in row.judgements if j.constraint.query == query]
     mark = _MARKS[min((j.verdict for j in judged), key=list(_SEVERE).index)] if judged else ""
-    for objective, value in zip(found.goal.objectives, row.objectives, strict=True):
+    for objective, value in zip(study.goal.objectives, row.objectives, strict=True):
         if objective.query == query and value is not None:
-            text = _estimated(value.value, value.low, value.high, query.unit)
+            text = _value_with_half_width(value.value, value.low, value.high, query.unit)
             return f"{text} {mark}".rstrip()
-    return f"{_judged(judged[0]) if judged else _NONE} {mark}".rstrip()
+    return f"{_judged_value(judged[0]) if judged else _NONE} {mark}".rstrip()
 
 
 _SEVERE = (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD)
 
 
-def _judged(judgement: Judgement) -> str:
+def _judged_value(judgement: Judgement) -> str:
     """Show the value that was judged, or what bounds it where it is no claim."""
     answer, bounds = judgement.answer, judgement.answer.bounds()
     if answer.value is not None:
-        return _estimated(answer.value, bounds.low, bounds.high, answer.query.unit)
+        return _value_with_half_width(answer.value, bounds.low, bounds.high, answer.query.unit)
     low = format_quantity(bounds.low, answer.query.unit, 3)
     return f">{low}" if 0 < bounds.low < inf else _NONE
 
 
-def _estimated(value: float, low: float, high: float, unit: str) -> str:
+def _value_with_half_width(value: float, low: float, high: float, unit: str) -> str:
     text = estimate(value, Interval(low=low, high=high), unit)[0]
     half = (high - low) / 2 / abs(value) if value else 0.0
     if half > 1:
@@ -208,12 +208,12 @@ _PERCENT = 0.0095
 
 def _gain(row: Standing) -> str:
     """Show how many times as good as the default a row is."""
-    found = row.gain
-    if row.default or found is None:
+    gain = row.gain
+    if row.default or gain is None:
         return _NONE
-    if not isfinite(found.times):
+    if not isfinite(gain.times):
         return "∞"
-    return f"{found.times:.3g}x" if found.times >= 1 else f"{found.times:.2f}x"
+    return f"{gain.times:.3g}x" if gain.times >= 1 else f"{gain.times:.2f}x"
 
 
 def _remark(ranked: Ranking, row: Standing) -> str:
@@ -241,14 +241,16 @@ _LEAST, _TENTH = 0.0005, 0.1
 UNMEASURED = "What could not be measured"
 
 
-def failures(found: Study) -> Iterator[Table]:
+def failures(study: Study) -> Iterator[Table]:
     """Group by its reason what cannot be, and what went wrong; with the first point of each."""
     groups: dict[tuple[str, str], list[Trial]] = {}
-    for trial in found.trials:
+    for trial in study.trials:
         if trial.state is not State.DONE:
-            groups.setdefault((_how(trial), shorten(clean(trial.failure), _REASON)), []).append(trial)
+            groups.setdefault((_failure_kind(trial), shorten(clean(trial.failure), _REASON)), []).append(
+                trial
+            )
     rows = [
-        (str(len(trials)), how, f"{why} ({'such as' if len(trials) > 1 else 'at'} {_called(trials[0])})")
+        (str(len(trials)), how, f"{why} ({'such as' if len(trials) > 1 else 'at'} {_trial_point(trials[0])})")
         for (how, why), trials in sorted(groups.items(), key=lambda item: -len(item[1]))
     ]
     rest = sum(int(row[0]) for row in rows[_REASONS:])
@@ -258,12 +260,12 @@ def failures(found: Study) -> Iterator[Table]:
         yield Table(title=UNMEASURED, columns=_columns("", "<", "why<"), rows=tuple(rows))
 
 
-def _how(trial: Trial) -> str:
+def _failure_kind(trial: Trial) -> str:
     if trial.state is State.SKIPPED:
         return "skipped"
-    known = trial.kind in set(FailureKind)
-    return f"failed: {KINDS[FailureKind(trial.kind)]}" if known else "failed"
+    is_known = trial.kind in set(FailureKind)
+    return f"failed: {KINDS[FailureKind(trial.kind)]}" if is_known else "failed"
 
 
-def _called(trial: Trial) -> str:
+def _trial_point(trial: Trial) -> str:
     return point(trial.point) or "the default"

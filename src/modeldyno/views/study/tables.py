@@ -25,14 +25,14 @@ _REASON, _NAME, _TOLD = 1000, 18, 72
 """Characters of a failure, of a name, and of what came out."""
 
 
-def trials(found: Study, ranked: Ranking) -> Table:
+def trials(study: Study, ranked: Ranking) -> Table:
     """Give a row for each trial: its point, what was measured with both ends, the bounds, its place."""
-    named = (*(axis.name for axis in found.space.axes), *(name for t in found.trials for name in t.point))
-    axes = tuple(dict.fromkeys(named))
-    answered = (answer.query for trial in found.trials for answer in trial.answers)
-    asked = tuple(dict.fromkeys((*found.goal.queries, *answered)))
-    bounds = tuple(map(str, found.goal.constraints))
-    figures = (f"{query}{end}" for query in asked for end in ("", ".low", ".high"))
+    names = (*(axis.name for axis in study.space.axes), *(name for t in study.trials for name in t.point))
+    axes = tuple(dict.fromkeys(names))
+    answered = (answer.query for trial in study.trials for answer in trial.answers)
+    queries = tuple(dict.fromkeys((*study.goal.queries, *answered)))
+    bounds = tuple(map(str, study.goal.constraints))
+    figures = (f"{query}{end}" for query in queries for end in ("", ".low", ".high"))
     places = {key(row.point): row for row in ranked.rows}
     texts = {*_TEXTS, *axes, *bounds}
     return Table(
@@ -45,13 +45,13 @@ def trials(found: Study, ranked: Ranking) -> Table:
             (
                 *(str(trial.number), str(trial.stage), str(trial.state)),
                 *(word(trial.point[name]) if name in trial.point else "" for name in axes),
-                *(cell for query in asked for cell in _figures(trial.ask(query))),
-                *(_verdict(trial, bound) for bound in found.goal.constraints),
+                *(cell for query in queries for cell in _figures(trial.ask(query))),
+                *(_verdict(trial, bound) for bound in study.goal.constraints),
                 *_place(places.get(key(trial.point))),
                 *(_number(trial.seconds), " ".join(trial.doubts), trial.kind),
                 *(shorten(trial.failure, _REASON), trial.result),
             )
-            for trial in found.trials
+            for trial in study.trials
         ),
     )
 
