@@ -1,7 +1,7 @@
-"""Documents to the neutral blocks of a report: what to say, in which order, with which digits.
+"""Turn documents into the neutral blocks of a report: sentences, tables and charts, in reading order.
 
-Pure: the same Result gives the same blocks. `reporters` give them the form of a terminal, a page or
-a file; nothing here knows of any format.
+Pure functions: the same Result gives the same blocks. `reporters` render them for a terminal, a page or a
+file; nothing here depends on an output format.
 """
 
 from __future__ import annotations

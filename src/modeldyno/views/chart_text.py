@@ -1,4 +1,4 @@
-"""What a picture shows, in a sentence and as a table: for whoever cannot see it, and where none is drawn."""
+"""Text alternative of a chart: a sentence and a table, for screen readers and formats without charts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from modeldyno.core.report.charts import Effect, Node, Picture, Series
 
 _MOST, _NAMED = 60, 8
-"""Rows of a table beside a picture, and series that a sentence names."""
+"""Most rows of a chart's table, and most series named in a sentence."""
 
 
 def told(picture: Picture) -> str:
-    """Say what a picture shows: its axes, where its weight lies, what is marked."""
+    """Describe a chart in a sentence: its axes, its range or peak, its marks."""
     match picture:
         case Bins():
             return _describe_bins(picture)
@@ -37,7 +37,7 @@ def told(picture: Picture) -> str:
 
 
 def numbers(picture: Picture) -> Table | None:
-    """Give the numbers of a picture as a table; None where there are too many to read."""
+    """Return the numbers of a chart as a table; None if there are too many to read."""
     match picture:
         case Bins():
             titles, rows = _bins_rows(picture)
@@ -59,7 +59,7 @@ def numbers(picture: Picture) -> Table | None:
 
 
 def shown(value: float, scale: Scale, digits: int = 3) -> str:
-    """Show a place on a scale."""
+    """Format a value as its axis shows it."""
     if scale.categories:
         place = round(value)
         return scale.categories[place] if 0 <= place < len(scale.categories) else "another"
@@ -71,7 +71,7 @@ def shown(value: float, scale: Scale, digits: int = 3) -> str:
 
 
 def _range_text(values: Sequence[float], scale: Scale) -> str:
-    """Say from where to where values lie."""
+    """Format the range of values: ``low to high``."""
     ends = dict.fromkeys(shown(end, scale) for end in (min(values), max(values)))
     return " to ".join(ends)
 
@@ -103,7 +103,8 @@ def _bins_rows(picture: Bins) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 def _describe_plot(picture: Plot) -> str:
     kind = "Areas of" if picture.stacked else "Plot of"
     parts = [
-        f"{series.name}: {count(len(series.x), 'point')}, {picture.x.label} {_range_text(series.x, picture.x)}, "
+        f"{series.name}: {count(len(series.x), 'point')}, "
+        f"{picture.x.label} {_range_text(series.x, picture.x)}, "
         f"{picture.y.label} {_range_text(series.y, picture.y)}"
         for series in picture.series[:_NAMED]
         if series.x
@@ -223,7 +224,7 @@ def _interval_text(effect: Effect) -> str:
 
 
 def percent(value: float) -> str:
-    """Show a relative difference with its sign."""
+    """Format a relative difference in percent, with its sign."""
     digits = 1 if abs(value) < _TENFOLD else 0
     return f"{100 * value:+.{digits}f}%"
 

@@ -1,4 +1,4 @@
-"""Several documents as one page: a line for each, then each in a part of its own."""
+"""Combine several documents into one page: a summary table, then one section per document."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A document, laid out."""
+    """The blocks of one document, with its title."""
 
     title: str
     blocks: tuple[Block, ...]
 
 
 def together(pages: Sequence[Page]) -> Page:
-    """Put pages below each other, with what each of them says at the top."""
+    """Combine pages into one, with a table of their verdicts at the top."""
     names = [page.title for page in pages]
     return Page(
         title=f"{count(len(pages), 'document')}: {', '.join(names)}", blocks=tuple(_combined_blocks(pages))

@@ -1,4 +1,4 @@
-"""Several configurations of one model: a table, and how a rate changes with the size of the batch."""
+"""Results of several configurations of one model: a sentence, a table, and throughput by batch size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A configuration as it was asked for, and what came of it."""
+    """A requested configuration with its Result, or why it failed."""
 
     configuration: Mapping[str, Any]
     result: Result | None = None
@@ -33,14 +33,14 @@ class Tried:
 
 
 def lay_out(tried: Sequence[Tried]) -> Iterator[Block]:
-    """Say which is fastest, then list all, then draw the throughput by the size of the batch."""
+    """Lay out the fastest configuration, the table of all, and the chart of throughput by batch size."""
     yield Notice(severity=Severity.VERDICT, text=summarize(tried))
     yield tabulate(tried)
     yield from draw(tried)
 
 
 def summarize(tried: Sequence[Tried]) -> str:
-    """Say in one sentence how many there are, and which has the highest throughput."""
+    """Summarize in one sentence: how many configurations, and which has the highest throughput."""
     rates = [(rate, run) for run in tried if (rate := _number(run, "throughput", "mean")) is not None]
     whole = count(len(tried), "configuration")
     if not rates:
@@ -51,7 +51,7 @@ def summarize(tried: Sequence[Tried]) -> str:
 
 
 def tabulate(tried: Sequence[Tried]) -> Table:
-    """List the configurations in their order, with plain statistics of the calls made, or the failure."""
+    """Tabulate the configurations in the given order, with point estimates or the failure."""
     titles = ["configuration", *(f"{m}.{s}" if s != "mean" else m for m, s in _COLUMNS), "failure"]
     ends = {titles[0], titles[-1]}
     return Table(
@@ -69,7 +69,7 @@ def tabulate(tried: Sequence[Tried]) -> Table:
 
 
 def draw(tried: Sequence[Tried]) -> Iterator[Plot]:
-    """Draw the throughput by the size of the batch, a line for what else is alike; nothing for one size."""
+    """Draw throughput by batch size, one line per setting of the other knobs; nothing for a single size."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for run in tried:
         others = {name: run.configuration[name] for name in run.configuration if not _is_batch(name)}
@@ -91,7 +91,7 @@ def draw(tried: Sequence[Tried]) -> Iterator[Plot]:
 
 
 def describe(configuration: Mapping[str, Any]) -> str:
-    """Write a configuration as its knobs: ``batch_size=8 precision=fp16``."""
+    """Format a configuration as its knobs: ``batch_size=8 precision=fp16``."""
     return " ".join(f"{name}={value}" for name, value in configuration.items()) or "as it is"
 
 

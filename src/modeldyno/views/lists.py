@@ -1,4 +1,4 @@
-"""Tables of many: every number of a Result, and every Result of a store."""
+"""Tables of all numbers of a Result, and of all Results in a store."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Row = tuple[str, ...]
 
 
 def numbers(*results: Result, modules: bool = True) -> Table:
-    """Give every number in base units, unrounded: a row for each metric, scope and statistic.
+    """Return every number in base units, unrounded: a row for each metric, scope and statistic.
 
-    Several Results have a first column with the names of their models; where there are numbers at other
-    sizes, a last one has those, such as ``batch=8 seq=128``.
+    With several Results, the first column names the model; if there are numbers at other input sizes, the
+    last column holds the sizes, such as ``batch=8 seq=128``.
 
     Args:
-        results: what to read.
-        modules: whether to give those of each module, too.
+        results: the Results to list.
+        modules: whether to include the numbers of each module.
     """
     rows = [
         {**dict(zip(_FIELDS, row, strict=True)), _MODEL: clean(result.name), _SIZES: sizes}
@@ -53,7 +53,7 @@ def numbers(*results: Result, modules: bool = True) -> Table:
 
 
 def filled(table: Table) -> Table:
-    """Leave out the columns of a table that are empty in every row."""
+    """Drop the columns that are empty in every row."""
     used = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
     return replace(
         table,
@@ -70,7 +70,7 @@ def _own_rows(result: Result, *, modules: bool) -> Iterator[tuple[str, Row]]:
 
 
 def _other_size_rows(result: Result) -> Iterator[tuple[str, Row]]:
-    """Give the totals at the sizes that were asked for beside those of the inputs."""
+    """Yield the totals at the additional input sizes that were requested."""
     for point in result.outline.points if result.outline else ():
         sizes = " ".join(f"{name}={size}" for name, size in point.sizes.items())
         for query, value in point.values.items():
@@ -133,7 +133,7 @@ def _exact_text(value: float) -> str:
 
 
 def listing(entries: Sequence[Entry]) -> Table:
-    """Lay out what a store holds, one row for each Result."""
+    """List the Results of a store, one row each."""
     columns = tuple(Column(title=title) for title in ("id", "created", "model", "what came out"))
     rows = tuple(
         (
@@ -148,7 +148,7 @@ def listing(entries: Sequence[Entry]) -> Table:
 
 
 def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
-    """Lay out what was concluded from several Results, one row for each."""
+    """List the stored comparisons, searches and other conclusions from several Results, one row each."""
     columns = tuple(
         Column(title=title) for title in ("of several", "created", "kind", "model", "what came out")
     )
@@ -167,7 +167,7 @@ def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
 
 _KINDS = {"capacity": "search"}
 _NAME_CHARS, _SUMMARY_CHARS = 18, 72
-"""Characters of a name, and of what came out."""
+"""Most characters of a name and of a summary."""
 
 
 def _name_with_tags(entry: Entry) -> str:
@@ -180,7 +180,7 @@ def _without_name(entry: Entry) -> str:
 
 
 def brief(result: Result) -> str:
-    """Say in a few words what came out, for a list: how fast it is on what, or what it has and costs."""
+    """Summarize a Result in a few words for a list: backend and speed, or size and cost."""
     if result.failures:
         first = result.failures[0]
         return f"failed in {clean(first.where)}: {KINDS[first.kind]}"

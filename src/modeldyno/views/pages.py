@@ -1,8 +1,7 @@
-"""Documents as whole pages: what a report has that is read at leisure, with its pictures and headings.
+"""Lay out a Result as a page with headings and charts, as the HTML and PDF reports show it.
 
-`views.blocks` is what a terminal shows of a Result. A page tells the same, in parts that can be found, and
-draws what can be drawn: first the verdict in one sentence and the key figures, then the bounds, then the
-doubts.
+`views.blocks` is what a terminal shows of a Result. A page has the same content in sections, plus charts:
+first the verdict in one sentence and the key figures, then the bounds, then the doubts.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from modeldyno.core.advice.rules import findings
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table
 from modeldyno.views.advice.findings import findings_of
 from modeldyno.views.rerun_command import command
-from modeldyno.views.result import charts
-from modeldyno.views.result import memory
+from modeldyno.views.result import charts, memory
 from modeldyno.views.result.blocks import doubts, failures, latencies, verdicts
 from modeldyno.views.result.devices import devices
 from modeldyno.views.result.headline import verdict
@@ -40,11 +38,11 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import Knob
 
 WHOLE = Look(depth=8)
-"""A page shows the tree of layers as deep as anybody reads."""
+"""A page shows the layer tree down to this depth."""
 
 
 def page(result: Result, judgements: Sequence[Judgement] = (), knobs: Sequence[Knob] = ()) -> Iterator[Block]:
-    """Lay a Result out as a page; `knobs` are those of its backend, which findings may propose to set."""
+    """Lay out a Result as a page; `knobs` are those of its backend, which findings may propose to set."""
     yield from _opening_blocks(result, judgements)
     yield from parts(result, judgements)
     if findings(result, knobs):
@@ -53,7 +51,7 @@ def page(result: Result, judgements: Sequence[Judgement] = (), knobs: Sequence[K
 
 
 def summary(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Block]:
-    """Lay out what must be known of a Result: the verdict, the doubts, the figures, and how it was made."""
+    """Lay out the essentials of a Result: verdict, doubts, figures, and how it was measured."""
     yield from _opening_blocks(result, judgements)
     figures = inspection(result, WHOLE) if looked_at(result) else results(result, judgements)
     yield from _section("Results", (*figures, *latencies(result)), 1)
@@ -61,7 +59,7 @@ def summary(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Bl
 
 
 def _opening_blocks(result: Result, judgements: Sequence[Judgement]) -> Iterator[Block]:
-    """Say first the verdict in one sentence, then how the bounds fared, then what is doubtful."""
+    """Yield the verdict, the key figures, the outcome of each bound, failures and doubts."""
     yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
     yield from tiles(result)
     yield from verdicts(judgements)
@@ -70,7 +68,7 @@ def _opening_blocks(result: Result, judgements: Sequence[Judgement]) -> Iterator
 
 
 def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1) -> Iterator[Block]:
-    """Lay out the figures of a Result under headings of a level; a part without anything has none."""
+    """Lay out the figures of a Result under headings of a level; empty sections are left out."""
     if looked_at(result):
         yield from _section("What it costs", inspection(result, WHOLE), level)
         return
@@ -107,11 +105,11 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
 def making(
     result: Result, judgements: Sequence[Judgement] = (), *, level: int = 1, knobs: Sequence[Knob] = ()
 ) -> Iterator[Block]:
-    """Say how a Result was made, and how to make it again, without the `knobs` that have their default."""
+    """Lay out how a Result was measured and the command that repeats it, without knobs at their default."""
     yield Heading(title="How it was measured", level=level)
     facts = footer(result)
     yield Table(title="", columns=facts.columns, rows=facts.rows)
-    if result.job.model.scheme == "object":  # what lived in another process cannot be named
+    if result.job.model.scheme == "object":  # a live object cannot be named in a command
         return
     defaults = {knob.name: (knob.default, knob.usual) for knob in knobs}
     config = {name: value for name, value in result.job.config.items() if value not in defaults.get(name, ())}
@@ -120,7 +118,7 @@ def making(
 
 
 def again(line: str) -> Notice:
-    """Show the command line that makes a document again."""
+    """Show the command that repeats the measurement of a document."""
     return Notice(severity=Severity.NOTE, text="to repeat it, run", log=line)
 
 
@@ -132,7 +130,7 @@ def _section(title: str, blocks: Iterable[Block], level: int) -> Iterator[Block]
 
 
 def _without_title(block: Block) -> Block:
-    """Leave away the title of a table that says no more than the heading above it."""
+    """Drop a table title that only repeats the heading above it."""
     return replace(block, title="") if isinstance(block, Table) and block.title in _REPEATED_TITLES else block
 
 

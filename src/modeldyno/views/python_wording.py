@@ -1,4 +1,4 @@
-"""Sentences that name options of the command line, rewritten with the arguments of the Python API."""
+"""Rewrite sentences that name command-line options so that they name arguments of the Python API."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ARGUMENTS = {
     "probe": "probes=",
     "percentile": "percentiles=",
 }
-"""Options whose argument is not simply their own name with an equals sign."""
+"""Options whose Python argument is not simply ``name=``."""
 
 
 def use_python_words(text: str) -> str:
-    """Write options as arguments: ``--vary`` as ``vary=``, ``--processes 5`` as ``processes=5``."""
+    """Replace options by arguments: ``--vary`` by ``vary=``, ``--processes 5`` by ``processes=5``."""
     text = _SHAPE.sub(r"inputs='\g<shape>'", text)
     for pattern in (_KNOB, _SECONDS, _NUMBER, _WORD):
         text = pattern.sub(_valued, text)
@@ -39,7 +39,7 @@ def use_python_words(text: str) -> str:
 
 
 def translate_doubts(doubts: Iterable[Doubt]) -> tuple[Doubt, ...]:
-    """Give the same doubts, advising what to write in Python."""
+    """Return the doubts with advice that names Python arguments instead of options."""
     return tuple(
         replace(doubt, seen=use_python_words(doubt.seen), advice=use_python_words(doubt.advice))
         for doubt in doubts

@@ -1,4 +1,4 @@
-"""How to make a Result again: the command that a shell takes."""
+"""Shell command that repeats a measurement or a study."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _TIMES = {"min_time", "max_time", "timeout"}
 
 
 def command(result: Result, bounds: Sequence[Constraint] = ()) -> str:
-    """Write the command line that measures again what a Result tells; `bounds` are judged again, too.
+    """Return the command line that repeats a measurement, with its `bounds` as ``--require``.
 
-    What the command line does not take, such as a live object of Python, stands in it as it is named.
+    What the command line cannot express, such as a live Python object, appears by its name.
     """
     job = result.job
     words = ["modeldyno", _subcommand(result), str(job.model), *_options(job, inspected=looked_at(result))]
@@ -40,7 +40,7 @@ def command(result: Result, bounds: Sequence[Constraint] = ()) -> str:
 
 
 def sweeping(study: Study) -> str:
-    """Write the command line that makes a study again from its beginning."""
+    """Return the command line that repeats a study from its beginning."""
     job = study.job
     words = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
     words += [part for axis in study.space.axes for part in ("--space", str(axis))]
@@ -65,7 +65,7 @@ def _subcommand(result: Result) -> str:
 
 
 def _options(job: Job, *, inspected: bool) -> Iterator[str]:
-    """Write the options, but for those that say what is usual."""
+    """Yield the options that differ from the defaults."""
     if not inspected:
         yield from ("--backend", job.backend)
         for name, value in job.config.items():
@@ -88,7 +88,7 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
 
 
 def asked(spec: InputSpec) -> str:
-    """Write an input as ``--input`` takes it."""
+    """Format an input as ``--input`` takes it."""
     name = f"{spec.name}=" if spec.name else ""
     if spec.source or spec.shape is None:
         return name + (spec.source or "")
@@ -148,7 +148,7 @@ def _observation_options(observation: Observation) -> Iterator[str]:
 
 
 def _plan_options(plan: Plan) -> Iterator[str]:
-    """Write what differs from the usual care."""
+    """Yield the options of the measurement plan that differ from the defaults."""
     defaults = Plan()
     for name in (field.name for field in fields(Plan)):
         value = getattr(plan, name)

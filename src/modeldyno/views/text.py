@@ -1,4 +1,4 @@
-"""Words and figures that the views share."""
+"""Formatting helpers that the views share."""
 
 from __future__ import annotations
 
@@ -17,59 +17,59 @@ if TYPE_CHECKING:
 
 
 NAME_LIMIT, TEXT_LIMIT, LOG_LINES = 60, 600, 12
-"""Characters of a name and of a sentence, and lines of a log, that a report shows."""
+"""Most characters of a name and of a sentence, and most lines of a log, in a report."""
 NOISE = {
     "foreign_cpu": "others",
     "steal": "stolen",
     "context_switches": "context switches",
     "preemptions": "preemptions",
 }
-"""Metrics that are evidence of noise, and no results of the model."""
+"""Metrics that show noise on the machine; they are not results of the model."""
 
 
 def estimate(value: float | None, interval: Interval | None, unit: str) -> tuple[str, str]:
-    """Show an estimate and its interval; what has no interval gets three digits."""
+    """Format an estimate and its interval; without an interval, with three digits."""
     if interval is None:
         return "" if value is None else format_quantity(value, unit, 3), ""
     return format_estimate(value, interval.low, interval.high, unit)
 
 
 def number(measurement: Measurement) -> tuple[float, Interval | None]:
-    """Give the one number of a measurement; the mean stands for a distribution."""
+    """Return the value of a measurement and its interval; of a distribution, the mean."""
     if isinstance(measurement.value, Distribution):
         return measurement.value.statistic("mean"), measurement.value.interval("mean")
     return measurement.value, measurement.interval
 
 
 def plain(measurement: Measurement) -> str:
-    """Show a measurement without its interval."""
+    """Format a measurement without its interval."""
     value, interval = number(measurement)
     return estimate(value, interval, measurement.row.unit)[0]
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """Count things by their noun: ``1 call``, ``2,400 calls``."""
+    """Format a count with its noun: ``1 call``, ``2,400 calls``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def interrupted(result: Result, rounds: int) -> str:
-    """Begin the sentence on what was measured in rounds: with their number, if it was interrupted."""
+    """Return ``Interrupted after N rounds; `` as a prefix for the verdict; empty if not interrupted."""
     was_interrupted = any(doubt.code == "interrupted" for doubt in result.doubts)
     return f"Interrupted after {count(rounds, 'round')}; " if was_interrupted and rounds else ""
 
 
 def unit_of_work(result: Result) -> str:
-    """Name what one sample of the latency is of."""
+    """Return what one latency sample measures: ``call`` or ``request``."""
     return "call" if result.job.load is None else "request"
 
 
 def joined(*parts: str) -> str:
-    """List what there is."""
+    """Join the non-empty parts with commas."""
     return ", ".join(filter(None, parts))
 
 
 def short(ids: Sequence[str]) -> list[str]:
-    """Shorten ids to as many characters as tell these apart, and to six at least."""
+    """Shorten ids to the length that keeps them distinct, at least six characters."""
     longest = max(map(len, ids), default=_SHORT)
     enough = (size for size in range(_SHORT, longest) if len({text[:size] for text in ids}) == len({*ids}))
     size = next(enough, longest)
@@ -80,18 +80,18 @@ _SHORT = 6
 
 
 def moment(created: str) -> str:
-    """Show a time of UTC to the second."""
+    """Format a UTC time to the second."""
     return created[:19].replace("T", " ") + " UTC"
 
 
 def amount(value: float, noun: str) -> str:
-    """Count what has decimal prefixes: ``1.41 GMACs``, ``640 MACs``, ``90.9 MB``."""
+    """Format an amount with a decimal prefix: ``1.41 GMACs``, ``640 MACs``, ``90.9 MB``."""
     text = format_quantity(value, COUNT, 3)
     return text + noun if text[-1:].isalpha() else f"{text} {noun}"
 
 
 def span(low: float, high: float) -> str:
-    """Show what lies between two counts: ``0 to 3.20 M``; ``1.41 G or more`` where nothing bounds it."""
+    """Format a range of counts: ``0 to 3.20 M``; ``1.41 G or more`` without an upper bound."""
     if high == inf:
         return f"{format_quantity(low, COUNT, 3)} or more"
     ends = tuple(dict.fromkeys(format_quantity(end, COUNT, 3) for end in (low, high)))
@@ -99,7 +99,7 @@ def span(low: float, high: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Show a part of a whole to a tenth of a percent; what is there is never shown as nothing."""
+    """Format a share to a tenth of a percent; a share above zero is never shown as 0%."""
     if not part or not whole:
         return "—" if not whole else "0%"
     percent = 100 * part / whole
@@ -110,12 +110,12 @@ _LEAST = 0.05
 
 
 def sized(sizes: Mapping[str, int]) -> str:
-    """List sizes by their names: ``batch 8, seq 128``; the batch comes first."""
+    """List input sizes by name: ``batch 8, seq 128``; the batch comes first."""
     return ", ".join(f"{clean(name)} {sizes[name]:,}" for name in ordered(sizes))
 
 
 def analysed_at(result: Result) -> str:
-    """Say the sizes of which an analysis speaks: ``batch 8, seq 128``, or where none is free the shapes."""
+    """Return the input sizes of an analysis: ``batch 8, seq 128``, or the shapes if no size is free."""
     sizes = result.outline.sizes if result.outline else {}
     shapes = [(spec.name, spec.shape) for spec in result.inputs if spec.shape]
     fixed = all(isinstance(size, int) for _, shape in shapes for size in shape)
@@ -125,21 +125,21 @@ def analysed_at(result: Result) -> str:
 
 
 _SHAPES = 2
-"""Shapes of inputs that a sentence names."""
+"""Most input shapes that a sentence names."""
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Put the batch before other dimensions, which stay in their order."""
+    """Sort dimension names: the batch first, the others in their given order."""
     return sorted(names, key=lambda name: name != BATCH)
 
 
 def ending(text: str, limit: int) -> str:
-    """Cut text from its beginning to at most `limit` characters: what tells two paths apart is their end."""
+    """Shorten text from the left to at most `limit` characters; paths differ at their end."""
     return text if len(text) <= limit else f"…{text[len(text) - limit + 1 :]}"
 
 
 def called(results: Sequence[Result]) -> tuple[str, ...]:
-    """Name models, short enough for columns; those of one name are numbered."""
+    """Return names of models short enough for column titles; equal names are numbered."""
     names = [clean(result.name) or "the model" for result in results]
     short = [shorten(name, _NAME) for name in names]
     if len(set(short)) < len(set(names)):  # they begin alike

@@ -1,23 +1,23 @@
-"""How much of an inspection to show."""
+"""How much of a Result to show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SORTS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
-"""What modules can be sorted by: the order of their definition, or a number, the largest first."""
+"""Sort keys of modules: definition order, or a number in descending order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a reader wants to see of the modules and operators."""
+    """Which modules and operators to show."""
 
     depth: int | None = None
-    """Levels of the tree below the whole; None shows as many as are read at a glance."""
+    """Levels of the module tree to show below the root; None chooses as many as fit a short table."""
     sort: str = "order"
     """One of SORTS."""
     filter: str = ""
-    """Only modules that have this text in their path or class."""
+    """Show only modules with this text in their path or class."""
     verbose: bool = False
     """Whether to list every operator."""
 

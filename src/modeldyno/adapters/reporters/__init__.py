@@ -1,7 +1,6 @@
-"""A Result in the formats that people and programs read; each module is one format.
+"""Reporters: write a Result in a format for people or programs; one module per format.
 
-A reporter has a `suffix` and a `render`; most take the blocks that `modeldyno.views` lays out and do
-nothing but give them a form.
+A reporter has a `suffix` and a `render`; most only format the blocks that `modeldyno.views` lays out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures as the data that the script of a page draws: short keys of JSON, each name once."""
+"""Charts as compact JSON for the script of an HTML report; names and columns are stored once."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
     from modeldyno.core.report.charts import Effect, Node, Picture, Series
 
 _DIGITS = 4
-"""Significant digits of a number: no picture shows more."""
+"""Significant digits of a number; charts show no more."""
 _ACTIVE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
-"""What could end the element that the data stands in, or begin another."""
+"""Escapes for characters that could close the script element or open another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Names and columns that several pictures share, each once, by their numbers."""
+    """Names and columns that charts share; each is stored once and referred to by its index."""
 
     names: dict[str, int] = field(default_factory=dict)
     columns: dict[tuple[float | None, ...], int] = field(default_factory=dict)
 
     def name(self, text: str) -> int:
-        """Keep a name."""
+        """Store a name and return its index."""
         return self.names.setdefault(text, len(self.names))
 
     def column(self, values: Iterable[float | None]) -> int:
-        """Keep a column of numbers; what is no number is None."""
+        """Store a column of numbers and return its index; missing and non-finite numbers are None."""
         rounded = tuple(None if value is None else _rounded(value) for value in values)
         return self.columns.setdefault(rounded, len(self.columns))
 
     def labels(self, texts: Iterable[str]) -> int:
-        """Keep a column of names."""
+        """Store a column of names and return its index."""
         numbers = tuple(self.name(text) for text in texts)
         return self.columns.setdefault(numbers, len(self.columns))
 
 
 def data(pictures: Iterable[Picture]) -> str:
-    """Write pictures as JSON, in ASCII, with nothing in it that a page would obey."""
+    """Write charts as ASCII JSON that is safe inside a script element."""
     shared = Kept()
     drawings = [
         {"kind": type(picture).__name__.lower(), "told": told(picture), **_picture_data(picture, shared)}
@@ -95,7 +95,7 @@ def _picture_data(picture: Picture, shared: Kept) -> dict[str, Any]:
 
 
 def _parallel_data(picture: Parallel, shared: Kept) -> dict[str, Any]:
-    """Give each scale a column, with a place for each line; the one that stands out comes last."""
+    """Return a column for each scale with a value per line; marked lines come last, on top."""
     lines = sorted(picture.lines, key=lambda line: line.marked)
     places = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     return {
@@ -146,7 +146,7 @@ def _effect_data(effect: Effect) -> dict[str, Any]:
 
 
 def _rounded(value: float) -> float | None:
-    """Round a number to what a picture shows; None where it is none."""
+    """Round a number to the digits of a chart; None if it is not finite."""
     if not isfinite(value):
         return None
     rounded = float(f"{value:.{_DIGITS}g}")

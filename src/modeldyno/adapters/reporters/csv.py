@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 suffix = ".csv"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""Characters with which a spreadsheet formula begins."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)")
 
 
@@ -30,7 +30,7 @@ def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
 
 
 def table(block: Table) -> str:
-    """Write any table; its columns of numbers are those aligned to the right."""
+    """Write a table; right-aligned columns are numbers."""
     file = io.StringIO()
     writer = csv.writer(file)
     writer.writerow(_text(column.title) for column in block.columns)
@@ -40,7 +40,7 @@ def table(block: Table) -> str:
 
 
 def _cell(text: str, column: Column) -> str:
-    """Keep text from being run as a formula; a number may begin with its sign."""
+    """Escape text that a spreadsheet would run as a formula; numbers may begin with a sign."""
     return text if column.align is Align.RIGHT and _NUMBER.fullmatch(text) else _text(text)
 
 

@@ -1,9 +1,9 @@
-"""HTML: a fragment for notebooks that runs nothing, and a page that needs nothing but itself.
+"""HTML: a script-free fragment for notebooks, and a self-contained page.
 
-The fragment takes its ink from where it stands, light or dark, and has no script. The page is one file:
-style, script and data stand in it, and its policy allows these by their digests and nothing else, no request
-to anywhere among it. Without its script it still has every table, sentence and histogram. Both hold ASCII
-only, so that they read the same wherever they are pasted or served.
+The fragment inherits the colours of its surroundings and has no script. The page is one file with its style,
+scripts and data; its content security policy allows these by their hashes and no request at all. Without
+scripts it still has every table, sentence and histogram. Both are pure ASCII, so that they survive any
+encoding.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ suffix = ".html"
 _PARTS = Path(__file__).parent / "page"
 _BUNDLE = "echarts.js"
 _SCRIPTS = (_BUNDLE, "units.js", "axes.js", "charts.js", "draw.js", "tables.js")
-"""What a page runs, in this order; tools/charts builds the first."""
+"""Scripts of a page, in this order; tools/charts builds the first."""
 _PROMISE = "This page is one file: it loads nothing and sends nothing."
 
 
 def fragment(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
-    """Write a fragment that stands on its own, as in a notebook."""
+    """Write a Result as a fragment, as for a notebook."""
     return fragment_of(views.blocks(document, judgements))
 
 
 def fragment_of(blocks: Iterable[Block]) -> str:
-    """Write a fragment of any blocks."""
+    """Write blocks as a fragment."""
     body = "".join(html_elements.grouped(blocks, html_elements.still))
     return _ascii(f'<div class="modeldyno"><style>{_page_file("fragment.css")}</style>\n{body}</div>\n')
 
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
-    """Write the page of a Result."""
+    """Write a Result as a page."""
     blocks = views.page(document, judgements, plugins.knobs(document.job.backend))
     return lay_out(blocks, title=views.headline(document))
 
 
 def lay_out(blocks: Iterable[Block], *, title: str) -> str:
-    """Write a page of any blocks."""
+    """Write blocks as a page."""
     parts = list(_sections(blocks))
     drawn: list[Picture] = []
     body = "".join(_write_section(number, part, drawn) for number, part in enumerate(parts))
@@ -83,7 +83,7 @@ def lay_out(blocks: Iterable[Block], *, title: str) -> str:
 
 
 def _sections(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Part the blocks before each heading of the first level; the first part has none."""
+    """Split the blocks before each top-level heading; the first part has no heading."""
     part: list[Block] = []
     for block in blocks:
         if isinstance(block, Heading) and block.level == 1:
@@ -94,9 +94,9 @@ def _sections(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 
 def _write_contents(parts: Sequence[Sequence[Block]]) -> str:
-    """List the sections of a page that has several."""
+    """Write the table of contents of a page with several sections."""
     titles = [part[0].title for part in parts[1:] if isinstance(part[0], Heading)]
-    if len(titles) < 2:  # noqa: PLR2004 - one section needs no list
+    if len(titles) < 2:  # noqa: PLR2004 - one section needs no contents
         return ""
     links = "".join(
         f'<li><a href="#part-{number}">{html.escape(title)}</a></li>'
@@ -116,18 +116,18 @@ def _write_section(number: int, part: Sequence[Block], drawn: list[Picture]) -> 
     return f'<section id="part-{number}">\n{body}</section>\n'
 
 
-# --- what a page is made of ----------------------------------------------------------------------
+# --- files of a page -----------------------------------------------------------------------------
 
 
 @cache
 def _page_file(name: str) -> str:
-    """Read a part of the page, with the line ends that a browser makes of any before it looks at digests."""
+    """Read a file of the page, with LF line ends, as browsers normalize them before hashing."""
     return (_PARTS / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 @cache
 def _digest(text: str) -> str:
-    """Name text as a policy does."""
+    """Return the hash of text as a content security policy writes it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -1,4 +1,4 @@
-"""Blocks as elements of HTML, without any script."""
+"""Write blocks as HTML elements, without scripts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _SIGNS = {
 
 
 def grouped(blocks: Iterable[Block], drawn: Callable[[Picture], str]) -> Iterator[str]:
-    """Write the blocks, pictures by `drawn`.
+    """Write blocks; `drawn` writes the charts.
 
-    Notices that follow each other are one list, and three plots or more stand side by side.
+    Consecutive notices form one list; three or more consecutive plots stand side by side.
     """
     for around, run in groupby(blocks, _group_kind):
         run_blocks = list(run)
@@ -51,11 +51,11 @@ _WRAPPERS = {
     "div": ('<div class="several">\n', "</div>\n"),
     "": ("", ""),
 }
-"""What stands around blocks of a kind that follow each other."""
+"""Markup around consecutive blocks of a kind."""
 
 
 def _doubts_summary(doubts: Sequence[Block]) -> str:
-    """Begin a list of doubts that opens when it is asked for; their names are read at once."""
+    """Open a collapsible list of doubts whose summary names their codes."""
     codes = dict.fromkeys(doubt.code for doubt in doubts if isinstance(doubt, Notice) and doubt.code)
     named = html.escape(", ".join(codes))
     return f'<details class="doubts"><summary>{len(doubts)} doubts: {named}</summary>\n'
@@ -98,34 +98,34 @@ def _notice(block: Notice) -> str:
 
 
 def _verdict_html(text: str) -> str:
-    """Set off what a long verdict goes on with: who reads the first clause alone has read the answer."""
+    """Write a verdict; of a long one, the first clause stands out as the answer."""
     if len(text) <= _LONG:
         return _text(text)
     first = re.search("[.] ", text[:_TOO_LONG]) or re.search("[;.] ", text)
     if first is None:
         return _text(text)
-    clause = f"{text[: first.start()]}."  # its semicolon joined it to what now stands below
+    clause = f"{text[: first.start()]}."  # a full stop instead of the semicolon, as the rest becomes its own paragraph
     return f'{_text(clause)} <span class="more">{_text(text[first.end() :])}</span>'
 
 
 _LONG = 140
-"""Characters of a verdict that are read at a glance."""
+"""Longest verdict that is not split."""
 _TOO_LONG = 200
-"""Characters of a first sentence beyond which it is parted at its first semicolon."""
+"""A longer first sentence is split at its first semicolon."""
 _COMMAND = "modeldyno "
-"""How what is to be typed begins."""
+"""How a command begins."""
 
 
 _OPTION = re.compile(r"(?<!\S)--?[a-z][\w-]*")
 
 
 def _options(text: str) -> str:
-    """Keep each option of a command in one piece: a browser breaks lines behind any hyphen."""
+    """Keep each option of a command on one line; browsers break lines after any hyphen."""
     return _OPTION.sub(r'<span class="option">\g<0></span>', text)
 
 
 def _tiles(block: Table) -> str:
-    """Write key figures, each a term with its value and a note."""
+    """Write key figures as a list of name, value and note."""
     items = "".join(
         f"<div><dt>{html.escape(name)}</dt><dd>{_text(value)}</dd>"
         f'<dd class="faint">{_text(note)}</dd></div>\n'
@@ -135,7 +135,7 @@ def _tiles(block: Table) -> str:
 
 
 def table(block: Table) -> str:
-    """Write a table; one that is too wide for a page is scrolled in place; a phone shows rows as cards."""
+    """Write a table; wide tables scroll in place, and phones show rows as cards."""
     if block.tiles:
         return _tiles(block)
     named = any(column.title for column in block.columns)
@@ -157,7 +157,7 @@ def table(block: Table) -> str:
 
 
 _NARROW, _WIDE, _CARDS = 3, 6, 80
-"""Columns that fit any page, those that fit a screen in the usual size, and rows that a phone stacks."""
+"""Most columns that fit any page, most columns at normal font size, and most rows shown as cards."""
 
 
 def _cells(block: Table, row: Sequence[str], cards: bool) -> Iterator[str]:
@@ -174,18 +174,18 @@ def _text(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    """Let a long name break behind its joints, of which no escaped character has any."""
+    """Let a long name break after ``.``, ``_`` and ``@``, which no HTML escape contains."""
     return re.sub(r"([._@])", r"\1<wbr>", html.escape(text))
 
 
 # --- charts ------------------------------------------------------------------------------------
 
 _WIDTH, _HEIGHT, _TOP, _FOOT = 640, 150, 18, 18
-"""Of the drawing, in its own units; above the bars stand the marks, below them the axis."""
+"""Size of the drawing, and of its margins for the marks above and the axis below."""
 
 
 def still(picture: Picture) -> str:
-    """Draw a histogram; of any other picture, say what it would show."""
+    """Draw a histogram; describe any other chart in words."""
     note = f'<p class="faint">{_text(picture.note)}</p>' if picture.note else ""
     if isinstance(picture, Bins):
         counted = f' <span class="faint">({html.escape(picture.counted)})</span>'
@@ -194,7 +194,7 @@ def still(picture: Picture) -> str:
 
 
 def figure(picture: Picture, number: int) -> str:
-    """Leave room for a picture that a script draws; until then there are words, and the histogram."""
+    """Write a figure for a script to draw, with its description, its numbers, and a histogram as SVG."""
     histogram = drawing(picture) if isinstance(picture, Bins) else ""
     chart_table = numbers(picture)
     details = f"<details><summary>The numbers</summary>{table(chart_table)}</details>" if chart_table else ""
@@ -213,7 +213,7 @@ def _figure(title: str, beside: str, *parts: str) -> str:
 
 
 def drawing(picture: Bins) -> str:
-    """Draw a histogram; who cannot see it is told where its weight lies."""
+    """Draw a histogram as SVG, labelled with its description."""
     labels = format_axis(picture.edges, picture.scale.unit)
     drawn = "".join((*_bars(picture, labels), *_axis(labels), *_marks(picture)))
     label = html.escape(told(picture))

@@ -1,4 +1,4 @@
-"""JSON: the Result itself, lossless; other formats are views of it."""
+"""JSON: the complete Result; all other formats are derived from it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 suffix = ".json"
 _TERMINAL_CONTROLS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What JSON lets stand, and a terminal that shows it would obey."""
+"""Control characters that JSON allows and a terminal would interpret."""
 
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
-    """Give the document; judgements, which follow from it and their constraints, stand beside it."""
+    """Write the document, with the judgements as an additional key."""
     return harmless(codec.encode(document, **({"judgements": judgements} if judgements else {})))
 
 
 def harmless(data: bytes) -> bytes:
-    """Escape in a document what a terminal would obey."""
+    """Escape the control characters that a terminal would interpret."""
     text = data.decode("utf-8")
     return (
         text if text.isascii() and "\x7f" not in text else _TERMINAL_CONTROLS.sub(_escape_character, text)

@@ -1,4 +1,4 @@
-"""Markdown as GitHub reads it: for issues, pull requests and job summaries."""
+"""GitHub-flavoured Markdown: for issues, pull requests and job summaries."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _LINK = re.compile(r"(?i)\b(https?|ftp|www)(?=[:.])")
 
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
-    """Write a report."""
+    """Write a Result."""
     return lay_out(views.blocks(document, judgements), title=views.headline(document))
 
 
 def lay_out(blocks: Iterable[Block], *, title: str) -> str:
-    """Write any blocks; the first of them says what they are about."""
+    """Write blocks; the first of them serves as the title."""
     del title
     parts: list[str] = []
     before: Block | None = None
@@ -92,7 +92,7 @@ def _row(cells: Sequence[str], *, raw: bool = False) -> str:
 
 
 def _picture(block: Picture) -> Iterator[str]:
-    """Draw a histogram in characters; give the numbers of any other picture, or say what it shows."""
+    """Draw a histogram in characters; of any other chart, write its numbers or its description."""
     if isinstance(block, Bins):
         yield from _fenced(terminal.text([block]).rstrip("\n"))
         return
@@ -103,13 +103,13 @@ def _picture(block: Picture) -> Iterator[str]:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """Quote lines as they are, in a fence longer than any run of backticks in them."""
+    """Write text as a code block, in a fence longer than any run of backticks in it."""
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield from (f"{fence}text", *text.splitlines(), fence)
 
 
 def escape(text: str) -> str:
-    """Keep text from being read as markup, HTML, a mention or a link."""
+    """Escape text so that it is not read as markup, HTML, a mention or a link."""
     text = _MARKUP.sub(r"\\\g<0>", text.translate(_HTML))
     return _LINK.sub(r"\1<!-- -->", _MENTION.sub("@<!-- -->", text))

@@ -1,4 +1,4 @@
-"""PDF: the page, printed by a Chromium that is on this machine."""
+"""PDF: the HTML page, printed by an installed Chromium."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 suffix = ".pdf"
 BROWSER = "CHROME_PATH"
-"""Environment variable that names the program, where it is not found by its name."""
+"""Environment variable with the path of the browser, if it is not on PATH."""
 _NAMES = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome",
     "chrome-headless-shell", "chromium-headless-shell", "microsoft-edge",
@@ -31,27 +31,27 @@ _INSTALLED = (
     "chromium_headless_shell-*/chrome-*/*headless*shell",
     "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
 )
-"""Where Playwright puts the browsers that it installs."""
+"""Where Playwright installs browsers."""
 _TIMEOUT = 120.0
-"""Seconds within which a page is printed."""
+"""Seconds within which a page must be printed."""
 
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
-    """Print the page of a Result."""
+    """Print a Result as a page."""
     return printed(html.render(document, judgements=judgements))
 
 
 def lay_out(blocks: Iterable[Block], *, title: str) -> bytes:
-    """Print a page of any blocks."""
+    """Print blocks as a page."""
     return printed(html.lay_out(blocks, title=title))
 
 
 def printed(page: str) -> bytes:
-    """Print a page.
+    """Print an HTML page to PDF.
 
     Raises:
-        MissingExtra: there is no browser.
-        RunFailed: it did not print.
+        MissingExtra: no browser was found.
+        RunFailed: the browser did not print the page.
     """
     program = browser()
     with tempfile.TemporaryDirectory(prefix="modeldyno-pdf-") as name:
@@ -68,9 +68,8 @@ def printed(page: str) -> bytes:
             raise RunFailed(f"{program} did not print the page: {error}.") from error
         if process.returncode or not target.is_file():
             stderr_lines = process.stderr.decode(errors="replace").strip().splitlines()
-            raise RunFailed(
-                f"{program} did not print the page: {stderr_lines[-1] if stderr_lines else 'it said nothing'}."
-            )
+            reason = stderr_lines[-1] if stderr_lines else "it wrote nothing to stderr"
+            raise RunFailed(f"{program} did not print the page: {reason}.")
         return target.read_bytes()
 
 
@@ -80,11 +79,11 @@ def _browser_flags() -> Iterator[str]:
         "--no-first-run", "--no-pdf-header-footer", "--hide-scrollbars",
     )  # fmt: skip
     if hasattr(os, "geteuid") and not os.geteuid():
-        yield "--no-sandbox"  # Chromium refuses to start as root with it; the page loads nothing
+        yield "--no-sandbox"  # Chromium refuses to run as root with a sandbox; the page loads nothing
 
 
 def browser() -> str:
-    """Find a browser that prints.
+    """Find a browser that can print.
 
     Raises:
         MissingExtra: there is none.

@@ -1,7 +1,7 @@
-"""The terminal: laid out to its width, coloured where it shows colours, ASCII where it knows no more.
+"""Terminal: text laid out to the width of the terminal, in colour if supported, in ASCII if needed.
 
-Lines are laid out here, as spans of text with a role; rich is imported by `draw` alone, to colour
-them. What is printed is never read as markup.
+Lines are spans of text with a role; only `print_blocks` imports rich, to colour them. Text is never read as
+rich markup.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 suffix = ".txt"
 WIDTH = 80
-"""Columns of text that goes to a file."""
+"""Width of text that goes to a file."""
 
 Span = tuple[str, str]
 """Text and its role: a key of _STYLES, or nothing."""
@@ -72,8 +72,8 @@ def draw(document: Result, judgements: Sequence[Judgement] = (), *, console: Con
 
 
 def print_blocks(blocks: Iterable[Block], *, console: Console) -> None:
-    """Print blocks on a console, to its width, in its colours and its characters."""
-    from rich.text import Text  # noqa: PLC0415 - start-up is part of the product
+    """Print blocks on a console, in its width, colours and character set."""
+    from rich.text import Text  # noqa: PLC0415 - slow to import
 
     plain = not console.encoding.lower().startswith("utf")
     for line in lines(blocks, width=console.width):
@@ -82,13 +82,13 @@ def print_blocks(blocks: Iterable[Block], *, console: Console) -> None:
 
 
 def text(blocks: Iterable[Block], *, width: int = WIDTH) -> str:
-    """Lay blocks out as plain text."""
+    """Lay out blocks as plain text."""
     rows = ("".join(text for text, _ in line) for line in lines(blocks, width=width))
     return "".join(f"{row}\n" for row in rows)
 
 
 def lines(blocks: Iterable[Block], *, width: int) -> Iterator[Line]:
-    """Lay blocks out; an empty line parts two of them, unless both are notices of one kind."""
+    """Lay out blocks, separated by empty lines, except between notices of one kind."""
     before: Block | None = None
     for block in blocks:
         if before is not None and not _same_group(before, block):
@@ -144,7 +144,7 @@ def _split_code(line: str, place: int, role: str) -> Line:
 
 
 _GAP, _FIRST, _LAST = 2, 16, 20
-"""Columns between two cells, and the fewest that the first and the last cell of a row are squeezed to."""
+"""Columns between two cells, and the least width of the first and the last cell of a row."""
 
 
 def _table_lines(block: Table, width: int) -> Iterator[Line]:
@@ -166,7 +166,7 @@ def _table_lines(block: Table, width: int) -> Iterator[Line]:
 
 
 def _fit_widths(natural: Sequence[int], width: int) -> list[int]:
-    """Squeeze the last column, then the first, until all fit; give nothing where they cannot."""
+    """Return column widths that fit by shrinking the last column, then the first; empty if impossible."""
     widths = list(natural)
     for place, least in ((-1, _LAST), (0, _FIRST)):
         excess = sum(widths) + _GAP * (len(widths) - 1) - width
@@ -175,7 +175,7 @@ def _fit_widths(natural: Sequence[int], width: int) -> list[int]:
 
 
 def _row(block: Table, row: Sequence[str], widths: Sequence[int], role: str) -> Iterator[Line]:
-    """Lay out a row; its cells of text wrap, and stand at its top."""
+    """Lay out a row; cells wrap and are aligned to the top."""
     columns = [wrap(text, width) if width else [""] for text, width in zip(row, widths, strict=True)]
     for index in range(max(map(len, columns))):
         spans: list[Span] = []
@@ -187,7 +187,7 @@ def _row(block: Table, row: Sequence[str], widths: Sequence[int], role: str) -> 
 
 
 def _strip_right(spans: list[Span]) -> Line:
-    """Drop the blanks at the end of a line."""
+    """Strip trailing blanks from a line."""
     while spans and not spans[-1][0].rstrip():
         spans.pop()
     return (*spans[:-1], (spans[-1][0].rstrip(), spans[-1][1])) if spans else ()
@@ -206,7 +206,7 @@ def _align(text: str, width: int, align: Align) -> str:
 
 
 def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[Line]:
-    """Give each cell a line of its own where no row fits."""
+    """Write each cell on its own line; for tables too wide for a row."""
     for row in rows:
         for place, (title, text) in enumerate(zip(titles, row, strict=True)):
             if text:
@@ -221,7 +221,7 @@ _LONGEST_BAR = 40
 
 
 def _picture_lines(block: Picture, width: int) -> Iterator[Line]:
-    """Draw a histogram; of any other picture, say what it shows."""
+    """Draw a histogram; describe any other chart in words."""
     if isinstance(block, Bins):
         yield from _bins_lines(block, width)
         return
@@ -248,13 +248,13 @@ def _bins_lines(block: Bins, width: int) -> Iterator[Line]:
 
 
 def _bar(size: float) -> str:
-    """Draw a bar in eighths of a character; what is there is never drawn as nothing."""
+    """Draw a bar in eighths of a character; a size above zero has at least one eighth."""
     eighths = max(round(size * 8), 1 if size else 0)
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
 def _marks(block: Bins, place: int) -> str:
-    """Name what stands in a bin; marks are shown by the precision of the axis."""
+    """Return the names of the marks in a bin."""
     low, high = block.edges[place : place + 2]
     return ", ".join(mark.name for mark in block.marks if low <= mark.at < high)
 
@@ -263,9 +263,9 @@ def _marks(block: Bins, place: int) -> str:
 
 
 def wrap(text: str, width: int, *, keep: bool = False) -> list[str]:
-    """Break text at spaces into lines of at most `width` columns, never inside a quantity.
+    """Wrap text at spaces into lines of at most `width` columns, never inside a quantity.
 
-    A word that is longer than a line is cut. With `keep`, spaces stay as they are.
+    A word longer than a line is cut. With `keep`, spaces are preserved.
     """
     words = [text] if keep else [word for word in unbroken(text).split(" ") if word]
     parts: list[str] = []
@@ -278,7 +278,7 @@ def wrap(text: str, width: int, *, keep: bool = False) -> list[str]:
 
 
 def _cut_word(word: str, width: int) -> list[str]:
-    """Cut a word that is longer than a line, behind a joint of a name where there is one."""
+    """Cut a word longer than a line, after a separator of a name if there is one."""
     pieces = [""]
     for character in word:
         if cells(pieces[-1]) + cells(character) > width:
@@ -291,7 +291,7 @@ def _cut_word(word: str, width: int) -> list[str]:
 
 
 def cells(text: str) -> int:
-    """Count the columns that text takes: two for a wide character, none for a combining one."""
+    """Return the display width of text: two for a wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     return sum(map(_cells, text))

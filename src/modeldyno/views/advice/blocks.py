@@ -1,4 +1,4 @@
-"""Advice in words: what to use, what was tried and what it gave, and what only was seen."""
+"""Lay out advice: the recommended settings, the settings tried with their gains, and findings not tried."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SETTINGS = 32
 
 
 def advice(advice: Advice) -> Iterator[Block]:
-    """Lay advice out."""
+    """Lay out advice."""
     yield Notice(severity=Severity.VERDICT, text=sentence(advice))
     if advice.best is not None:
         yield Notice(severity=Severity.NOTE, code="use", text=advice.command)
@@ -41,7 +41,7 @@ def advice(advice: Advice) -> Iterator[Block]:
 
 
 def sentence(advice: Advice) -> str:
-    """Say what is best, and what it gains."""
+    """Summarize in one sentence: the best settings and their gain."""
     name = shorten(clean(advice.baseline.name), NAME_LIMIT)
     now = _first_run_value(advice)
     if advice.best is not None and advice.best.change is not None:
@@ -62,14 +62,14 @@ def sentence(advice: Advice) -> str:
 
 
 def _first_run_value(advice: Advice) -> str:
-    """Say what it was at the first look."""
+    """Return the value of the first run, in parentheses."""
     answer = advice.baseline.ask(advice.query)
     value = answer.value
     return "" if value is None else f" ({format_quantity(value, advice.query.unit, 3)} in the first run)"
 
 
 def _latency_increase(tried: Tried) -> str:
-    """Say by how much a call takes longer, where it does: that of a larger batch may."""
+    """Return by how much the latency increases, if it does, as with a larger batch."""
     latency = _latency_change(tried)
     is_slower = (
         latency is not None and latency.difference is not None and latency.difference > latency.smallest
@@ -82,7 +82,7 @@ def _latency_change(tried: Tried) -> Change | None:
 
 
 def _output_difference(tried: Tried) -> str:
-    """Say what it costs in the outputs."""
+    """Describe how much the outputs differ from the baseline's."""
     if tried.unlike:
         return f"outputs not compared: {tried.unlike}"
     if not tried.outputs:
@@ -94,7 +94,7 @@ def _output_difference(tried: Tried) -> str:
 
 
 def _best_first(tried: Sequence[Tried]) -> list[Tried]:
-    """Put what was measured in turns first, by what it gains, and what did not run last."""
+    """Sort the tried settings: those measured in turns first, by gain, and those that failed last."""
     return sorted(tried, key=lambda t: (bool(t.failure), not t.rounds, -gain(t.change)))
 
 
@@ -112,7 +112,7 @@ def _row(tried: Tried) -> tuple[str, ...]:
     if tried.failure or tried.change is None:
         return settings, "—", "did not run", "", ""
     latency = _latency_change(tried)
-    change, single_run = tried.change, not tried.rounds  # one look has no interval to speak of
+    change, single_run = tried.change, not tried.rounds  # a single run has no useful interval
     return (
         settings,
         relative(replace(change, interval=None) if single_run else change),
@@ -129,7 +129,7 @@ def _outputs_cell(tried: Tried) -> str:
 
 
 def _notes(advice: Advice) -> Iterator[Notice]:
-    """Say what did not run, what changes the outputs too much, and what there was no time for."""
+    """Yield notes on settings that failed, change the outputs too much, or were not tried in time."""
     for tried in advice.tried:
         if tried.failure:
             text = (

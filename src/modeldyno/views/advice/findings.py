@@ -1,4 +1,4 @@
-"""Findings in words: what limits the model, what was seen, what it may save, and what to type."""
+"""Findings of a Result as notices: the bottleneck, the evidence, the estimated saving, the command to try."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NAME = re.compile(r"[a-z]\d|[a-z_]\.[a-z]|_|::")
 
 
 def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
-    """Lay out what a Result shows that something may be done about."""
+    """Lay out the bottleneck and the findings of a Result."""
     known_knobs = tuple(knobs)
     limit = bottleneck(Case(result=result, knobs={knob.name: knob for knob in known_knobs}))
     items = findings(result, known_knobs)
@@ -60,7 +60,7 @@ _NOTHING = (
 
 
 def limited(limit: Bottleneck | None) -> Iterator[Notice]:
-    """Say what the limit is."""
+    """Describe the bottleneck."""
     if limit is None:
         return
     share = "" if limit.share is None else f", {limit.share:.0%} of the time"
@@ -69,7 +69,7 @@ def limited(limit: Bottleneck | None) -> Iterator[Notice]:
 
 
 def pointer(result: Result, items: Sequence[Finding]) -> Notice | None:
-    """Point to the findings in a line; None where there are none to try."""
+    """Return a one-line pointer to the findings; None if there are none."""
     codes = list(dict.fromkeys(item.code for item in items))
     if not codes:
         return None
@@ -85,7 +85,7 @@ def pointer(result: Result, items: Sequence[Finding]) -> Notice | None:
 
 
 def saving(saving: Saving | None) -> str:
-    """Say what may be saved, and by what that is known; nothing where nothing bounds it."""
+    """Describe the estimated saving and its basis; empty if nothing bounds it."""
     if saving is None:
         return ""
     if saving.low is None:
@@ -94,7 +94,7 @@ def saving(saving: Saving | None) -> str:
 
 
 def typed(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str:
-    """Write the command that tries a Job, without what is usual anyway."""
+    """Return the command that runs a Job, without options at their default."""
     defaults = {knob.name: knob.default for knob in knobs}
     config = {name: value for name, value in job.config.items() if defaults.get(name) != value}
     plan = Plan(pin=job.plan.pin, seed=job.plan.seed)
@@ -102,7 +102,7 @@ def typed(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str:
 
 
 def finding(result: Result, item: Finding, knobs: Iterable[Knob] = ()) -> Notice:
-    """Tell one finding, and what to type, or to do, in order to try it."""
+    """Return a notice of one finding, with the command or the change that tries it."""
     parts = (_sentence(item.seen), _sentence(item.why), saving(item.saving))
     how = item.do if item.job is None else typed(result, item.job, knobs)
     return Notice(

@@ -1,4 +1,4 @@
-"""A comparison: the verdict in a sentence, what has changed, what else differs, and where it comes from."""
+"""Lay out a comparison: the verdict, the changes, the other differences, and the causes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Fact, Result
 
 _VALUE, _DOUBTS, _SETTINGS = 26, 3, 14
-"""Characters of a value, doubts of a side, and settings that are shown."""
+"""Most characters of a value, doubts per candidate, and settings that are shown."""
 
 
 def contrasted(comparison: Comparison, *, everything: bool = False) -> tuple[Block, ...]:
-    """Lay a comparison out; what is the same in both is only named, unless `everything` is asked for."""
+    """Lay out a comparison; unchanged metrics are only named, unless `everything` is set."""
     names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
     several = len(comparison.contrasts) > 1
     blocks: list[Block] = []
@@ -41,13 +41,13 @@ def contrasted(comparison: Comparison, *, everything: bool = False) -> tuple[Blo
 
 
 def brief(comparison: Comparison) -> str:
-    """Say it in a few words, for a title."""
+    """Return a short title of a comparison."""
     names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
     return f"{', '.join(names[1:])} against {names[0]}"
 
 
 def headline(comparison: Comparison) -> str:
-    """Say what came out, in a sentence."""
+    """Return the verdict in one sentence."""
     names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
     if len(comparison.contrasts) > 1:
         return cut_short(comparison, overview(comparison, names))
@@ -57,7 +57,7 @@ def headline(comparison: Comparison) -> str:
 def _candidate_blocks(
     comparison: Comparison, contrast: Contrast, names: tuple[str, str], *, everything: bool, several: bool
 ) -> Iterator[Block]:
-    """Lay out one candidate beside the baseline."""
+    """Lay out the comparison of one candidate with the baseline."""
     text = sentence(contrast, names)
     yield _verdict(text if several else cut_short(comparison, text))
     yield from _failures((comparison.baseline, contrast.candidate), names)
@@ -74,11 +74,11 @@ def _verdict(text: str) -> Notice:
     return Notice(severity=Severity.VERDICT, text=text)
 
 
-# --- what differs beside it --------------------------------------------------------------------------
+# --- other differences -------------------------------------------------------------------------------
 
 
 def _differences_table(contrast: Contrast, names: tuple[str, str], *, everything: bool) -> Iterator[Block]:
-    """Give the table of what is not the same in settings, software and hardware."""
+    """Tabulate the differences in settings, software and hardware."""
     model_differs = any(difference.name == "model" for difference in contrast.settings)
     settings = [
         difference
@@ -128,7 +128,7 @@ def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
         yield Notice(severity=Severity.NOTE, text=text)
 
 
-# --- doubts and how it was done ----------------------------------------------------------------------
+# --- doubts, and how it was run ----------------------------------------------------------------------
 
 
 def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notice]:
@@ -140,7 +140,7 @@ def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notic
 
 
 def _doubts(baseline: Result, contrast: Contrast, names: tuple[str, str]) -> Iterator[Notice]:
-    """Give the doubts about the comparison, and the codes of those about its two sides."""
+    """Yield the doubts about the comparison, and the codes of the doubts about its two Results."""
     for doubt in contrast.doubts:
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=doubt.seen, advice=doubt.advice)
     for result, name in zip((baseline, contrast.candidate), names, strict=True):
@@ -161,7 +161,7 @@ _ORDERS = {
 
 
 def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
-    """Say what was compared, and how it was run."""
+    """Tabulate which Results were compared and how they were run."""
     results = (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
     rows = [
         (
@@ -187,7 +187,7 @@ def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
 
 
 def _varies(comparison: Comparison) -> bool:
-    """Whether it is of more than counts, for which neither runs nor intervals mean anything."""
+    """Whether anything compared is not an exact count; runs and intervals mean nothing for exact counts."""
     spans = (change.interval for contrast in comparison.contrasts for change in contrast.changes)
     return comparison.order != "stored" or any(span is not None and span.low < span.high for span in spans)
 
@@ -201,7 +201,7 @@ def _letter(side: int) -> str:
 
 
 def numbers(comparison: Comparison) -> Table:
-    """Give every change as a row of a table for other programs: base units, unrounded."""
+    """Tabulate every change for other programs: base units, unrounded."""
     names = called((comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)))
     titles = ("candidate", "metric", "unit", "verdict", "why")
     figures = ("baseline", "value", "difference", "low", "high", "smallest")

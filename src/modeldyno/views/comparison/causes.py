@@ -1,4 +1,4 @@
-"""Where a change comes from: the parts that contribute most, what the others make up, and the rest."""
+"""Causes of a change: the parts that contribute most, the sum of the others, and the unattributed rest."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.comparison import Cause, Part
 
 _PARTS, _WHERE, _KIND = 6, 34, 26
-"""Parts that are shown, and characters of a place and of a class."""
+"""Most parts that are shown, and most characters of a path and of a class."""
 _COUNTED = {"flops", "weight_bytes", "activation_peak", "memory_peak", "load_time"}
-"""Metrics of which one sentence tells where a change comes from."""
+"""Metrics whose cause is explained in one sentence, without a table."""
 
 
 def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
-    """Show the parts that contribute most, what the others make up, and the rest, which sum to the change."""
+    """Lay out the parts that contribute most, the sum of the others, and the rest; they add up to the change."""
     yield Notice(severity=Severity.NOTE, text=_largest_part_sentence(cause))
     if cause.query.metric in _COUNTED and not everything:
         return
@@ -62,16 +62,16 @@ def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
 
 
 def _have_shares(sizes: Sequence[float], whole: float) -> bool:
-    """Whether differences are parts of a whole: those that cancel each other out are none."""
+    """Whether shares of the change make sense: not if differences cancel each other out."""
     return bool(whole) and all(-_OPPOSING <= size / whole <= 1 + _OPPOSING for size in sizes)
 
 
 _OPPOSING = 0.1
-"""Part of a change by which others may go against it."""
+"""Largest share of a change by which single parts may go in the other direction."""
 
 
 def _matters(size: float, cause: Cause) -> bool:
-    """Whether it is more than what sums of floating-point numbers leave over."""
+    """Whether a size is more than floating-point rounding error."""
     return abs(size) > _ROUNDING * max(abs(part.difference) for part in cause.parts)
 
 
@@ -79,22 +79,22 @@ _ROUNDING = 1e-9
 
 
 def _part_noun(cause: Cause) -> str:
-    """Name one part: a layer, an operator, a place."""
+    """Return the noun for one part: layer, operator, place."""
     return cause.by.removesuffix("s")
 
 
 _UNSURE = " (or noise)"
-"""Said of a difference that is within its own interval."""
+"""Added to a difference that is within its own interval."""
 
 
 def _parts_shown(cause: Cause) -> tuple[Part, ...]:
-    """Choose the parts to show: the first and the largest, in the order of the cause."""
+    """Return the parts to show: the first one and the largest, in their order."""
     largest = sorted(cause.parts[1:], key=lambda part: -abs(part.difference))[: _PARTS - 1]
     return tuple(part for part in cause.parts if part in largest or part is cause.parts[0])
 
 
 def _largest_part_sentence(cause: Cause) -> str:
-    """Name the part that contributes most, with what the others come to; or say that none surely does."""
+    """Describe the part that contributes most; or state that no part has certainly changed."""
     first, unit = cause.parts[0], cause.query.unit
     how = "" if first.baseline and first.candidate else ", new" if first.candidate else ", gone"
     named = f"{_part_noun(cause)} {_part_name(first)}{how}: {_signed(first.difference, unit)}"

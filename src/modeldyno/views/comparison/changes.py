@@ -1,4 +1,4 @@
-"""What has changed, in a sentence and in tables: how much, how surely, and whether that is better."""
+"""Changes of a comparison as a sentence and tables: their size, their interval, and the verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def sentence(contrast: Contrast, names: tuple[str, str]) -> str:
-    """Say in one sentence how the candidate does beside the baseline, with figures."""
+    """Summarize in one sentence how the candidate compares with the baseline, with figures."""
     before, now = names
     groups = {outcome: [c for c in contrast.verdicts if c.outcome is outcome] for outcome in Outcome}
     texts = {outcome: _join_with_and(map(moved, changes)) for outcome, changes in groups.items()}
@@ -50,7 +50,7 @@ def sentence(contrast: Contrast, names: tuple[str, str]) -> str:
 
 
 def cut_short(comparison: Comparison, text: str) -> str:
-    """Say first of all whether the rounds were interrupted; what was stored was measured by others."""
+    """Prefix the sentence if the rounds were interrupted; stored Results were not measured by this run."""
     prefix = (
         ""
         if comparison.order == "stored"
@@ -62,7 +62,7 @@ def cut_short(comparison: Comparison, text: str) -> str:
 
 
 def overview(comparison: Comparison, names: Sequence[str]) -> str:
-    """Say in one sentence how each of several candidates does."""
+    """Summarize in one sentence how each of several candidates compares with the baseline."""
     verdicts = _join_with_and(
         f"{name} is {VERDICTS[contrast.outcome]}"
         for contrast, name in zip(comparison.contrasts, names[1:], strict=True)
@@ -79,15 +79,15 @@ VERDICTS = {
 
 
 def _join_with_and(parts: Iterable[str]) -> str:
-    """List with commas, and an ``and`` before the last."""
+    """Join parts with commas, and the last one with ``and``."""
     *most, last = tuple(parts) or ("",)
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def moved(change: Change) -> str:
-    """Say how much a metric is higher or lower: ``latency.p50 12.3% higher (10.1% to 14.5%)``.
+    """Describe by how much a metric is higher or lower: ``latency.p50 12.3% higher (10.1% to 14.5%)``.
 
-    What is ten times as much or as little, or more, is told as a factor: ``latency.p50 2,600 times faster``.
+    A change of a factor of ten or more is written as a factor: ``latency.p50 2,600 times faster``.
     """
     ratio, span = change.difference, change.interval
     if ratio is None:
@@ -110,7 +110,7 @@ def moved(change: Change) -> str:
 
 
 def _factor(ratio: float) -> float | None:
-    """Give a change as a factor above 1, up or down; None where it is shown in percent."""
+    """Return a change as a factor above 1, up or down; None if it is shown in percent."""
     whole = 1 + ratio
     return whole if whole >= _TIMES else 1 / whole if 0 < whole <= 1 / _TIMES else None
 
@@ -126,7 +126,7 @@ def _interval_text(change: Change) -> str:
 
 
 def _direction(change: Change) -> str:
-    """Name the way that a factor goes: of the time of a call, faster or slower."""
+    """Return the direction of a factor: for the time of a call, faster or slower."""
     more = (change.difference or 0.0) > 0
     if kin(change.query) == kin(_CALL) and change.query.unit in {SECONDS, RATE}:
         return "slower" if more is (change.query.unit == SECONDS) else "faster"
@@ -135,11 +135,11 @@ def _direction(change: Change) -> str:
 
 _CALL = Query(metric="latency")
 _TIMES = 10
-"""From here on a change is told as a factor, as `format_change` does."""
+"""Changes from this factor on are written as a factor, as in `format_change`."""
 
 
 def _same_clause(changes: Iterable[Change]) -> str:
-    """Say what the same means: within what matters, or equal."""
+    """Describe how the metrics are the same: within the smallest change that matters, or equal."""
     equal, within = [], []
     for change in changes:
         if change.interval is not None and change.interval.low == change.interval.high == 0:
@@ -150,7 +150,7 @@ def _same_clause(changes: Iterable[Change]) -> str:
 
 
 def _undecided_clause(change: Change) -> str:
-    """Say from where to where the truth may lie."""
+    """Describe the range in which the true change may lie."""
     span = change.interval
     if span is None:
         reason, *_ = (change.why or "nothing is known of it").rstrip(".").split(";")
@@ -170,14 +170,14 @@ def _bound_text(ratio: float) -> str:
 
 
 _MINOR = {"macs", "elementwise", "bytes_read", "bytes_written", "arithmetic_intensity", "batch_rate"}
-"""Metrics that move with others; that they do is said, and no row of a table."""
+"""Metrics that follow from others; their changes are named, without a table row."""
 
 
-# --- what has changed --------------------------------------------------------------------------------
+# --- tables of changes -------------------------------------------------------------------------------
 
 
 def changed(contrast: Contrast, names: tuple[str, str], *, everything: bool) -> Iterator[Block]:
-    """Give the table of what differs, and name the rest."""
+    """Tabulate what has changed, and name the rest."""
     shown = [change for change in contrast.changes if everything or _has_own_row(change, contrast)]
     if shown:
         sides = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
@@ -200,17 +200,17 @@ def changed(contrast: Contrast, names: tuple[str, str], *, everything: bool) -> 
 
 
 _SIDE = 11
-"""Characters of a name up to which it heads a column; the table fits 80 columns then."""
+"""Longest name that is used as a column title, so that the table fits 80 columns."""
 
 
 def _changed_slightly(change: Change) -> bool:
-    """Whether it has changed for certain, by less than matters."""
+    """Whether a metric has certainly changed, by less than matters."""
     span = change.interval
     return bool(change.difference) and span is not None and span.low == span.high
 
 
 def _surely_changed(change: Change) -> bool:
-    """Whether it has surely changed."""
+    """Whether a metric has certainly changed."""
     if change.outcome in {Outcome.BETTER, Outcome.WORSE}:
         return True
     span = change.interval
@@ -218,7 +218,7 @@ def _surely_changed(change: Change) -> bool:
 
 
 def _has_own_row(change: Change, contrast: Contrast) -> bool:
-    """Whether it has a row of its own where not everything is asked for."""
+    """Whether a change has its own row when not everything is shown."""
     if change in contrast.verdicts:
         return change.outcome is not Outcome.SAME
     return _surely_changed(change) and change.query.metric not in _MINOR
@@ -234,7 +234,7 @@ def _row(change: Change) -> tuple[str, ...]:
 
 
 def figures(change: Change) -> tuple[str, str]:
-    """Show both sides, with as many digits as tell them apart, within reason."""
+    """Format both values with as many digits as distinguish them, up to a limit."""
     values, unit = (change.baseline, change.candidate), change.query.unit
     for digits in range(_FEWEST, _MOST + 1):
         before, after = ("—" if value is None else format_quantity(value, unit, digits) for value in values)
@@ -244,11 +244,11 @@ def figures(change: Change) -> tuple[str, str]:
 
 
 _FEWEST, _MOST = 3, 6
-"""Digits of a figure."""
+"""Fewest and most digits of a figure."""
 
 
 def relative(change: Change) -> str:
-    """Show a difference with its interval: ``+12.3% (+10.1 to +14.5%)``."""
+    """Format a difference with its interval: ``+12.3% (+10.1 to +14.5%)``."""
     if change.difference is None:
         return "new" if change.baseline == 0 else "—"
     span = change.interval
@@ -263,7 +263,7 @@ def _value(value: float | None, change: Change) -> str:
 
 
 def side_by_side(comparison: Comparison, names: Sequence[str]) -> Table:
-    """Show every metric that is judged, of all of them."""
+    """Tabulate every judged metric for all candidates."""
     queries = dict.fromkeys(change.query for contrast in comparison.contrasts for change in contrast.verdicts)
     rows = []
     for query in queries:
@@ -288,7 +288,7 @@ def side_by_side(comparison: Comparison, names: Sequence[str]) -> Table:
 
 
 def opened(contrast: Contrast) -> Iterator[Notice]:
-    """Say what keeps a verdict open."""
+    """Yield why verdicts are undecided."""
     for change in contrast.verdicts:
         if change.outcome is Outcome.UNDECIDED and change.why:
             yield Notice(severity=Severity.UNDECIDED, code=str(change.query), text=change.why)

@@ -1,4 +1,4 @@
-"""What a gate found, as continuous integration reads it: JUnit, SARIF, annotations of GitHub."""
+"""Gate reports in formats of continuous integration: JUnit, SARIF, GitHub annotations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def junit(report: Checked) -> str:
-    """Write JUnit XML: a test case for each check; what is undecided counts as skipped."""
+    """Write JUnit XML: a test case for each check; undecided checks count as skipped."""
     checks = report.checks
     suite = ET.Element(
         "testsuite",
@@ -57,7 +57,7 @@ def _tag(check: Check) -> str:
 
 
 def sarif(report: Checked) -> str:
-    """Write SARIF 2.1.0: what is broken as an error, what is undecided as a warning, at the model's file."""
+    """Write SARIF 2.1.0 at the model's file: broken checks as errors, undecided ones as warnings."""
     unmet = [check for check in report.checks if check.verdict is not Verdict.HELD]
     results = [
         {
@@ -80,7 +80,7 @@ def sarif(report: Checked) -> str:
 
 
 def _artifact_uri(report: Checked) -> str:
-    """Give the model's file as a URI within the repository; another model by its name."""
+    """Return the model's file as a URI within the repository, or the name of a model that has none."""
     path = PurePath(report.result.job.model.locator.partition(":")[0].partition("#")[0])
     text = path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
     from urllib.parse import quote  # noqa: PLC0415 - only a report needs it
@@ -89,7 +89,7 @@ def _artifact_uri(report: Checked) -> str:
 
 
 def github(report: Checked) -> str:
-    """Write workflow commands: an annotation for each check that did not hold, or one notice."""
+    """Write GitHub workflow commands: an annotation for each check that did not hold, or one notice."""
     lines = [
         _command(_LEVELS[check.verdict], f"{report.result.name}: {check.name}", check.text)
         for check in report.checks
@@ -102,7 +102,7 @@ def github(report: Checked) -> str:
 
 
 def _command(level: str, title: str, text: str) -> str:
-    """Write one command; what a model is called cannot end it, nor begin another."""
+    """Write one workflow command, escaped so that a model's name can neither end it nor begin another."""
     escaped_title = clean(title).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
     message = clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return f"::{level} title={escaped_title}::{message}"

@@ -1,4 +1,4 @@
-"""What a gate found: the verdict in a sentence, what broke or is open, what held, and how it was judged."""
+"""Lay out a gate report: the verdict, the broken, undecided and held checks, and notes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SHOWN = {
 }
 _SIGNS = {Verdict.HELD: "✅", Verdict.BROKEN: "❌", Verdict.UNDECIDED: "❔"}
 _LINE = 120
-"""Characters of a doubt: the verdict is what is read here."""
+"""Most characters of a doubt; the verdict matters more here."""
 _MARK = "<!-- modeldyno: {} -->"
 
 
 def blocks(report: Checked) -> tuple[Block, ...]:
-    """Lay out everything that was looked at."""
+    """Lay out all checks."""
     return (
         Notice(severity=Severity.VERDICT, text=sentence(report)),
         *(_notice(check) for verdict in _WORST_FIRST for check in report.of(verdict)),
@@ -37,7 +37,7 @@ def blocks(report: Checked) -> tuple[Block, ...]:
 
 
 def sentence(report: Checked) -> str:
-    """Say in one sentence whether it holds, and first of all whether it was interrupted."""
+    """Return the verdict in one sentence, with a prefix if the run was interrupted."""
     prefix = interrupted(report.result, report.ruling.rounds if report.ruling else 0)
     text = _verdict_sentence(report)
     return (
@@ -62,7 +62,7 @@ def _verdict_sentence(report: Checked) -> str:
 
 
 def called(result: Result) -> str:
-    """Name a model, as far as there is room."""
+    """Return the shortened name of a model."""
     return shorten(clean(result.name), NAME_LIMIT)
 
 
@@ -88,16 +88,16 @@ def _notes(report: Checked) -> Iterator[Notice]:
         yield Notice(severity=Severity.DOUBT, code=count(len(codes), "doubt"), text=text)
 
 
-# --- a comment that is kept up to date ---------------------------------------------------------------
+# --- pull-request comment ----------------------------------------------------------------------------
 
 
 def mark(report: Checked) -> str:
-    """Give the line by which a comment of an earlier run is found, to be replaced by this one."""
+    """Return the marker line by which the comment of an earlier run is found and replaced."""
     return _MARK.format(clean(report.result.name).replace("--", "- -"))
 
 
 def comment(report: Checked) -> tuple[Block, ...]:
-    """Lay out a comment: the verdict as its header, only what has changed, the environment at the end."""
+    """Lay out a pull-request comment: verdict as header, only changed checks, environment at the end."""
     shown = [check for verdict in (Verdict.BROKEN, Verdict.UNDECIDED) for check in report.of(verdict)] + [
         check for check in report.of(Verdict.HELD) if _improved(check)
     ]

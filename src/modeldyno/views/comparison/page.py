@@ -1,4 +1,4 @@
-"""A comparison as a page: the verdicts, every difference with its interval, and both sides in detail."""
+"""Lay out a comparison as a page: verdicts, every difference with its interval, both Results in detail."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 _STEPS, _FEWEST, _SIDES = 100, 20, 6
-"""Points of a curve, samples below which there is none, and sides that have one."""
+"""Points of a curve, fewest samples for a curve, and most candidates that have one."""
 _WIDE = 10
-"""Times of a call that differ by more are drawn by their orders of size."""
+"""Ratio of the longest to the shortest time from which on the axis is logarithmic."""
 
 
 def page(comparison: Comparison) -> Iterator[Block]:
-    """Lay a comparison out as a page."""
+    """Lay out a comparison as a page."""
     results = (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts))
     names = called(results)
     groups = _groups(contrasted(comparison, everything=True))
@@ -53,7 +53,7 @@ def page(comparison: Comparison) -> Iterator[Block]:
 
 
 def _groups(blocks: Sequence[Block]) -> list[list[Block]]:
-    """Part the blocks before each verdict."""
+    """Split the blocks before each verdict."""
     groups: list[list[Block]] = []
     for block in blocks:
         if not groups or (isinstance(block, Notice) and block.severity is Severity.VERDICT):
@@ -63,7 +63,7 @@ def _groups(blocks: Sequence[Block]) -> list[list[Block]]:
 
 
 def forest(contrast: Contrast) -> Iterator[Forest]:
-    """Draw every difference that has an interval, with what does not matter shaded."""
+    """Draw a forest plot of the differences, with differences too small to matter shaded."""
     effects = tuple(
         Effect(
             name=str(change.query),
@@ -85,7 +85,7 @@ def forest(contrast: Contrast) -> Iterator[Forest]:
 
 
 def _low(change: Change) -> float:
-    """Give where its interval begins; one that bounds nothing would push all others into a corner."""
+    """Return the lower end of the interval; an extreme one counts as open, or it would compress all others."""
     span = change.interval
     return -inf if span is None or 1 + span.low < 1 / FARTHEST else span.low
 
@@ -96,7 +96,7 @@ def _high(change: Change) -> float:
 
 
 def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
-    """Draw how the times of calls are distributed, a line for each side."""
+    """Draw the cumulative latency distribution, a line for each Result."""
     distributions = [
         (name, measurement.value)
         for result, name in zip(results[:_SIDES], names, strict=False)
@@ -114,7 +114,7 @@ def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
     least, most = min(line.x[0] for line in series), max(line.x[-1] for line in series)
     yield Plot(
         title="Cumulative latency distribution",
-        # A few slow calls would push all others into a corner.
+        # On a linear axis, a few slow calls would compress all others.
         x=Scale(label="latency", unit=SECONDS, logarithmic=0 < _WIDE * least < most),
         y=Scale(label="share of the calls", unit=FRACTION),
         series=series,

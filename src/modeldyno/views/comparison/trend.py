@@ -1,4 +1,4 @@
-"""A history: where it stands, its course in one line or as a picture, its levels, and what else changed."""
+"""Lay out the history of a metric: current state, sparkline or chart, levels and steps, other changes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.trend import Mark, Reading, Step, Trend
 
 WIDTH = 60
-"""Characters of the course."""
+"""Width of the sparkline in characters."""
 _BARS = "▁▂▃▄▅▆▇█"
 _MARKS = 6
 _SHOWN = {Outcome.WORSE: Severity.BROKEN, Outcome.BETTER: Severity.HELD}
 
 
 def trend(history: Trend) -> Iterator[Block]:
-    """Lay a history out."""
+    """Lay out a history."""
     yield Notice(severity=Severity.VERDICT, text=sentence(history))
     yield Notice(severity=Severity.NOTE, code="course", text=_sparkline_text(history))
     if len(history.levels) > 1:
@@ -49,7 +49,7 @@ def trend(history: Trend) -> Iterator[Block]:
 
 
 def page(history: Trend) -> Iterator[Block]:
-    """Lay a history out as a page: the sentence, what changed when, the picture, the levels."""
+    """Lay out a history as a page: the verdict, the changes, the chart, the levels."""
     blocks = [block for block in trend(history) if not (isinstance(block, Notice) and block.code == "course")]
     yield from (block for block in blocks if isinstance(block, Notice))
     yield Heading(title="The history")
@@ -60,7 +60,7 @@ def page(history: Trend) -> Iterator[Block]:
 
 
 def sentence(history: Trend) -> str:
-    """Say where the history stands."""
+    """Describe the current state of the history in one sentence."""
     name, now = shorten(clean(history.name), NAME_LIMIT), _value(history, history.levels[-1].value)
     if len(history.readings) < 2 * 3:
         results = count(len(history.readings), "result makes", "results make")
@@ -81,7 +81,7 @@ def sentence(history: Trend) -> str:
 
 
 def picture(history: Trend) -> Plot:
-    """Draw the history, with its levels, the steps between them, and what changed in the environment."""
+    """Draw the history with its levels, its steps and the changes of the environment."""
     values = tuple(reading.value for reading in history.readings)
     places = tuple(map(float, range(1, len(values) + 1)))
     unit = history.query.unit
@@ -127,7 +127,7 @@ def _interval_ends(reading: Reading) -> tuple[float, float]:
 
 
 def _readings(history: Trend) -> Table:
-    """List what the history is made of, the newest first."""
+    """List the Results of the history, the newest first."""
     level_of = {place: level for level in history.levels for place in range(level.first, level.last + 1)}
     rows = tuple(
         (
@@ -144,7 +144,7 @@ def _readings(history: Trend) -> Table:
 
 
 def numbers(history: Trend) -> Table:
-    """Give every result of the history, in base units and unrounded."""
+    """Tabulate every Result of the history, in base units and unrounded."""
     rows = tuple(
         (
             reading.created,
@@ -170,7 +170,7 @@ def _columns(titles: Sequence[str]) -> tuple[Column, ...]:
     )
 
 
-# --- the course ------------------------------------------------------------------------------------
+# --- sparkline and levels --------------------------------------------------------------------------
 
 
 def _sparkline_text(history: Trend) -> str:
@@ -180,7 +180,7 @@ def _sparkline_text(history: Trend) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Draw numbers as bars in one line; of more than fit, the median of each part stands for it."""
+    """Draw numbers as bars in one line; if they do not fit, each bar is the median of several."""
     n = min(width, len(values))
     parts = [values[i * len(values) // n : (i + 1) * len(values) // n] for i in range(n)]
     heights = [median(part) for part in parts]
@@ -221,7 +221,7 @@ def _step(history: Trend, step: Step) -> Notice:
 
 
 def _cause(step: Step) -> str:
-    """Say what changed at a step, as far as it is known."""
+    """Describe what changed at a step, as far as it is known."""
     mark = step.mark
     if mark is None:
         return "where neither the content of the model nor the environment is known to have changed"
@@ -262,7 +262,7 @@ def _outlier_notice(history: Trend) -> Iterator[Notice]:
 
 
 def _other_marks(history: Trend) -> Iterator[Notice]:
-    """Tell of changes of the environment that no step comes with: the newest few."""
+    """Yield the most recent changes of the environment that did not cause a step."""
     explained = {step.mark.at for step in history.steps if step.mark}
     unexplained = [mark for mark in history.marks if mark.environment and mark.at not in explained]
     for mark in unexplained[-_MARKS:]:

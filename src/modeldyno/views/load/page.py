@@ -1,4 +1,4 @@
-"""Many loads on one server as a page: the curve of throughput, that of latency, and where the time goes."""
+"""Lay out load curves and capacity searches as a page: throughput and latency by load, latency breakdown."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _LATENCIES = ("p50", "p95", "p99")
 _WIDE = 8.0
-"""Ratio of loads from which on they are laid off by their logarithm."""
+"""Ratio of the largest to the smallest load from which on the axis is logarithmic."""
 
 
 def page(document: Ladder | Capacity) -> Iterator[Block]:
-    """Lay a ladder or a search out as a page."""
+    """Lay out a load curve or a capacity search as a page."""
     blocks = list(lines(document))
     yield from (block for block in blocks if isinstance(block, Notice))
     yield Heading(title="Throughput and latency by load")
@@ -38,12 +38,12 @@ def page(document: Ladder | Capacity) -> Iterator[Block]:
 
 
 def lines(document: Ladder | Capacity) -> Iterator[Block]:
-    """Lay a ladder or a search out for a terminal."""
+    """Lay out a load curve or a capacity search for a terminal."""
     return load_series.search(document) if isinstance(document, Capacity) else load_series.ladder(document)
 
 
 def pictures(document: Ladder | Capacity) -> Iterator[Plot | Stack]:
-    """Draw what was measured under each load."""
+    """Draw throughput, latency and latency breakdown by load."""
     knob = document.search.knob if isinstance(document, Capacity) else document.knob
     rungs = sorted((rung for rung in document.rungs if not rung.failure), key=lambda rung: rung.load)
     bounds = document.search.bounds if isinstance(document, Capacity) else ()
@@ -117,7 +117,7 @@ def _marks(document: Ladder | Capacity) -> Iterator[Rule]:
 
 
 def _stages_chart(rungs: Sequence[Rung], knob: str) -> Iterator[Stack]:
-    """Draw where the mean time of a request goes; what no stage has is the rest of the service time."""
+    """Draw the breakdown of the mean service time by stage, with the unattributed rest."""
     stages_by_load: list[tuple[str, dict[str, float]]] = []
     for rung in rungs:
         parts = {
@@ -149,12 +149,12 @@ def _stages_chart(rungs: Sequence[Rung], knob: str) -> Iterator[Stack]:
 
 
 def brief(document: Ladder | Capacity) -> str:
-    """Say it in a few words, for a title."""
+    """Return a short title."""
     return load_series.answer(document) if isinstance(document, Capacity) else load_series.climbed(document)
 
 
 def numbers(document: Ladder | Capacity) -> Table:
-    """Give every number of every load, in base units and unrounded."""
+    """Tabulate every number of every load, in base units and unrounded."""
     knob = document.search.knob if isinstance(document, Capacity) else document.knob
     titles = (knob, "query", "value", "low", "high", "failure")
     texts = {"query", "failure"}

@@ -1,4 +1,4 @@
-"""Capacity and cost in words."""
+"""Lay out capacity planning: replicas for a demand, and the cost of the work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:
-    """Say what the work costs."""
+    """Tabulate the cost of the work."""
     if not costs:
         yield Notice(
             severity=Severity.NOTE, code="cost", text="no rate was measured, so that no cost is known"
@@ -45,7 +45,7 @@ def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:
 def provision(
     plan: Provision, price: Price | None = None, bounds: Sequence[Constraint] = ()
 ) -> Iterator[Block]:
-    """Say how many replicas a demand takes, what that rests on, and what it costs."""
+    """Describe how many replicas a demand needs, the assumptions, and the cost."""
     rate, interval = estimate(plan.each.value, plan.each.interval, RATE)
     under = f" within {' and '.join(map(str, bounds))}" if bounds else ""
     demand, needed = format_quantity(plan.demand, RATE, None), count(plan.replicas, "replica")
@@ -82,7 +82,7 @@ def _assumptions(plan: Provision) -> str:
 
 
 def money(amount: float, price: Price) -> str:
-    """Write an amount with its currency: what is small has three digits that tell."""
+    """Format an amount with its currency; small amounts with three significant digits."""
     digits = f"{amount:,.2f}" if amount >= 1 else f"{amount:.3g}"
     return f"{digits} {price.currency}".strip()
 

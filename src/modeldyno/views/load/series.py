@@ -1,4 +1,4 @@
-"""Many loads on one server: a ladder with its knee, and a search for the largest load that holds a bound."""
+"""Lay out load curves with their knee, and searches for the largest load that meets the bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NONE = "—"
 _INTERRUPTED = "interrupted"
 OWN_SERVER, OTHERS_SERVER = "a freshly started server", "another measurement"
-"""What verifies the answer of a search; a server of others we may not start anew."""
+"""What verifies the answer of a search; a server that is not ours cannot be restarted."""
 _WHY = {
     OWN_SERVER: "servers differ from start to start, or this one changed",
     OTHERS_SERVER: "the server or its machine changed meanwhile",
@@ -32,11 +32,11 @@ _WHY = {
 _SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.UNDECIDED: Severity.UNDECIDED}
 
 
-# --- a ladder --------------------------------------------------------------------------------------
+# --- load curve ------------------------------------------------------------------------------------
 
 
 def ladder(curve: Ladder) -> Iterator[Block]:
-    """Lay a ladder out: what it shows in a sentence, the curve, and what stands behind it."""
+    """Lay out a load curve: a sentence, the curve as a table, and the latency breakdown."""
     yield Notice(severity=Severity.VERDICT, text=climbed(curve))
     rungs = curve.sorted
     marks = _marks(curve)
@@ -62,7 +62,7 @@ def ladder(curve: Ladder) -> Iterator[Block]:
 
 
 def climbed(curve: Ladder) -> str:
-    """Say where the knee is, and what the server gives at most."""
+    """Describe the knee and the highest throughput."""
     rungs = [rung for rung in curve.rungs if _plain(rung.find("request_rate")) != _NONE]
     if not rungs:
         return "No load was measured."
@@ -80,7 +80,7 @@ def climbed(curve: Ladder) -> str:
 
 
 def _marks(curve: Ladder) -> dict[float, str]:
-    """Say what is remarkable of a load."""
+    """Return remarks on loads: knee, plateau, saturated, failed."""
     places = {"knee": curve.knee and curve.knee.load, "plateau": curve.plateau, "falling": curve.decline}
     marks = {rung.load: [word for word, load in places.items() if load == rung.load] for rung in curve.rungs}
     for rung in curve.rungs:
@@ -92,7 +92,7 @@ def _marks(curve: Ladder) -> dict[float, str]:
 
 
 def _breakdown_table(curve: Ladder, rungs: Sequence[Rung]) -> Iterator[Table]:
-    """Show where the time goes and what it costs; what nobody measured has no column."""
+    """Tabulate the latency breakdown, errors and client CPU; metrics without a value have no column."""
     queries = {
         "samples/s": ("throughput", None),
         "goodput": ("goodput", None),
@@ -114,7 +114,7 @@ def _breakdown_table(curve: Ladder, rungs: Sequence[Rung]) -> Iterator[Table]:
 
 
 def _verdicts(rung: Rung) -> str:
-    """Count the bounds that are held, or name the first that is not."""
+    """Return ``held``, or the verdict of the worst bound."""
     if not rung.judgements:
         return ""
     wrong = [j for j in rung.judgements if j.verdict is not Verdict.HELD]
@@ -125,11 +125,11 @@ def _verdicts(rung: Rung) -> str:
     return f"{worst.verdict}{name}"
 
 
-# --- a search --------------------------------------------------------------------------------------
+# --- capacity search -------------------------------------------------------------------------------
 
 
 def search(capacity: Capacity) -> Iterator[Block]:
-    """Lay a search out: the answer, what verified it, and every measurement in its order."""
+    """Lay out a capacity search: the answer, its verification, and every measurement in order."""
     yield Notice(severity=Severity.VERDICT, text=answer(capacity))
     yield from _verification(capacity)
     for judgement in capacity.unmet:
@@ -141,7 +141,7 @@ def search(capacity: Capacity) -> Iterator[Block]:
 
 
 def answer(capacity: Capacity) -> str:
-    """Answer in a sentence: the interval, what broke first and by how much, and the rates there."""
+    """Answer in one sentence: the largest load that holds, what breaks first and by how much, the rates."""
     bounds = _bounds(capacity.search)
     knob, passed, failed = capacity.search.knob, capacity.passed, capacity.failed
     if passed is None:
@@ -171,7 +171,7 @@ def _broken_bound(capacity: Capacity) -> str:
 
 
 def _why_no_failure(capacity: Capacity) -> str:
-    """Say why nothing was found to break it."""
+    """Describe why no load broke the bounds."""
     return {
         End.LARGEST: "the largest load that was to be tried",
         End.CLIENT: "and beyond it the client is the limit",
@@ -205,14 +205,14 @@ def _verification(capacity: Capacity) -> Iterator[Notice]:
 
 
 def _why_undecided(judgements: Sequence[Judgement]) -> str:
-    """Say why another measurement has decided nothing."""
+    """Describe why the verification is undecided."""
     if any(judgement.answer.value is None for judgement in judgements):
         return "it had too few answers to be sure; give it more time"
     return "it is too near to the bound to be sure"
 
 
 def _measurements(capacity: Capacity) -> Table:
-    """Show each measurement; the verdict is that on all of one load together, as sure as a search needs."""
+    """Tabulate the measurements; a verdict pools all of one load, at the confidence that the search needs."""
     limits_shown = _limits(capacity.search)
     verdicts = {
         point.load: point.verdict
@@ -282,7 +282,7 @@ def _failures(rungs: Sequence[Rung]) -> Iterator[Notice]:
 
 
 def _cell(answer: Answer | None) -> str:
-    """Show a value and half of its interval in percent; what is no claim yet only by what bounds it."""
+    """Format a value with half of its interval in percent; an uncertified value only as its lower bound."""
     if answer is None:
         return _NONE
     bounds = answer.bounds()
@@ -300,7 +300,7 @@ _PERCENT = 0.0095
 
 
 def _plain(answer: Answer | None) -> str:
-    """Show a value with the digits that its interval bears out; a rate without its unit's sign is a count."""
+    """Format a value with the digits that its interval justifies."""
     if answer is None or answer.value is None:
         return _NONE
     return estimate(answer.value, answer.interval, answer.query.unit)[0]

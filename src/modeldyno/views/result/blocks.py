@@ -1,4 +1,4 @@
-"""A Result as the blocks of a report: the verdict, what went wrong, the figures, the doubts, the making."""
+"""Lay out a Result in full: verdict, failures, figures, doubts, and how it was measured."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def blocks(result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN) -> tuple[Block, ...]:
-    """Lay a Result out: the verdict, what went wrong, the figures, the doubts, and how it was made."""
+    """Lay out a Result: verdict, failures, figures, doubts, and how it was measured."""
     result, cohosted = alone(result), tuple(neighbours(result))
     figures = inspection(result, look) if looked_at(result) else _measured(result, judgements, look)
     return (
@@ -51,17 +51,17 @@ def blocks(result: Result, judgements: Sequence[Judgement] = (), look: Look = PL
 
 
 def verdicts(judgements: Sequence[Judgement]) -> Iterator[Notice]:
-    """Say how each bound fared."""
+    """Yield the verdict on each bound."""
     yield from map(_judgement, judgements)
 
 
 def failures(result: Result) -> Iterator[Notice]:
-    """Say what went wrong."""
+    """Yield the failures."""
     yield from map(_failure, result.failures)
 
 
 def doubts(result: Result) -> Iterator[Notice]:
-    """Say why not to trust the figures, and what to do about it."""
+    """Yield the doubts about the figures, with advice."""
     for doubt in noteworthy(result.doubts):
         yield Notice(
             severity=Severity.DOUBT,
@@ -102,7 +102,7 @@ def _failure(failure: Failure) -> Notice:
 
 
 def _relevant_lines(lines: Sequence[str]) -> Sequence[str]:
-    """Give the end of a log; of a crash the beginning of its stack, where the last call stands."""
+    """Return the end of a log; of a crash, the top of the stack with the most recent call."""
     start = next((place for place, line in enumerate(lines) if line.startswith(_STACK_START)), None)
     if start is None:
         return lines[-LOG_LINES:]
@@ -111,11 +111,11 @@ def _relevant_lines(lines: Sequence[str]) -> Sequence[str]:
 
 
 _STACK_START = "Current thread "
-"""Begins the stack that Python's fault handler writes."""
+"""First line of a stack written by Python's faulthandler."""
 
 
 def latencies(result: Result) -> Iterator[Bins]:
-    """Draw how the times of the calls are spread, where there are enough of them to show a shape."""
+    """Draw the latency histogram, if there are enough calls."""
     latency = result.find("latency")
     if latency is None or not isinstance(latency.value, Distribution):
         return
@@ -139,7 +139,7 @@ def latencies(result: Result) -> Iterator[Bins]:
 
 
 def _with_tail(value: Distribution, shape: Histogram) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Add one bin for the slow calls beyond the even ones, so that the tail and its p99 are drawn."""
+    """Add one bin for the slow calls above the last edge, so that the tail and its p99 are drawn."""
     counts = tuple(map(float, shape.counts))
     most = value.statistic("max")
     if not shape.above or most <= shape.edges[-1]:

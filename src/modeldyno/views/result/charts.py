@@ -1,4 +1,4 @@
-"""Pictures of a Result: its calls one after the other, where their time goes, what memory they hold."""
+"""Charts of a Result: latency over time, layers, roofline, memory over time, request stages."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from modeldyno.views.result.layer_tree import Branch
 
 _POINTS, _PROCESSES = 600, 6
-"""Points of a line, and processes that have one each."""
+"""Most points of a line, and most processes that have a line."""
 _CELLS, _THIN = 600, 0.001
-"""Parts of a tree, and the share of the whole below which one is too thin to be seen."""
+"""Most parts of a tree, and the share of the whole below which a part is too thin to be seen."""
 _LAYERS = 60
-"""Layers on a roofline."""
+"""Most layers on a roofline chart."""
 
 
 # --- time ------------------------------------------------------------------------------------------
 
 
 def course(result: Result) -> Iterator[Plot]:
-    """Draw the calls in the order in which they were made, with the warm-up before them."""
+    """Draw the latency of the calls in order, with the warm-up before them."""
     latency = result.find("latency")
     if latency is None or not isinstance(latency.value, Distribution) or len(latency.value) < _FEWEST:
         return
@@ -65,13 +65,13 @@ _FEWEST, _WIDE = 8, 20.0
 
 
 def _needs_log_scale(value: Distribution) -> bool:
-    """Say whether the slowest calls would flatten all others."""
+    """Whether the slowest calls would flatten all others on a linear axis."""
     least = value.statistic("min")
     return least > 0 and value.statistic("max") > _WIDE * least
 
 
 def _line(run: ndarray, step: int, unit: str, prefix: str) -> Iterator[Series]:
-    """Draw each call, or of many the middle and the slowest of each few."""
+    """Draw each call; if there are too many, the median and the maximum of groups."""
     if step == 1:
         places = tuple(map(float, range(len(run))))
         yield Series(name=f"{prefix}each {unit}", x=places, y=tuple(map(float, run)))
@@ -101,7 +101,7 @@ def _undrawn_processes(runs: Sequence[ndarray]) -> str:
 
 
 def layers(result: Result) -> Iterator[Tree]:
-    """Draw the layers as they lie in each other, each as wide as its time."""
+    """Draw the layer tree as a flame graph, each layer as wide as its time."""
     root = tree(result)
     if root is None or not root.time or not root.children:
         return
@@ -129,14 +129,14 @@ def _node(branch: Branch, least: float) -> Node:
 
 
 def _own_code(branch: Branch, least: float) -> Iterator[Node]:
-    """Draw the time of a layer's own code beside that of the layers in it."""
+    """Yield a node for the time of a layer's own code, outside its sublayers."""
     own = branch.time - sum(child.time for child in branch.children)
     if branch.children and own >= least:
         yield Node(name="own code", value=own, detail="in none of the layers within")
 
 
 def roofline(result: Result) -> Iterator[Plot]:
-    """Draw the deepest layers by their operations per byte and per second, under the roof of the machine."""
+    """Draw the roofline of the machine with the leaf layers at their arithmetic intensity and FLOP/s."""
     root = tree(result)
     peaks = [result.find(metric, HERE) for metric in ("peak_flops", "peak_bandwidth")]
     if root is None or peaks[0] is None or peaks[1] is None:
@@ -146,7 +146,7 @@ def roofline(result: Result) -> Iterator[Plot]:
     leaves = sorted(leaves, key=lambda leaf: -leaf.time)[:_LAYERS]
     if not leaves or not flops or not bandwidth:
         return
-    # The seconds at the peaks give back what was counted: operations, and bytes each moved once.
+    # Times at the peaks, multiplied by the peaks, are the counted operations and bytes.
     places = [
         (leaf.compute * flops / (leaf.memory * bandwidth), leaf.compute * flops / leaf.time)
         for leaf in leaves
@@ -187,7 +187,7 @@ def _leaves(branch: Branch) -> Iterator[Branch]:
 
 
 def memory(result: Result) -> Iterator[Plot]:
-    """Draw the memory in use over a call, by what it is taken for."""
+    """Draw the memory in use over a call, by category."""
     timeline = result.activity.course if result.activity else None
     if timeline is None:
         return
@@ -217,7 +217,7 @@ def memory(result: Result) -> Iterator[Plot]:
 def account(
     results: Sequence[tuple[str, Result]], title: str = "Where a request spends its time"
 ) -> Iterator[Stack]:
-    """Draw the stages of a mean request, a bar for each of some Results, with their names."""
+    """Draw the stages of a mean request, a bar for each named Result."""
     staged = [(name, dict(stages(result))) for name, result in results]
     staged = [(name, parts) for name, parts in staged if parts]
     names = dict.fromkeys(stage for _, parts in staged for stage in parts)

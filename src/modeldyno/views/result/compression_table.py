@@ -1,4 +1,4 @@
-"""The table of five rows that reports of compression have."""
+"""Summary table with the five usual rows of model-compression reports."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FEWER, _SMALLER, _FASTER = ("fewer", "more"), ("smaller", "larger"), ("faster",
 
 
 def summary(results: Sequence[Result]) -> Table:
-    """Give the rows that reports of compression have; for two models, what the second is better in.
+    """Tabulate size, MACs, parameters, memory and time; for two models, also the improvement of the second.
 
-    Sizes are in decimal megabytes, and multiply-accumulates are called by their name.
+    Sizes are in decimal megabytes; multiply-accumulates are written as MACs.
     """
     rows = (
         ("Model size", "weight_bytes", _SMALLER),
@@ -59,7 +59,7 @@ def _row_cells(results: Sequence[Result], metric: str, words: tuple[str, str]) -
 
 
 def _value(measurement: Measurement | None) -> float | None:
-    """Give the one number; a latency is told by its median."""
+    """Return the value of a measurement; of a latency, the median."""
     if measurement is None:
         return None
     return (
@@ -70,7 +70,7 @@ def _value(measurement: Measurement | None) -> float | None:
 
 
 def ratio(first: float, second: float, words: tuple[str, str], digits: int = 2) -> str:
-    """Say how the second compares with the first: ``4.2x fewer``, ``1.3x more``, ``equal``."""
+    """Describe how the second value compares with the first: ``4.2x fewer``, ``1.3x more``, ``equal``."""
     if first == second:
         return "equal"
     if not first or not second:
@@ -84,7 +84,7 @@ def ratio(first: float, second: float, words: tuple[str, str], digits: int = 2) 
 
 
 _NEAR = 1.05
-"""Ratios nearer to one are told in percent."""
+"""Ratios below this are written in percent."""
 
 
 def _decimals(times: float, digits: int) -> int:

@@ -1,4 +1,4 @@
-"""What devices did and drew while the model was timed, and what went to and from disks and networks."""
+"""Device utilization, memory, power and energy during the timed pass, and disk and network traffic."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _TRAFFIC = ("disk_read", "disk_written", "major_faults", "network_received", "network_sent")
 _GAUGES = ("gpu_utilization", "device_memory", "clock", "temperature", "power", "idle_power", "energy")
 _LEAST_SHOWN = {"disk_read": 2**20, "disk_written": 2**20, "major_faults": 10}
-"""What is less is told to those who ask for everything: every run reads a few pages."""
+"""Traffic below this is shown only with -v: every run reads a few pages."""
 APART = frozenset({*_TRAFFIC, *_GAUGES, "device_used", "memory_clock"})
-"""Metrics that are shown here, and in no other table."""
+"""Metrics that are shown here and in no other table."""
 _NAME = 16
 
 
 def devices(result: Result, look: Look = PLAIN) -> Iterator[Block]:
-    """Show each device that was watched, and the traffic where there was any; in full if verbose."""
+    """Lay out the watched devices and the traffic, if there was any; in full if verbose."""
     yield from _table(result)
     yield from _traffic(result, look)
     if look.verbose and result.find("latency"):
@@ -81,7 +81,7 @@ def _traffic(result: Result, look: Look) -> Iterator[Notice]:
 
 
 def _unmeasured_notices(result: Result) -> Iterator[Notice]:
-    """Say what could not be measured, and what it takes."""
+    """Yield notes on what could not be measured, and what is needed for it."""
     metrics = {m.metric for m in result.measurements}
     if "power" not in metrics:
         yield Notice(
@@ -109,7 +109,7 @@ def _growth(result: Result, name: str) -> float:
 
 
 def _number(metric: str) -> Callable[[Result, str], str]:
-    """Show a number with the digits that its interval justifies."""
+    """Return a formatter of a metric, with the digits that its interval justifies."""
 
     def show(result: Result, name: str) -> str:
         measurement = result.find(metric, name)
@@ -119,7 +119,7 @@ def _number(metric: str) -> Callable[[Result, str], str]:
 
 
 def _gauge(metric: str) -> Callable[[Result, str], str]:
-    """Show the mean of what was sampled."""
+    """Return a formatter of the mean of a sampled metric."""
 
     def show(result: Result, name: str) -> str:
         measurement = result.find(metric, name)
@@ -138,4 +138,4 @@ _COLUMNS: tuple[tuple[str, Callable[[Result, str], str]], ...] = (
     ("idle", _number("idle_power")),
     ("energy", _number("energy")),
 )
-"""Title, and what stands below it for a device; a column that is empty for all of them is left out."""
+"""Column title and its formatter for a device; columns that are empty for all devices are left out."""

@@ -1,4 +1,4 @@
-"""The one sentence that says what came out."""
+"""The verdict of a Result in one sentence."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 def headline(result: Result, judgements: Sequence[Judgement] = ()) -> str:
-    """Say in one sentence what came out; bounds that are broken or undecided are named after it."""
+    """Return the verdict in one sentence, followed by the bounds that are broken or undecided."""
     message = shorten(clean(result.failures[0].message), 160).rstrip(".") if result.failures else ""
     return verdict(result, judgements, f": {message}" if message else "")
 
 
 def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> str:
-    """Say what came out, with `message` behind the failure where there is one."""
+    """Return the verdict, with `message` after the failure if there is one."""
     name = shorten(clean(result.name), NAME_LIMIT) or "The model"
     parts = ", but ".join(filter(None, (_speed(result), _failed(result.failures, message))))
     return " ".join((f"{name} {parts or _size(result)}.", *_highlights(result), *_unmet_bounds(judgements)))
 
 
 def _highlights(result: Result) -> Iterator[str]:
-    """Say first what a reader can act on: which layer is slow, and what is needless."""
+    """Yield what a reader can act on: redundant operations and the slowest layer."""
     yield from (f"{text[0].upper()}{text[1:]}." for text in (wasted(result), slowest(result)) if text)
 
 
@@ -97,7 +97,7 @@ def _size(result: Result) -> str:
 
 
 def _work(result: Result) -> str:
-    """Say what one call costs, if nobody timed it."""
+    """Describe the MACs and FLOPs of one call."""
     macs, flops = result.find("macs"), result.find("flops")
     if macs is None:
         return ""
@@ -108,7 +108,7 @@ def _work(result: Result) -> str:
 
 
 def _counted(measurement: Measurement, noun: str) -> str:
-    """Count operations; what is open because operators have no formula is told as such."""
+    """Format a count of operations, as a range if operators without a formula leave it open."""
     bounds = measurement.interval
     if bounds is None or bounds.low == bounds.high:
         return amount(number(measurement)[0], noun)

@@ -1,4 +1,4 @@
-"""The layers that were watched as a tree, with alike ones joined and their place on the roofline."""
+"""The timed layers as a tree: equal layers are merged, each has its place on the roofline."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A layer, or several alike, with what they take together."""
+    """A layer, or several equal ones, with their total time and cost."""
 
     path: str
     """Such as ``encoder.layer.0-11``."""
     label: str
-    """What it is called below its parent."""
+    """Name relative to its parent."""
     kind: str
     count: int = 1
     calls: float = 1.0
-    """Of this module and of those in it, in one call of the model."""
+    """Calls of this module and its submodules in one call of the model."""
     time: float
-    """Seconds of a call of the model, children included."""
+    """Seconds per call of the model, children included."""
     own: float
     flops: float = 0.0
     compute: float = 0.0
-    """Seconds for its operations at the peak."""
+    """Seconds its operations take at peak FLOP/s."""
     memory: float = 0.0
-    """Seconds for its weights and outputs at the bandwidth."""
+    """Seconds its weights and outputs take at peak bandwidth."""
     children: tuple[Branch, ...] = ()
     likeness: str
-    """Equal for two of one class that have alike children and outputs."""
+    """Key that is equal for two layers of one class with equal children and outputs."""
 
     @property
     def placed(self) -> Placed | None:
-        """Its place on the roofline, where that is known."""
+        """Its place on the roofline, if known."""
         return placed(self.time, self.compute, self.memory, max(1.0, self.calls))
 
 
 def tree(result: Result) -> Branch | None:
-    """Build the tree of what was watched; alike neighbours are one, with their sum."""
+    """Build the tree of timed layers; equal neighbours are merged into one with their sum."""
     watched = result.activity.layers if result.activity else ()
     if not watched or watched[0].path:
         return None
@@ -95,12 +95,12 @@ def _branch(
     )
     if layer.calls or len(children) != 1:
         return branch
-    (child,) = children  # a holder of one thing, such as of a list, says nothing that this does not
+    (child,) = children  # a container with one child, such as a list, adds no information
     return replace(child, label=f"{label}.{child.label}")
 
 
 def _whole(root: Branch, result: Result, numbers: Mapping[tuple[str, str], float]) -> Branch:
-    """Let the whole take what all its parts take, and have the bound that the analysis has found for it."""
+    """Set the root's time to the sum of all own times, and its bound to that of the static analysis."""
     time = sum(value for (metric, _), value in numbers.items() if metric == "self_time")
     least = _value(result, "roofline_latency", HERE) if _runs_here(result) else 0.0
     peak = _value(result, "peak_flops", HERE)
@@ -114,7 +114,7 @@ _ALL = 0.999
 
 
 def _bounds(path: str, numbers: Mapping[tuple[str, str], float]) -> tuple[float, float]:
-    """Give the seconds for the products of a layer, and for its weights and outputs, each moved once."""
+    """Return the seconds for a layer's MACs at the peak, and for moving its weights and outputs once."""
     flops, bandwidth = numbers.get(("peak_flops", ""), 0.0), numbers.get(("peak_bandwidth", ""), 0.0)
     if not flops or not bandwidth:
         return 0.0, 0.0
@@ -133,7 +133,7 @@ _WANTED = (
 
 
 def _numbers(result: Result) -> dict[tuple[str, str], float]:
-    """Give the numbers of each path, and the peaks of this machine where the model ran on it."""
+    """Return the numbers of each path, and the peaks of this machine if the model ran on it."""
     values = {(m.metric, m.scope): m.value for m in result.measurements if m.metric in _WANTED}
     typical = _typical([values[key] for key in values if key[0] == "self_time"])
     numbers = {key: _mean(value, typical) for key, value in values.items()}
@@ -144,8 +144,8 @@ def _numbers(result: Result) -> dict[tuple[str, str], float]:
 
 
 def _typical(owns: Sequence[float | Distribution]) -> ndarray:
-    """Choose the middle half of the calls, by their time as a whole: none of them with a hiccup."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    """Return the indices of the middle half of the calls by total time, which leaves out outliers."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     samples = [own.samples() for own in owns if isinstance(own, Distribution)]
     most = max(map(len, samples), default=0)  # a layer that one of several processes did not call has fewer
@@ -156,7 +156,7 @@ def _typical(owns: Sequence[float | Distribution]) -> ndarray:
 
 
 def _mean(value: float | Distribution, chosen: ndarray) -> float:
-    """Give a number that adds up over layers: the mean of the same calls for each."""
+    """Return a number that adds up over layers: the mean over the same calls for each."""
     if not isinstance(value, Distribution):
         return value
     samples = value.samples()
@@ -170,7 +170,7 @@ def _value(result: Result, metric: str, scope: str = "") -> float:
 
 
 def _runs_here(result: Result) -> bool:
-    """Whether it ran on what the peaks of `here` were measured on: the processor."""
+    """Whether the model ran on the CPU, on which the peaks of `here` were measured."""
     return str(result.environment.conditions.get("device", "cpu")).startswith("cpu")
 
 
@@ -179,7 +179,7 @@ def _depth(path: str) -> int:
 
 
 def _merge_alike(branches: Sequence[Branch]) -> Iterator[Branch]:
-    """Make one of numbered neighbours that are alike, and of alike ones whose number is further up."""
+    """Merge equal numbered neighbours, and equal layers whose number is further up in the path."""
     groups: dict[object, list[Branch]] = {}
     for place, branch in enumerate(branches):
         before = branches[place - 1]

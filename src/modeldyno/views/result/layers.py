@@ -1,4 +1,4 @@
-"""Where the time of a call goes, layer by layer: a sentence, a tree, and the layers with most time to win."""
+"""Time of a call by layer: the slowest layer, the tree, and the layers with most time to gain."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from modeldyno.views.view_options import Look
 
 LAYER_METRICS = frozenset({"self_time", "achieved_flops", "pass_overhead", "unattributed"})
-"""Metrics that are told here, and in no other table."""
+"""Metrics that are shown here and in no other table."""
 _ROWS, _NAME = 25, 32
-"""Rows that are read at a glance, and characters of a layer's name."""
+"""Most rows of the table, and most characters of a layer's name."""
 _LIGHT = 0.005
-"""Part of the time below which a layer is left out, where nobody asked for a depth."""
+"""Share of the time below which a layer is left out, unless a depth is given."""
 _MOST = 0.6
-"""A layer that takes this part of the one around it is what that one is about."""
+"""A child with at least this share of its parent's time is reported instead of the parent."""
 _GAINS = 3
 
 
 def layers(result: Result, look: Look) -> Iterator[Block]:
-    """Show the layers that were watched."""
+    """Lay out the timed layers."""
     root = tree(result)
     if root is None or not root.time or not root.children:
         return
@@ -82,7 +82,7 @@ def _walk(branch: Branch, level: int = 0) -> Iterator[tuple[int, Branch]]:
 
 
 def _readable(levels: Sequence[int]) -> int:
-    """Give the depth to which the tree is read at a glance; one level is always shown."""
+    """Return the depth at which the tree still fits a short table; at least one level is shown."""
     deepest = max(levels)
     return next(
         (d for d in range(deepest, 1, -1) if sum(level <= d for level in levels) <= _ROWS), min(1, deepest)
@@ -105,7 +105,7 @@ def _on_roof(branch: Branch) -> tuple[str, str]:
 
 
 def _reached(place: Placed) -> str:
-    """Say which share of a peak of the machine is reached, and of which peak where that is the limit."""
+    """Return the share of the machine's peak that is reached, and which peak is the limit."""
     if place.bound == "overhead":
         return "overhead-bound"
     peak = "peak" if place.bound == "neither" else place.bound
@@ -118,7 +118,7 @@ def _percent(place: Placed) -> str:
 
 _PERCENT = 0.005
 _ROOF = 1.005
-"""Share of a bound from which on it shows as more than all of it."""
+"""Share of a bound that is displayed as more than 100 %."""
 _BEYOND = {
     "memory": "the data came from a cache, which is faster than the memory whose bandwidth is the roof",
     "compute": "it was faster than what was measured as the peak of this machine",
@@ -130,7 +130,7 @@ def _seconds(value: float) -> str:
 
 
 def _name(level: int, branch: Branch) -> str:
-    """Name a layer, a dot for each level; a class that leaves no room is left out."""
+    """Return the name of a layer, indented by dots; the class is left out if it does not fit."""
     dots, label = "· " * level, clean(branch.label)
     kind = clean(f"{branch.count} x {branch.kind}" if branch.count > 1 else branch.kind)
     room = _NAME - len(dots)
@@ -144,7 +144,7 @@ def _name(level: int, branch: Branch) -> str:
 
 
 def slowest(result: Result) -> str:
-    """Say which layer takes most of the time of a call; empty where no layers were watched."""
+    """Return a clause on the slowest layer; empty if no layers were timed."""
     root = tree(result)
     if root is None or not root.time or not root.children:
         return ""
@@ -152,13 +152,13 @@ def slowest(result: Result) -> str:
 
 
 def layered(result: Result) -> str:
-    """Say how long a call takes by its layers, where nothing else timed it."""
+    """Return a clause on the time of a call by its layers, for Results without a latency."""
     root = tree(result)
     return f"takes {_seconds(root.time)} a call while its layers are measured" if root and root.time else ""
 
 
 def _slowest_sentence(root: Branch) -> str:
-    """Say which layer takes most, where there is a choice: not the one around everything."""
+    """Describe the slowest layer, descending past layers that merely wrap one other."""
     at = root
     while at.children:
         heaviest = max(at.children, key=lambda child: child.time)
@@ -180,7 +180,7 @@ def _layer_phrase(branch: Branch) -> str:
 
 
 def _layer_name(branch: Branch) -> str:
-    """Name a layer in a sentence; a mere number says nothing without its class."""
+    """Return the name of a layer for a sentence; a bare number is followed by its class."""
     path = clean(branch.path)
     kind = f" ({clean(branch.kind)})" if path.rpartition(".")[2].isdecimal() else ""
     return ending(path, _LONGEST) + kind or "the model"
@@ -190,7 +190,7 @@ _LONGEST = 60
 
 
 def _gains_sentence(root: Branch) -> str:
-    """Name the layers that take longest beyond what this machine would need at its peaks."""
+    """Describe the layers that exceed their roofline bound by most."""
     placed = [(branch, place) for branch in _deepest(root) if (place := branch.placed)]
     best = sorted(placed, key=lambda item: -item[1].to_win)[:_GAINS]
     names = [
@@ -208,7 +208,7 @@ def _roof_share(place: Placed) -> str:
 
 
 def _deepest(branch: Branch) -> Iterable[Branch]:
-    """Give the deepest layers that stand on the roofline."""
+    """Return the deepest layers that have a place on the roofline."""
     below = [one for child in branch.children for one in _deepest(child)]
     return below or ([branch] if branch.placed else [])
 

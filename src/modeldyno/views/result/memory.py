@@ -1,4 +1,4 @@
-"""Measured memory: what a call holds at its peak and who made it, beside the prediction; training steps."""
+"""Measured memory of a call or training step: peak contents, predicted sizes, time of the stages."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _STAGES = ("copy", "forward", "backward", "optimizer")
 _MEASURED = "measured"
 _NAME, _HELD, _WIDE = 38, 6, 32
 BEFORE = GIVEN | {Category.OPTIMIZER}
-"""What is there before a call begins."""
+"""Categories that are allocated before a call begins."""
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def memory(result: Result) -> Iterator[Block]:
-    """Lay out what was measured of memory and of training steps, if anything was."""
+    """Lay out the measured memory and training steps, if there are any."""
     yield from sizes(result)
     if result.activity is not None and result.activity.held:
         yield from _curve_notice(result.activity)
@@ -41,7 +41,7 @@ def memory(result: Result) -> Iterator[Block]:
 
 
 def sizes(result: Result) -> Iterator[Block]:
-    """Lay out the numbers: training steps, what was measured beside what was predicted, the peak."""
+    """Lay out the numbers: training steps, measured and predicted sizes, the peak."""
     yield from _steps(result)
     yield from _numbers(result)
     if result.activity is not None and result.activity.held:
@@ -49,13 +49,13 @@ def sizes(result: Result) -> Iterator[Block]:
 
 
 def contents(result: Result) -> Iterator[Table]:
-    """Lay out what lay in memory at the peak."""
+    """Tabulate the contents of memory at the peak."""
     if result.activity is not None and result.activity.held:
         yield _contents(result, result.activity)
 
 
 def stepped(result: Result) -> str:
-    """Say how long a training step takes, or what a call holds where nothing else is known."""
+    """Return a clause on the time of a training step, or on the peak of a call if nothing else is known."""
     step, peak = result.find("step_time"), result.find("allocated_peak")
     if peak is not None and step is None and result.find("parameters") is None:
         return f"takes {_bytes(peak)} at the peak of a call, beyond weights and inputs"
@@ -66,11 +66,12 @@ def stepped(result: Result) -> str:
     about = "about " if step.value.missing("p50") else ""
     median, span = _median(step.value)
     interval = f", 95 % interval {span}" if span and not about else ""
-    return f"takes {about}{median} (median{interval}) for a training step {optimizer_text} on {clean(result.job.backend)}"
+    backend = clean(result.job.backend)
+    return f"takes {about}{median} (median{interval}) for a training step {optimizer_text} on {backend}"
 
 
 def fitting(result: Result) -> str:
-    """Say how large a batch may be, if that was measured; nothing where a step was timed, too."""
+    """Return a clause on the largest batch, if measured; empty if a training step was timed, too."""
     batch = result.find("largest_batch", _MEASURED)
     if batch is None or result.find("step_time"):
         return ""
@@ -81,7 +82,7 @@ def fitting(result: Result) -> str:
 
 
 def _columns(*titles: str) -> tuple[Column, ...]:
-    """Make columns: a title that ends with ``>`` stands over numbers."""
+    """Make columns; a title that ends with ``>`` is right-aligned."""
     return tuple(
         Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
         for title in titles
@@ -96,7 +97,7 @@ def _median(times: Distribution) -> tuple[str, str]:
 
 
 def _steps(result: Result) -> Iterator[Table]:
-    """Give the stages of a step, with the most bytes that it holds during each."""
+    """Tabulate the stages of a training step with their time and peak memory."""
     whole = result.find("step_time")
     if whole is None or not isinstance(whole.value, Distribution):
         return
@@ -123,7 +124,7 @@ def _steps(result: Result) -> Iterator[Table]:
 
 
 def _numbers(result: Result) -> Iterator[Block]:
-    """Set what was measured beside what was predicted."""
+    """Tabulate measured against predicted memory."""
     of = moments(result)
     rows = list(_compared(result))
     single = (
@@ -153,7 +154,7 @@ def _numbers(result: Result) -> Iterator[Block]:
 
 
 def _predicted_batch(result: Result) -> Measurement | None:
-    """Find the largest batch that was predicted for the room in which one was searched."""
+    """Return the predicted largest batch for the memory in which one was searched."""
     return next((m for m in result.measurements if m.metric == "largest_batch" and _is_room(m.scope)), None)
 
 
@@ -224,7 +225,7 @@ H = TypeVar("H", bound=Holding)
 
 
 def grouped(held: Iterable[H]) -> list[tuple[str, list[H]]]:
-    """Join modules alike, and what was there before whoever has it; each group with its name."""
+    """Group held memory by module pattern and role; memory allocated before the call by role alone."""
     groups: defaultdict[tuple[str, str], list[H]] = defaultdict(list)
     for part in held:
         apart = part.role in {Category.ACTIVATIONS, Category.WORKSPACE}
@@ -236,7 +237,7 @@ def grouped(held: Iterable[H]) -> list[tuple[str, list[H]]]:
 
 
 def _groups(activity: Activity) -> list[tuple[str, str, int]]:
-    """Give what was held as its name, category and bytes, the largest first."""
+    """Return the groups of held memory as name, category and bytes, the largest first."""
     groups = [(name, group[0].role, _sum(group)) for name, group in grouped(activity.held)]
     return sorted(groups, key=lambda row: -row[2])
 
@@ -257,7 +258,7 @@ def _group_name(scope: str, role: str) -> str:
 
 
 def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
-    """Say what most of the peak is."""
+    """Describe the largest part of the peak."""
     peak = result.find("allocated_peak")
     made = [group for group in _groups(activity) if group[1] not in BEFORE]
     if peak is None or not made or not number(peak)[0]:
@@ -270,12 +271,12 @@ def _sentence(result: Result, activity: Activity) -> Iterator[Notice]:
 
 
 def _added_bytes(groups: Iterable[tuple[str, str, int]]) -> int:
-    """Add up what was not there before: the base of all shares."""
+    """Sum the bytes that the call itself allocated: the base of all shares."""
     return sum(size for _, role, size in groups if role not in BEFORE)
 
 
 def moments(result: Result) -> str:
-    """Name what the memory is of: a call, or a training step."""
+    """Return what the memory belongs to: ``call`` or ``step``."""
     return "step" if result.job.inspection.mode is Mode.TRAIN else "call"
 
 
@@ -298,25 +299,25 @@ def _contents(result: Result, activity: Activity) -> Table:
     )
 
 
-# --- the course ----------------------------------------------------------------------------------
+# --- memory over time ----------------------------------------------------------------------------
 
 
 def _curve_notice(activity: Activity) -> Iterator[Notice]:
-    """Draw the bytes in use beyond what was given, over the time of the call."""
+    """Draw the bytes that the call allocated over its time."""
     if activity.course is not None and (drawn := curve(activity.course)):
         yield Notice(severity=Severity.NOTE, text=f"in use over time: {drawn}")
 
 
 def levels(course: Course) -> list[float]:
-    """Give the bytes in use at each moment, beyond what was there before the call."""
+    """Return the bytes in use at each moment, without those allocated before the call."""
     lines = [unpack(line) for name, line in course.levels.items() if name not in BEFORE]
     return [float(sum(column)) for column in zip(*lines, strict=True)]
 
 
 def curve(course: Course, top: float = 0.0) -> str:
-    """Draw a course on one line, with its peak and its length; nothing where there is none.
+    """Draw memory over time as a sparkline with its peak and duration; empty if there is none.
 
-    `top` are the bytes of a full height, where that is more than the peak.
+    `top` is the number of bytes at full height, if more than the peak.
     """
     times, in_use = unpack(course.times), levels(course)
     most, last = max(in_use, default=0.0), float(times[-1]) if len(times) else 0.0

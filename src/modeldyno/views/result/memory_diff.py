@@ -1,4 +1,4 @@
-"""Two snapshots of memory at the peak of a call: what came, what went, and what was unlike beforehand."""
+"""Compare two memory snapshots at the peak of a call: what was added, removed, and how the runs differ."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _CHANGED, _VALUE = 12, 30
 
 Group = tuple[str, int, int]
-"""Name of some places, their bytes before and after."""
+"""Name of a group of held memory, its bytes before and after."""
 
 
 def memory_changed(baseline: Result, candidate: Result) -> tuple[Block, ...]:
-    """Lay out how memory at the peak differs.
+    """Lay out how the memory at the peak differs.
 
     Raises:
         RunFailed: one of the two holds no snapshot of memory.
@@ -58,7 +58,7 @@ def _growth(group: Group) -> int:
 
 
 def _sentence(candidate: Result, whole: Group, groups: Sequence[Group]) -> str:
-    """Say how much more or less is held, and what has most of that."""
+    """Describe the change of the peak and its largest part."""
     name = shorten(clean(candidate.name), NAME_LIMIT) or "The model"
     _, before, after = whole
     now, change = format_quantity(after, BYTES, 3), _growth(whole)
@@ -73,7 +73,7 @@ def _sentence(candidate: Result, whole: Group, groups: Sequence[Group]) -> str:
 
 
 def _rows_shown(whole: Group, groups: Sequence[Group]) -> Iterator[Group]:
-    """Give the sum, the groups that differ most, and the rest of them as one."""
+    """Yield the sum, the groups that differ most, and the rest as one."""
     changed = [group for group in groups if _growth(group)]
     alike = [group for group in groups if not _growth(group)]
     yield whole
@@ -103,11 +103,11 @@ def _signed(value: int) -> str:
     return f"{'+' if value > 0 else '-'}{_size(abs(value))}" if value else "none"
 
 
-# --- what was unlike beforehand ------------------------------------------------------------------
+# --- other differences between the runs ----------------------------------------------------------
 
 
 def _differences_notice(baseline: Result, candidate: Result) -> Iterator[Notice]:
-    """Say in what the two runs differ besides: model, knobs, inputs, machine."""
+    """Name how the two runs differ: model, knobs, inputs, machine."""
     old, new = _facts(baseline), _facts(candidate)
     differences = [
         f"{name} {_value_text(old.get(name))} -> {_value_text(new.get(name))}"
@@ -120,7 +120,7 @@ def _differences_notice(baseline: Result, candidate: Result) -> Iterator[Notice]
 
 
 def _facts(result: Result) -> Mapping[str, object]:
-    """Give what may change how much memory a call takes, by its name."""
+    """Return the facts that may affect the memory of a call, by name."""
     job, model = result.job, result.model
     return {
         "model": result.name,
@@ -143,11 +143,11 @@ def _value_text(value: object) -> str:
     return "none" if value is None else shorten(clean(str(value)), _VALUE)
 
 
-# --- the course ----------------------------------------------------------------------------------
+# --- memory over time ----------------------------------------------------------------------------
 
 
 def _curve_notices(baseline: Result, candidate: Result) -> Iterator[Notice]:
-    """Draw the bytes in use over the time of a call, both on one scale."""
+    """Draw the bytes in use over the time of a call, both runs on one scale."""
     timelines = [result.activity.course if result.activity else None for result in (baseline, candidate)]
     top = max((level for course in timelines if course is not None for level in levels(course)), default=0.0)
     for word, course in zip(("before", "after"), timelines, strict=True):

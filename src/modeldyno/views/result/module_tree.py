@@ -1,4 +1,4 @@
-"""The modules of a network as a tree that can be read: alike ones as one, empty shells joined."""
+"""The modules of a network as a readable tree: equal modules merged, empty containers collapsed."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ _INDEX = re.compile(r"(?<![^.])\d{1,9}(?:-\d{1,9})?(?![^.])")
 """A part of a path that is a number, or a range of them."""
 
 _DEEPEST = 100
-"""Levels that a network may have; what lies deeper is part of what holds it."""
+"""Most levels of the tree; deeper modules count as part of their parent."""
 
 _NUMBER = re.compile(r"\d{1,9}")
 
 Numbers = tuple[float, ...]
-"""One for each of NUMBERS."""
+"""One value for each of NUMBERS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A module, or several alike."""
+    """A module, or several equal ones."""
 
     path: str
     """Such as ``encoder.layer.0-11``."""
     label: str
-    """What it is called below its parent."""
+    """Name relative to its parent."""
     kind: str
     count: int = 1
-    """How many it stands for, in all."""
+    """How many modules it stands for."""
     output: str = ""
-    """What a call of one of them gives."""
+    """Shape and dtype of the output of one call."""
     numbers: Numbers
-    """Of all of them together."""
+    """Sums over all of them."""
     children: tuple[Node, ...] = ()
     likeness: str
-    """Equal for two modules of one class that have equal numbers and equal children."""
+    """Key that is equal for two modules of one class with equal numbers and children."""
 
     def of(self, metric: str) -> float:
-        """Give one number; ``bytes`` are those read and written."""
+        """Return one number; ``bytes`` are those read and written."""
         if metric == "bytes":
             return self.of("bytes_read") + self.of("bytes_written")
         return self.numbers[NUMBERS.index(metric)]
 
 
 def tree(result: Result) -> Node | None:
-    """Build the tree, or give None where no modules were analysed."""
+    """Build the module tree; None if no modules were analysed."""
     outline = result.outline
     if outline is None or len(outline.modules) < 2 or outline.modules[0].path:  # noqa: PLR2004 - whole and part
         return None
@@ -86,7 +86,7 @@ def tree(result: Result) -> Node | None:
 
 
 def parent_of(path: str, paths: set[str]) -> str | None:
-    """Give the nearest module that holds this one; None for the whole."""
+    """Return the nearest enclosing module; None for the root."""
     if not path:
         return None
     while "." in path:
@@ -97,7 +97,7 @@ def parent_of(path: str, paths: set[str]) -> str | None:
 
 
 def _merge_alike(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Make one of numbered neighbours that are alike."""
+    """Merge equal numbered neighbours into one node."""
     run: list[Node] = []
     for node in nodes:
         if run and not follows(run[-1], node):
@@ -109,19 +109,19 @@ def _merge_alike(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 class Labelled(Protocol):
-    """What has a place in a tree, and may be like its neighbour."""
+    """Tree node with a label that may equal its neighbour."""
 
     @property
     def label(self) -> str:
-        """What it is called below its parent."""
+        """Name relative to its parent."""
 
     @property
     def likeness(self) -> str:
-        """Equal for two that are alike."""
+        """Key that is equal for equal nodes."""
 
 
 def follows(before: Labelled, node: Labelled) -> bool:
-    """Say whether a node is like the one before it, and has the next number."""
+    """Whether a node equals the one before it and has the next number."""
     (head, _, index), (next_head, _, next_index) = before.label.rpartition("."), node.label.rpartition(".")
     numbered = head == next_head and _NUMBER.fullmatch(index) and _NUMBER.fullmatch(next_index)
     return bool(numbered) and int(index) + 1 == int(next_index) and before.likeness == node.likeness
@@ -137,7 +137,7 @@ def _merged(run: Sequence[Node]) -> Node:
 
 
 def _multiplied(node: Node, times: int, old: str, new: str, label: str = "") -> Node:
-    """Let a node and all below it stand for several."""
+    """Multiply a node and its subtree to stand for several."""
     return replace(
         node,
         path=new + node.path[len(old) :],
@@ -150,7 +150,7 @@ def _multiplied(node: Node, times: int, old: str, new: str, label: str = "") -> 
 
 
 def _without_shell(node: Node) -> Node:
-    """Join a shell to the one module in it that does all of its work."""
+    """Collapse a container into its only child if that does all of its work."""
     if len(node.children) != 1 or node.children[0].numbers != node.numbers:
         return node
     (child,) = node.children
@@ -159,14 +159,14 @@ def _without_shell(node: Node) -> Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A node at its place."""
+    """A node with its level in the tree."""
 
     node: Node
     level: int
 
 
 def walk(root: Node, sort: str = "order") -> list[Row]:
-    """Give all nodes, each before its children, siblings in the order asked for."""
+    """Return all nodes in pre-order, siblings sorted as requested."""
     rows: list[Row] = []
     stack = [Row(node=root, level=0)]
     while stack:
@@ -178,13 +178,13 @@ def walk(root: Node, sort: str = "order") -> list[Row]:
 
 
 def sorted_by(nodes: Iterable[Node], sort: str) -> list[Node]:
-    """Sort nodes by a number, the largest first, or leave them in their order."""
+    """Sort nodes by a number in descending order, or keep definition order."""
     return list(nodes) if sort == "order" else sorted(nodes, key=lambda node: -node.of(sort))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is done in one place of the network, by the modules there or by code between them."""
+    """Cost at one place of the network, of its modules or of the code between them."""
 
     path: str
     kind: str
@@ -193,7 +193,7 @@ class Work:
 
 
 def leaves(root: Node) -> list[Work]:
-    """Give the work that no deeper module does; layers that differ in their number alone are one."""
+    """Return the cost not covered by a deeper module; layers that differ only by number are merged."""
     groups: defaultdict[tuple[str, str], list[tuple[Node, Numbers]]] = defaultdict(list)
     for row in walk(root):
         node = row.node
@@ -214,7 +214,7 @@ def leaves(root: Node) -> list[Work]:
 
 
 def _common_name(paths: Sequence[str]) -> str:
-    """Name paths of one pattern by that; where it is nothing but stars, by the first ones."""
+    """Return the common pattern of paths; if it is nothing but stars, the first paths."""
     if len(paths) == 1:
         return paths[0]
     common = pattern(paths[0])
@@ -224,16 +224,16 @@ def _common_name(paths: Sequence[str]) -> str:
 
 
 _FEW = 4
-"""Paths that are named one by one."""
+"""Most paths that are named individually."""
 
 
 def pattern(path: str) -> str:
-    """Put a star for each number in a path."""
+    """Replace each number in a path by a star."""
     return _INDEX.sub("*", path)
 
 
 def ranged(paths: Sequence[str]) -> str:
-    """Name paths of one pattern together: ``layer.0-11.mlp``, with a star where they leave gaps."""
+    """Return one name for paths of one pattern: ``layer.0-11.mlp``, with a star if numbers have gaps."""
     common = _common_name(sorted(set(paths), key=_natural_order))
     if len(set(paths)) == 1:
         return paths[0]
@@ -253,11 +253,11 @@ def ranged(paths: Sequence[str]) -> str:
 
 
 def _natural_order(path: str) -> list[tuple[int, str]]:
-    """Order paths so that 10 comes after 9."""
+    """Return a sort key by which 10 comes after 9."""
     return [(int(part) if _NUMBER.fullmatch(part) else -1, part) for part in path.split(".")]
 
 
 def titled(node: Node) -> str:
-    """Name the class of a module, and how many it stands for."""
+    """Return the class of a module, and how many it stands for."""
     kind = clean(node.kind)
     return f"{node.count} x {kind}" if kind and node.count > 1 else kind

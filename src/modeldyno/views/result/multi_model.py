@@ -1,4 +1,4 @@
-"""Several models on one server: what each of them did, one below the other."""
+"""Table of several models under load on one server."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _COLUMNS = ("throughput", "latency p50", "latency p99", "queue", "compute")
 
 
 def alone(result: Result) -> Result:
-    """Give a Result without what was measured of models beside its own."""
+    """Return a Result without the measurements of co-hosted models."""
     names = [str(other.name) for other in result.job.beside]
     return replace(result, measurements=tuple(multi_model.first(names, result.measurements)))
 
 
 def neighbours(result: Result) -> Iterator[Table]:
-    """Lay the models of one server side by side; nothing where there is one, or nothing was measured."""
+    """Tabulate the models of one server; nothing for a single model or without measurements."""
     if not result.job.beside or not any(
         measurement.metric == "latency" for measurement in result.measurements
     ):
@@ -67,7 +67,7 @@ def _plain_or_empty(measurement: Measurement | None) -> str:
 
 
 def _quantile(times: object, name: str) -> str:
-    """Give a percentile with its margin; one that is no claim yet as being about so much."""
+    """Format a percentile with the digits that its interval justifies; an uncertified one as ``about``."""
     if not isinstance(times, Distribution):
         return ""
     if times.void:

@@ -1,4 +1,4 @@
-"""What ran within the calls: the slowest operators, where they ran, and what of it was needless."""
+"""Operators that ran in a call: the slowest ones, their modules, and redundant copies and waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _COSTLIEST, _WASTES = 8, 8
 _NAME, _KIND = 34, 30
 _SHOWS = 1.005
-"""Ratio from which on a cost is one; below it, the noise of the machine was larger."""
+"""Slowdown from which on it is reported; below it, noise is larger."""
 WHOLE = "(the model itself)"
 _OTHERS = {
     Happening.KERNEL: "Kernels",
@@ -30,11 +30,11 @@ _OTHERS = {
 }
 
 Group = tuple[str, str, list[Executed]]
-"""Place, name, and what happened there under it."""
+"""Module path, operator name, and the rows of that name there."""
 
 
 def operations(result: Result) -> Iterator[Block]:
-    """Lay out what the probe of operators saw, and nothing where it did not look."""
+    """Lay out the operators that the ops probe recorded; nothing without them."""
     executed = result.activity.executed if result.activity else ()
     if executed:
         yield Notice(severity=Severity.NOTE, code="operators", text=_operators_sentence(result, executed))
@@ -53,7 +53,7 @@ def operations(result: Result) -> Iterator[Block]:
 
 
 def operated(result: Result) -> str:
-    """Say in a few words what the operators of a call take, for the one sentence of a report."""
+    """Return a clause on the time of the operators of a call, for the verdict."""
     executed = result.activity.executed if result.activity else ()
     if not executed:
         return ""
@@ -62,7 +62,7 @@ def operated(result: Result) -> str:
 
 
 def _operators_sentence(result: Result, executed: Sequence[Executed]) -> str:
-    """Say how many operators a call runs, how long they take, and which has most of that."""
+    """Describe how many operators a call runs, their time, and the most expensive one."""
     whole, on_device = _whole(executed), _device_time(executed) > 0
     text = f"one call runs {count(round(_calls(executed)), 'operator')}"
     groups = _grouped([row for row in executed if row.kind is Happening.OPERATOR], lambda _row: "")
@@ -86,7 +86,7 @@ def _calls(executed: Sequence[Executed]) -> float:
 
 
 def _device_time(executed: Sequence[Executed]) -> float:
-    """Sum up the time on a device, which kernels and transfers have once, and who launched them again."""
+    """Sum the device time of kernels and transfers; the operators that launched them have it, too."""
     return sum(row.device_time for row in executed if row.kind in {Happening.KERNEL, Happening.TRANSFER})
 
 
@@ -104,7 +104,7 @@ def _place(row: Executed) -> str:
 
 
 def _grouped(rows: Sequence[Executed], place: Callable[[Executed], str]) -> list[Group]:
-    """Join what has one name in one place, the costliest first; modules that differ by a number are one."""
+    """Group rows by place and name, the most expensive first; modules that differ by number are merged."""
     groups: defaultdict[tuple[str, str], list[Executed]] = defaultdict(list)
     for row in rows:
         groups[place(row), row.name].append(row)
@@ -153,17 +153,17 @@ def _cells(group: Group, whole: float, *, placed: bool, device: bool) -> tuple[s
 
 
 def _number(value: float) -> str:
-    """Show calls in one call of the model."""
+    """Format the number of calls per call of the model."""
     return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
 
 
-# --- waste ---------------------------------------------------------------------------------------
+# --- redundant operations ------------------------------------------------------------------------
 
 _NONE_FOUND = "no needless copies, casts, transfers or waits were found"
 
 
 def wasted(result: Result) -> str:
-    """Say what needless copies, casts, transfers and waits cost, and where most of that is."""
+    """Return a clause on the cost of unnecessary copies, casts, transfers and waits, and the worst place."""
     wastes = result.activity.wastes if result.activity else None
     time = sum(waste.time for waste in wastes or ())
     if not wastes or not time:
@@ -181,7 +181,7 @@ def wasted(result: Result) -> str:
 
 
 def needless(result: Result) -> Iterator[Block]:
-    """Lay out the copies, casts, transfers and waits that the result does not need."""
+    """Lay out the unnecessary copies, casts, transfers and waits."""
     wastes = result.activity.wastes if result.activity else None
     if wastes is None:
         return

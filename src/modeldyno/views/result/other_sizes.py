@@ -1,4 +1,4 @@
-"""What other sizes and devices would give: a grid of totals, and lower bounds that are no measurements."""
+"""Computed totals at other input sizes, and lower bounds on latency for other devices."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _TITLES = {
 _LATENCIES = ("roofline_latency", "eager_latency", "decode_latency")
 _ROOFS = {Bound.COMPUTE: "arithmetic", Bound.MEMORY: "memory"}
 _COLUMNS = 7
-"""That fit 80 columns of text."""
+"""Most columns that fit 80 characters."""
 _POINTS = 40
 
 
 def grid(result: Result) -> Iterator[Block]:
-    """Show the totals at the sizes that were asked for, and the formulas that give them."""
+    """Lay out the totals at the requested sizes, and their formulas."""
     outline = result.outline
     if outline is None or not outline.points:
         return
@@ -53,7 +53,7 @@ def grid(result: Result) -> Iterator[Block]:
 
 
 def _metrics(outline: Outline) -> list[str]:
-    """Choose what is shown: totals first, then the bounds of each device."""
+    """Return the metrics to show: totals first, then the bounds of each device."""
     names = dict.fromkeys(name for point in outline.points for name in point.values)
     estimates = [name for name in names if name.partition("@")[0] == "roofline_latency"]
     return [*(name for name in _WANTED if name in names), *estimates]
@@ -69,7 +69,7 @@ def _size(point: Point, name: str) -> str:
 
 
 def _value(result: Result, point: Point, metric: str) -> str:
-    """Show a number of a point; a bound, and what operators without a formula add to, is at least that."""
+    """Format a number of a point; a lower bound or a total with uncounted operators with ``≥``."""
     if metric not in point.values:
         return "—"
     name = metric.partition("@")[0]
@@ -96,7 +96,7 @@ def _formulas(outline: Outline) -> Iterator[Block]:
 
 
 def devices(result: Result) -> Iterator[Block]:
-    """Show what a device could do at best; every figure is an estimate from published peaks."""
+    """Tabulate lower bounds on the latency on each device, estimated from published peaks."""
     names = dict.fromkeys(m.scope for m in result.measurements if m.metric == "roofline_latency" and m.scope)
     rows = tuple(_device(result, name) for name in names)
     if rows:
@@ -117,7 +117,7 @@ def devices(result: Result) -> Iterator[Block]:
 
 
 def _is_tf32(result: Result, name: str) -> bool:
-    """Say whether the peak of a device is that of TF32, and another than that of float32."""
+    """Whether the peak of a device is that of TF32 and differs from that of float32."""
     peaks = DEVICES[name].flops if name in DEVICES else {}
     narrow = peaks.get("tf32")
     return narrow is not None and narrow == _number(result, "peak_flops", name) != peaks.get("float32")

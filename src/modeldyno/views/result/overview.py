@@ -1,4 +1,4 @@
-"""What a terminal shows of a profile unasked: about thirty lines; `report.blocks` has the rest."""
+"""What a terminal shows of a profile by default: about thirty lines; `views.blocks` has everything."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 _FACTS = {"inputs", "backend", "measured"}
-"""Facts of how it was measured that a reader needs at once."""
+"""Facts of how it was measured that the overview keeps."""
 _DOUBT = 150
-"""Characters of a doubt: two lines."""
+"""Most characters of a doubt: two lines."""
 
 
 def overview(result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN) -> Iterator[Block]:
-    """Lay out what a reader of a profile looks for first.
+    """Lay out a profile in brief.
 
-    An inspection, a load and regions are shown whole: nothing in them can be spared.
+    Inspections, loads and regions are shown in full.
     """
     if looked_at(result) or is_of_regions(result) or result.job.load is not None:
         yield from blocks(result, judgements, look)
@@ -58,7 +58,7 @@ def overview(result: Result, judgements: Sequence[Judgement] = (), look: Look = 
 
 
 def _model_text(result: Result) -> str:
-    """Say how large the model is, and what was computed from it."""
+    """Describe the size of the model and the costs computed from it."""
     parameters, weights = result.find("parameters"), result.find("weight_bytes")
     macs, flops, peak = (result.find(metric) for metric in ("macs", "flops", "memory_peak"))
     size = f" ({plain(weights)})" if weights else ""
@@ -72,7 +72,7 @@ def _model_text(result: Result) -> str:
 
 
 def _doubts(result: Result) -> Iterator[Notice]:
-    """Say in short why not to trust the figures; what to do about it stands in the whole report."""
+    """Yield the doubts in short; the advice is in the full report."""
     for place, doubt in enumerate(result.doubts):
         last = place == len(result.doubts) - 1
         yield Notice(

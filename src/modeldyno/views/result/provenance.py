@@ -1,4 +1,4 @@
-"""How it was measured: everything that the figures depend on, a line each."""
+"""Table of how a Result was measured: everything that the figures depend on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def footer(result: Result) -> Table:
-    """Say what was measured, how, on what: everything that the figures depend on."""
+    """Tabulate what was measured, how, and on which hardware and software."""
     model, environment = result.model, result.environment
     identity = (
         f"{model.name}, {_short_digest(model.digest)}, {model.framework}" if model else str(result.job.model)
@@ -62,14 +62,14 @@ def _backend(result: Result) -> str:
 
 
 def _analysed(result: Result) -> str:
-    """Say which course was analysed, and at which sizes."""
+    """Describe what was analysed, inference or a training step, and at which sizes."""
     inspection, sizes = result.job.inspection, analysed_at(result)
     what = f"a training step with {inspection.optimizer}" if inspection.mode is Mode.TRAIN else "inference"
     return joined(f"{what} at {sizes}" if sizes else what, "nothing was run")
 
 
 def _timing(result: Result) -> str:
-    """Say how many calls, or training steps, were timed, and why no more."""
+    """Describe how many calls or training steps were timed, and why it stopped."""
     calls, steps = result.find("latency"), result.find("step_time")
     measurement, unit = (calls, unit_of_work(result)) if calls else (steps, "training step")
     if measurement is None or not isinstance(measurement.value, Distribution):
@@ -102,7 +102,7 @@ def _input(spec: InputSpec) -> str:
 
 
 def _value_range(spec: InputSpec) -> str:
-    """Say what values are drawn."""
+    """Describe the random values of an input."""
     if spec.low is None or spec.high is None:
         return ""
     if spec.dtype == "string":
@@ -112,11 +112,11 @@ def _value_range(spec: InputSpec) -> str:
 
 
 _SELF_EXPLANATORY = {"processor", "architecture", "system"}
-"""Facts that say what they are."""
+"""Facts whose value needs no name."""
 
 
 def listed(facts: Mapping[str, Fact]) -> str:
-    """List facts of an environment."""
+    """Join the facts of an environment in one line."""
     return ", ".join(
         _fact(name, value) if name in _SELF_EXPLANATORY else f"{name.replace('_', ' ')} {_fact(name, value)}"
         for name, value in facts.items()

@@ -1,4 +1,4 @@
-"""Named regions of code: which took the time, what one call took, and the memory of a call."""
+"""Named regions of code: total time, time of one call, and memory of one call."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 _NAME = 24
-"""Characters of a region's name; its end tells it apart."""
+"""Most characters of a region's name, cut from the left."""
 _CALL = ("mean", "min", "p50", "p95", "p99", "max")
 _DASHES = "— stands for a percentile with too few independent calls to be a claim; the document has them all."
 _MEMORY = ("allocated", "freed", "allocated_peak")
 
 
 def is_of_regions(result: Result) -> bool:
-    """Tell whether a Result is about regions of code."""
+    """Whether a Result is about regions of code."""
     return trace_regions.PROBE in result.job.probes
 
 
 def spent(result: Result) -> str:
-    """Say in a clause where most of the time went."""
+    """Return a clause on the region with most of the time."""
     own = {m.scope: number(m)[0] for m in _measurements(result, "total_self_time")}
     if not own:
         return "called nothing that is marked with profiled"
@@ -40,7 +40,7 @@ def spent(result: Result) -> str:
 
 
 def regions(result: Result) -> Iterator[Table | Notice]:
-    """Give the tables: the time in all, that of one call, and the memory of one call."""
+    """Lay out the tables: total time, time of one call, memory of one call."""
     own = _measurements(result, "total_self_time")
     whole = sum(number(m)[0] for m in own)
     names = [m.scope for m in own]
@@ -103,7 +103,7 @@ def _short_name(name: str) -> str:
 
 
 def _table(title: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]], *, texts: int = 1) -> Table:
-    """Make a table whose first columns are text and whose others are numbers."""
+    """Make a table whose first `texts` columns are text and the others numbers."""
     return Table(
         title=title,
         columns=tuple(

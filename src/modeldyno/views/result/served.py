@@ -1,4 +1,4 @@
-"""A server under load: the sentence, and where the time of a request goes."""
+"""A server under load: the verdict clause and the latency breakdown of a request."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ STAGE_NAMES = {
     "network_time": "network, protocol and client",
 }
 SERVED = frozenset((*STAGE_NAMES, "formed_batch", "executions", "in_flight", "client_cpu", "client_time"))
-"""Metrics that have a place of their own."""
+"""Metrics that are shown here and in no other table."""
 _LARGEST = 4
-"""Sizes of batches that are named."""
+"""Most batch sizes that are named."""
 
 assert set(STAGES) < set(STAGE_NAMES)
 
 
 def spoken(result: Result) -> str:
-    """Say what the server did; nothing where nothing was served."""
+    """Return a clause on rate and latency of the server; empty if nothing was served."""
     rate, latency = result.find("request_rate"), result.find("latency")
     if rate is None and result.job.load is not None:  # another tool may count samples alone
         rate = result.find("throughput")
@@ -54,12 +54,12 @@ def spoken(result: Result) -> str:
 
 
 def streamed(result: Result) -> bool:
-    """Say whether its answers came in pieces."""
+    """Whether the answers were streamed."""
     return result.find("request_rate") is not None and result.find("time_to_first_token") is not None
 
 
 def _token_clause(result: Result) -> str:
-    """Say when tokens came; nothing where answers came whole."""
+    """Return a clause on the latency of tokens; empty if answers were not streamed."""
     first, per_token = result.find("time_to_first_token"), result.find("time_per_output_token")
     if first is None or not isinstance(first.value, Distribution):
         return ""
@@ -83,7 +83,7 @@ def _median_text(times: Distribution) -> str:
 
 
 def stages(result: Result) -> Iterator[tuple[str, float]]:
-    """Give the stages of a mean request that are known, and the seconds of each."""
+    """Yield the known stages of a mean request with their seconds."""
     for metric, name in STAGE_NAMES.items():
         measurement = result.find(metric)
         if measurement is not None:
@@ -91,7 +91,7 @@ def stages(result: Result) -> Iterator[tuple[str, float]]:
 
 
 def breakdown(result: Result) -> Iterator[Block]:
-    """Divide the mean time of a request into the stages that the server tells of, and the rest."""
+    """Tabulate the mean time of a request by the stages that the server reports, and the rest."""
     service = result.find("service_time")
     parts = [
         (metric, measurement) for metric in STAGE_NAMES if (measurement := result.find(metric)) is not None
@@ -118,7 +118,7 @@ def breakdown(result: Result) -> Iterator[Block]:
 
 
 def loaded(result: Result, load: Load) -> str:
-    """Say what the load was, and what it cost the client."""
+    """Describe the load and the CPU time of the client."""
     kind = "closed loop" if load.closed else "open loop"
     busy = [number(m)[0] for m in result.measurements if m.metric == "client_cpu"]
     flight, client_time = result.find("in_flight"), result.find("client_time")
@@ -131,7 +131,7 @@ def loaded(result: Result, load: Load) -> str:
 
 
 def redundant(result: Result) -> frozenset[str]:
-    """Name what need not be told: what another row gives, and that all went well."""
+    """Return the metrics that add nothing: equal to another row, or without errors."""
     rates = [rate.value for name in ("throughput", "request_rate") if (rate := result.find(name))]
     errors = result.find("error_rate")
     return frozenset((
@@ -142,7 +142,7 @@ def redundant(result: Result) -> frozenset[str]:
 
 
 def _batches(result: Result) -> str:
-    """Say what batches the server formed."""
+    """Describe the batches that the server formed."""
     mean = result.find("formed_batch")
     if mean is None:
         return ""

@@ -1,4 +1,4 @@
-"""What was found without running a model: where its cost lies, and what could not be counted."""
+"""Static analysis of a model: totals, modules, peak memory, operators, and what was not counted."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 _COSTLIEST, _HELD, _UNCOUNTED = 5, 6, 12
 _GLANCE = 25
-"""Rows of a tree that are read at a glance."""
+"""Most rows of the module tree."""
 _NAME, _KIND, _LABEL, _OUTPUT = 38, 22, 36, 15
-"""Characters of a module's name, of its class, of both beside what it gives, and of that."""
+"""Most characters of a module's name, of its class, of both together, and of its output."""
 _TITLES = {
     "macs": "MACs", "parameters": "parameters", "flops": "FLOPs", "weight_bytes": "weights",
     "bytes": "bytes moved",
@@ -43,7 +43,7 @@ _TITLES = {
 
 
 def inspection(result: Result, look: Look) -> Iterator[Block]:
-    """Lay out everything that was found without running the model."""
+    """Lay out the static analysis."""
     root = tree(result)
     yield from totals(result)
     if root is not None:
@@ -59,7 +59,7 @@ def inspection(result: Result, look: Look) -> Iterator[Block]:
 
 
 def reservations(result: Result, look: Look) -> Iterator[Block]:
-    """Say what was not counted and what was taken for granted."""
+    """Lay out what was not counted, and the assumptions."""
     if result.outline is not None:
         yield from _uncounted(result.outline, look)
         doubted = {doubt.seen for doubt in result.doubts}
@@ -70,7 +70,7 @@ def reservations(result: Result, look: Look) -> Iterator[Block]:
 
 
 def _columns(*titles: str) -> tuple[Column, ...]:
-    """Make columns: a title that ends with ``>`` stands over numbers."""
+    """Make columns; a title that ends with ``>`` is right-aligned."""
     return tuple(
         Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
         for title in titles
@@ -142,7 +142,7 @@ def _depth_title(depth: int, deepest: int) -> str:
 
 
 def _readable(rows: Sequence[Row]) -> int:
-    """Give the depth to which the tree is read at a glance; one level is always shown."""
+    """Return the depth at which the tree still fits a short table; at least one level is shown."""
     deepest = max(row.level for row in rows)
     return next(
         (d for d in range(deepest, 1, -1) if sum(row.level <= d for row in rows) <= _GLANCE), min(1, deepest)
@@ -178,14 +178,14 @@ def _module_table(root: Node, rows: Sequence[Row], title: str, sort: str, *, who
 
 
 def _output(node: Node) -> str:
-    """Write the shape that a module gives, with its dtype where that is not the usual one."""
+    """Format the output shape of a module, with the dtype unless it is float32."""
     shape, _, more = clean(node.output).partition(" and ")
     text = shape.removesuffix(" float32") + (f" +{more.removesuffix(' more')}" if more else "")
     return shorten(text, _OUTPUT)
 
 
 def _label(row: Row, *, whole: bool) -> str:
-    """Name a module, a dot for each level; a class that leaves no room is cut before the name is."""
+    """Return the name and class of a module, indented by dots; the class is cut first if it does not fit."""
     node = row.node
     name = clean(node.path if whole else node.label)
     dots = "· " * row.level
@@ -208,7 +208,7 @@ _SHORTEST = 6
 
 
 def _peak(outline: Outline) -> Iterator[Table]:
-    """Say what is held at the peak: activations by module, all else by role."""
+    """Tabulate the memory held at the peak: activations by module, the rest by role."""
     if not outline.peak:
         return
     whole = sum(held.bytes for held in outline.peak)
@@ -272,7 +272,7 @@ def _operators(outline: Outline) -> Iterator[Table]:
 
 
 def _uncounted(outline: Outline, look: Look) -> Iterator[Table]:
-    """List every operator without a formula, with the most that it can cost."""
+    """Tabulate the operators without a formula, with an upper bound of their cost."""
     uncounted = [op for op in outline.operators if not op.counted]
     shown = uncounted if look.verbose else uncounted[:_UNCOUNTED]
     rows = [

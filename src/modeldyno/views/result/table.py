@@ -1,4 +1,4 @@
-"""The table of results: which rows, in which order, with which digits and notes."""
+"""The tables of measured and computed results: rows, order, digits and notes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _USUAL = {
     "inter_chunk_latency": ("p50", "p99"),
     "process_memory": ("max",),
 }
-"""The statistics that a reader of a metric looks for; of others, the mean."""
+"""Statistics that are shown of a metric; of metrics not listed, the mean."""
 _ROWS = (
     "time_to_first_token", "time_per_output_token", "inter_token_latency", "inter_chunk_latency",
     "token_rate",
@@ -44,17 +44,17 @@ _ROWS = (
     "process_memory", "allocator_reserved", "cpu_utilization", "parameters", "trainable_parameters",
     "buffers", "weight_bytes", "file_bytes",
 )  # fmt: skip
-"""The order of the table; a metric that is not here follows, and one of NOISE is evidence, no result."""
+"""Order of the rows; metrics not listed follow, and those of NOISE are left out."""
 
 
 _GAPS = {"inter_token_latency", "inter_chunk_latency"}
-"""Metrics of which a request has many samples."""
+"""Metrics with many samples per request."""
 _SUMS = {"load_time", "weight_bytes"}
-"""Metrics whose parts stand in the note of the whole."""
+"""Metrics whose parts are listed in the note of the sum."""
 
 
 def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
-    """Give what was measured, and what was computed from the model, each as a table."""
+    """Yield a table of the measured and a table of the computed results."""
     shown = _ordered(result, {j.constraint.query.metric for j in judgements})
     measured = [measurement for measurement in shown if measurement.metric not in STATIC]
     computed = [measurement for measurement in shown if measurement.metric in STATIC]
@@ -69,7 +69,7 @@ MEASURED, COMPUTED = "Measured", "Computed from the model, not measured"
 
 
 def measured_briefly(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
-    """Give the figures that a reader looks for first; a bound adds the metric that it is of."""
+    """Tabulate the main figures; a bound adds its metric."""
     requested = {j.constraint.query.metric for j in judgements}
     shown = [m for m in _ordered(result, requested) if m.metric in _BRIEF or m.metric in requested]
     rows = [row for m in shown if not m.scope for row in _rows(result, m, judgements)]
@@ -82,11 +82,11 @@ _BRIEF = frozenset({
     "latency", "throughput", "load_time", "first_call", "process_memory", "cpu_utilization", "step_time",
     "time_to_first_token", "time_per_output_token", "inter_token_latency", "token_rate",
 })  # fmt: skip
-"""Metrics of which a profile shows figures unasked."""
+"""Metrics that the brief table shows."""
 
 
 def _shorten_note(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
-    """Replace a note that would take a second line."""
+    """Shorten a note that would need a second line."""
     name, value, interval, note = row
     if len(note) > _SHORT:
         note = "needs more calls" if value == "—" else note.partition(",")[0]
@@ -94,7 +94,7 @@ def _shorten_note(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
 
 
 _SHORT = 24
-"""Characters of a note that stands on the line of its figure at 80 columns."""
+"""Longest note that fits the line of its figure at 80 columns."""
 
 
 def _table(title: str, rows: tuple[tuple[str, str, str, str], ...]) -> Table:
@@ -108,7 +108,7 @@ def _table(title: str, rows: tuple[tuple[str, str, str, str], ...]) -> Table:
 
 
 def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
-    """Give what belongs in the table: of a model that was run, the few totals that explain its speed."""
+    """Return the measurements of the table in order; of static totals, only those that explain the speed."""
     modules = scopes(result)
     ranks = {name: rank for rank, name in enumerate(dict.fromkeys((*_ROWS, *METRICS)))}
     elsewhere = (STATIC - SHOWN_BESIDE_SPEED) | LAYER_METRICS | MEMORY | SERVED
@@ -139,7 +139,7 @@ def _rows(
 
 
 def _statistics(result: Result, measurement: Measurement, judgements: Sequence[Judgement]) -> tuple[str, ...]:
-    """Give the statistics that a reader of this metric looks for, and those that somebody asked for."""
+    """Return the usual statistics of a metric and the requested ones."""
     usual = _USUAL.get(measurement.metric, ("mean",))
     requested = {
         query.statistic
@@ -169,7 +169,7 @@ def _distribution_row(
 
 
 def _foreign_row(result: Result, measurement: Measurement) -> tuple[str, str, str, str]:
-    """Give a statistic that another tool told; one that is no claim by the query that gives it even so."""
+    """Return the row of a statistic that another tool reported; an uncertified one by its raw query."""
     query = Query(metric=measurement.metric, statistic=measurement.told)
     claimed = result.ask(query).value is not None
     name = str(query if claimed else replace(query, part="raw"))
@@ -178,7 +178,7 @@ def _foreign_row(result: Result, measurement: Measurement) -> tuple[str, str, st
 
 
 def _at_least(interval: Interval | None, unit: str) -> str:
-    """Show from where on a value lies that only grows."""
+    """Format the lower end of an interval as ``at least``."""
     return f"at least {format_quantity(interval.low, unit, 3)}" if interval and interval.low > 0 else ""
 
 
@@ -197,7 +197,7 @@ def _note(result: Result, measurement: Measurement) -> str:
 
 
 def threads(result: Result) -> str:
-    """Say how many threads worked, where that is known: as the model's process told, or as was asked for."""
+    """Return the number of threads, as the model's process reported it or as configured."""
     actual = result.environment.conditions.get("threads")
     config = result.job.config
     requested = config.get("threads", config.get("intra_threads", actual))
@@ -205,7 +205,7 @@ def threads(result: Result) -> str:
 
 
 def reached_flops(result: Result) -> str:
-    """Say how many operations per second the median call reaches, and of which peak of the machine."""
+    """Describe the FLOP/s of the median call, and their share of the machine's peak."""
     flops, calls = result.find("flops"), result.find("latency")
     if flops is None or calls is None or not isinstance(calls.value, Distribution):
         return ""
@@ -218,7 +218,7 @@ def reached_flops(result: Result) -> str:
 
 
 def _parts(result: Result, metric: str) -> str:
-    """Name the parts of a sum, the largest first; one part alone is the whole."""
+    """List the parts of a sum, the largest first; a single part only by name."""
     modules = scopes(result)
     parts = [m for m in result.measurements if m.metric == metric and m.scope and metric in _SUMS]
     parts = [m for m in parts if m.scope not in modules]
@@ -229,7 +229,7 @@ def _parts(result: Result, metric: str) -> str:
 
 
 def _query_name(measurement: Measurement, statistic: str | None = None) -> str:
-    """Name a row by the query that gives its number, so that a reader can ask for it."""
+    """Return the query of a row, so that a reader can pass it to ``--get``."""
     return str(
         Query(
             metric=measurement.metric,

@@ -1,4 +1,4 @@
-"""The few figures of a Result that a page sets large, above everything else."""
+"""Key figures of a Result, shown large at the top of a page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 Tile = tuple[str, str, str]
-"""What it is, the figure, and a note to it."""
+"""Name, figure and note."""
 
 
 def tiles(result: Result) -> Iterator[Table]:
-    """Give the key figures, where there are at least two."""
+    """Yield the key figures, if there are at least two."""
     rows = (*_times(result), *_rates(result), *_memory(result), *_size(result))
     if len(rows) > 1:
         yield Table(title="", columns=(Column(title=""),) * 3, rows=rows, tiles=True)

@@ -1,4 +1,4 @@
-"""Generated tokens: how soon the first one comes, how fast the others follow, and what they depend on."""
+"""Token generation: time to first token, time per token, their growth with context, and the KV cache."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ GENERATED = frozenset((
     "time_to_first_token", "time_per_output_token", "inter_token_latency", "token_rate",
     "time_per_context_token", "kv_cache_bytes",
 ))  # fmt: skip
-"""Metrics that have tables of their own."""
+"""Metrics that are shown here and in no other table."""
 
 _PARTS = ("first", "second", "third", "last")
 
 
 def generation(result: Result) -> Iterator[Block]:
-    """Lay out what was measured of generated tokens, if anything was."""
+    """Lay out the measurements of token generation, if there are any."""
     extents = _extents(result)
     if not extents:
         return
@@ -40,7 +40,7 @@ def generation(result: Result) -> Iterator[Block]:
 
 
 def spoken(result: Result) -> str:
-    """Say how fast the model generates, at the first of the lengths asked for; nothing if it does not."""
+    """Return a clause on the generation speed at the first requested length; empty without generation."""
     extents = _extents(result)
     if not extents:
         return ""
@@ -73,7 +73,7 @@ def _batch(result: Result) -> str:
 def _statistic_text(
     result: Result, metric: str, extent: Extent, statistic: str = "p50", few: str = "about "
 ) -> str:
-    """Show a statistic with the digits that its interval bears out, `few` before what is no claim yet."""
+    """Format a statistic with the digits that its interval justifies; `few` stands before an uncertified one."""
     value = _distribution(result, metric, extent)
     if value is None:
         return ""
@@ -124,7 +124,7 @@ def _length(result: Result, extent: Extent) -> tuple[str, ...]:
 
 
 def _p99_gap(result: Result, extent: Extent) -> str:
-    """Show the gap that one in a hundred exceeds, once there are samples enough for a claim."""
+    """Format the p99 of the inter-token latency; a dash while it is uncertified."""
     value = _distribution(result, "inter_token_latency", extent)
     if value is None or value.missing("p99"):
         return "—"
@@ -136,7 +136,7 @@ def _rate(measurement: Measurement | None) -> str:
 
 
 def _stall_notice(result: Result, extents: list[Extent]) -> Iterator[Notice]:
-    """Say why the mean of a generation and its single tokens differ, where they do by much."""
+    """Explain a mean time per token that is well above the median of single tokens."""
     for extent in extents:
         means, gaps = (
             _distribution(result, metric, extent)
@@ -155,14 +155,14 @@ def _stall_notice(result: Result, extents: list[Extent]) -> Iterator[Notice]:
 
 
 _STALLED = 1.3
-"""Mean over median from which on they look like a contradiction."""
+"""Ratio of mean to median from which on it is explained."""
 
 
-# --- by place ------------------------------------------------------------------------------------
+# --- by position in the output -------------------------------------------------------------------
 
 
 def _places(result: Result, extents: list[Extent]) -> Iterator[Table]:
-    """Show whether a token takes longer the more there is before it."""
+    """Tabulate how the time per token grows with the context."""
     rows = tuple(_place(result, extent) for extent in extents if extent.generated > len(_PARTS))
     if rows:
         yield Table(
@@ -201,7 +201,7 @@ def _cache(result: Result) -> Iterator[Notice]:
 
 
 def _achieved(result: Result, extents: list[Extent]) -> Iterator[Notice]:
-    """Hold the time of a token against the least that it can take, where that was estimated."""
+    """Compare the time per token with its estimated lower bound."""
     bound = result.find("decode_latency", HERE)
     value = _distribution(result, "time_per_output_token", extents[0])
     if bound is None or value is None:

@@ -1,4 +1,4 @@
-"""What a model costs as a whole, in numbers with their meaning."""
+"""Table of the total cost of a model, with the meaning of each number."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ _MEANINGS = {
     "memory_peak": "",
     "largest_batch": "",
 }
-"""Metric to its meaning, in the order of the table; one without is told what this model says of it."""
+"""Metric to its meaning, in table order; an empty meaning depends on the model."""
 ESTIMATES = ("roofline_latency", "eager_latency", "decode_latency", "peak_flops", "peak_bandwidth")
-"""What holds for a device, its name being the scope."""
+"""Metrics of a device, whose name is the scope."""
 STATIC = frozenset({*_MEANINGS, "trainable_parameters", "buffers", "held_at_peak", *ESTIMATES})
-"""Everything that can be known of a model without running it."""
+"""All metrics that are computed without running the model."""
 KEPT = frozenset({"parameters", "trainable_parameters", "buffers", "weight_bytes", "file_bytes"})
 SHOWN_BESIDE_SPEED = KEPT | {"macs", "flops", "coverage", "activation_peak", "memory_peak"}
-"""What of it stands in the table of a model that was run."""
+"""Static metrics that the table of a measured model includes."""
 
 
 def looked_at(result: Result) -> bool:
-    """Say whether this Result is an inspection: a model that was analysed and not run."""
+    """Whether this Result is an inspection: the model was analysed and not run."""
     analysed = result.outline is not None or result.job.probes == ("static",)
     return analysed and all(m.metric in STATIC for m in result.measurements)
 
 
 def totals(result: Result) -> Iterator[Table]:
-    """Give the table, where there is anything in it."""
+    """Yield the table of totals, unless it is empty."""
     by_metric = {m.metric: m for m in result.measurements if not m.scope and m.metric in _MEANINGS}
     rows = tuple(
         (metric, _value(by_metric[metric]), said(result, by_metric[metric]))
@@ -93,12 +93,12 @@ _SHOWN_AT_ZERO = frozenset({"parameters", "macs", "flops", "activation_peak", "c
 
 
 def exact(measurement: Measurement) -> Measurement:
-    """Drop what is no interval of confidence, but what operators without a formula leave open."""
+    """Drop the interval of a computed number, which is the range left uncounted, not a confidence interval."""
     return Measurement(metric=measurement.metric, value=measurement.value, scope=measurement.scope)
 
 
 def said(result: Result, measurement: Measurement) -> str:
-    """Say what a number of the whole means, for this model."""
+    """Return the meaning of a total, for this model."""
     special = {
         "parameters": _parameters,
         "weight_bytes": _dtypes,
@@ -126,7 +126,7 @@ def _parameters(result: Result, measurement: Measurement) -> str:
 
 
 def _dtypes(result: Result, measurement: Measurement) -> str:
-    """Name the dtypes, the largest first; one alone is the whole."""
+    """List the dtypes, the largest first; a single one only by name."""
     modules = scopes(result)
     parts = [
         m
@@ -151,7 +151,7 @@ def _open_bounds(result: Result, measurement: Measurement) -> str:
 
 
 def _phases(result: Result) -> str:
-    """Say how a training step divides up."""
+    """List the MACs of the phases of a training step."""
     phases = ((phase, result.find("macs", f"phase {phase}")) for phase in Phase)
     return ", ".join(f"{phase} {plain(macs)}" for phase, macs in phases if macs is not None and macs.value)
 

@@ -1,4 +1,4 @@
-"""A study: what it found in a sentence, its best configurations beside the default, and what failed."""
+"""Lay out a study: the answer in a sentence, the best configurations and the default, what failed."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
 
 TOP = 5
-"""Configurations that a table shows, the default apart."""
+"""Configurations that a table shows, without the default."""
 _SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.UNDECIDED: Severity.UNDECIDED}
 _TIMES = 1.95
-"""From here on a gain is told as so many times, below in percent."""
+"""Gains from this factor on are written as a factor, smaller ones in percent."""
 _DOUBTS = 4
-"""Doubts about the best that are told."""
+"""Most doubts about the best configuration that are shown."""
 
 
 def study(study: Study, ranked: Ranking, *, top: int = TOP, stored: bool = True) -> Iterator[Block]:
-    """Lay a study out: the sentence, the bounds, the best rows and the default, and what went wrong.
+    """Lay out a study: the sentence, the bounds, the best rows and the default, the failures.
 
-    Where the Results of its trials are not in the store, none of them is named.
+    If the Results of its trials are not `stored`, none of them is referred to.
     """
     yield Notice(severity=Severity.VERDICT, text=sentence(study, ranked))
     shown = ranked.best or next((row for row in ranked.rows if not row.failure), None)
@@ -56,7 +56,7 @@ def study(study: Study, ranked: Ranking, *, top: int = TOP, stored: bool = True)
 
 
 def _doubts(study: Study, shown: Standing, *, stored: bool) -> Iterator[Notice]:
-    """Tell what its measurements leave in doubt, in how many of them, and where the figures stand."""
+    """Yield the doubts about a configuration, in how many measurements they occur, and a Result to look at."""
     telling = study.candidates[key(shown.point)].telling
     codes = shown.doubts[:_DOUBTS]
     for code in codes:
@@ -75,7 +75,7 @@ def _doubts(study: Study, shown: Standing, *, stored: bool) -> Iterator[Notice]:
 
 
 def sentence(study: Study, ranked: Ranking) -> str:
-    """Say in one sentence what came out, how much better than the default, and how sure that is."""
+    """Summarize in one sentence: the best configuration, its gain over the default, and its certainty."""
     made = f"{count(ranked.measurements, 'measurement')} over {count(ranked.configurations, 'configuration')}"
     if not ranked.measurements:
         return f"Nothing was measured{_why_nothing(study)}."
@@ -87,7 +87,7 @@ def sentence(study: Study, ranked: Ranking) -> str:
 
 
 def brief(study: Study, ranked: Ranking) -> str:
-    """Say it in a few words, for a list."""
+    """Return a short summary for a list."""
     best = ranked.best
     if best is None:
         failed = ranked.measurements > 0 and all(row.failure for row in ranked.rows)
@@ -99,7 +99,7 @@ def brief(study: Study, ranked: Ranking) -> str:
 def _answer(study: Study, ranked: Ranking, best: Standing) -> str:
     alone = ranked.configurations == 1
     what = f"{point(best.point) if alone else _row_name(best)} gives {joined(*_values(study, best))}"
-    rival = any(row.default for row in ranked.rivals[1:])  # of the first it is said below
+    rival = any(row.default for row in ranked.rivals[1:])  # the first rival is named below
     if best.gain is not None and not best.default and (rival or not best.gain.low <= 1 <= best.gain.high):
         what += f", {_gain_text(best, best.gain, study, ranked.default)}"
     held = [f"{j.constraint.query} {_value(j)} {_bound_text(j)}" for j in best.judgements]
@@ -109,7 +109,7 @@ def _answer(study: Study, ranked: Ranking, best: Standing) -> str:
 
 
 def _row_name(row: Standing) -> str:
-    """Name a row; of the default, its load is told, too."""
+    """Return the name of a row; of the default, with its load."""
     name = point(row.point)
     if not row.default:
         return name
@@ -117,7 +117,7 @@ def _row_name(row: Standing) -> str:
 
 
 def _bound_text(judgement: Judgement) -> str:
-    """Say how a value stands to its bound."""
+    """Describe a bound by its verdict."""
     bound = str(judgement.constraint).partition(" ")[2]
     words = {Verdict.HELD: "", Verdict.BROKEN: "that breaks ", Verdict.UNDECIDED: "not surely "}
     return words[judgement.verdict] + bound
@@ -129,7 +129,7 @@ def _value(judgement: Judgement) -> str:
 
 
 def _gain_text(best: Standing, gain: Gain, study: Study, default: Standing | None) -> str:
-    """Compare with the default, as far as the samples bear it out."""
+    """Describe the gain over the default, as far as the samples support it."""
     several = len(study.goal.objectives) > 1
     first, mine = study.goal.objectives[0], best.objectives[0]
     other = None if default is None else default.objectives[0]
@@ -147,7 +147,7 @@ def _gain_text(best: Standing, gain: Gain, study: Study, default: Standing | Non
 
 
 def _certainty_text(ranked: Ranking) -> str:
-    """Write the share of resamples as a certainty; no number of resamples makes it whole."""
+    """Format the share of resamples as a certainty, which is never 100%."""
     return f"{'over 99' if ranked.certainty > _NEARLY else f'{100 * ranked.certainty:.0f}'}% certain"
 
 
@@ -155,7 +155,7 @@ _NEARLY = 0.995
 
 
 def _rivals_text(study: Study, ranked: Ranking, best: Standing) -> str:
-    """Say what cannot be told from the best, and which of them to take."""
+    """Name the configurations that may be as good as the best, and which to choose."""
     first, *more = ranked.rivals
     others = f" and {count(len(more), 'other')}" if more else ""
     shares = f"best in {100 * best.share:.0f} against {100 * first.share:.0f} of 100 resamples"
@@ -166,7 +166,7 @@ def _rivals_text(study: Study, ranked: Ranking, best: Standing) -> str:
 
 
 def _safe_alternative(study: Study, ranked: Ranking) -> str:
-    """Say what to take where the best may break a bound."""
+    """Name the best configuration that certainly holds the bounds, if the best overall may not."""
     safe = ranked.safe
     if safe is None:
         return ""
@@ -175,7 +175,7 @@ def _safe_alternative(study: Study, ranked: Ranking) -> str:
 
 
 def _without_load(study: Study, row: Standing) -> Standing:
-    """Leave the load away where there is more than that."""
+    """Return the row without its load, if other knobs remain."""
     rest = study.configuration(row.point)
     return replace(row, point=rest or row.point)
 
@@ -191,14 +191,14 @@ def _nearest(study: Study, ranked: Ranking) -> str:
 
 
 def _none_holds(ranked: Ranking) -> str:
-    """Say whether the bounds are broken, or not shown to hold, by that which is nearest to them."""
+    """Describe whether the configuration closest to the bounds breaks them or is undecided."""
     nearest = next(row for row in ranked.rows if not row.failure)
     broken = nearest.verdict is Verdict.BROKEN
     return "nothing holds the bounds" if broken else "not shown whether the bounds hold"
 
 
 def _apparent_miss(row: Standing) -> str:
-    """Say by how much it seems to miss, where it seems to."""
+    """Describe by how much a configuration seems to miss the bounds, if it does."""
     return f", which seems to miss by {far(row.miss)}" if row.miss else ""
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a study: throughput against latency, the objective against each knob, all knobs, the front."""
+"""Charts of a study: throughput against latency, objective by knob, parallel coordinates, Pareto front."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Candidate, Study
 
 CURVES = 3
-"""Configurations that have a curve of their own, the default apart."""
+"""Configurations that have their own curve, without the default."""
 _THROUGHPUT, _USUAL = Query(metric="throughput"), Query(metric="latency", statistic="p99")
 _MEMORY = (
     Query(metric="process_memory", statistic="max"),
@@ -34,7 +34,7 @@ _TITLES = {"throughput": "Throughput", "process_memory": "Process memory", "devi
 
 
 def charts(study: Study, ranked: Ranking) -> Iterator[Picture]:
-    """Draw what a study tells; a picture for which nothing was measured is left out."""
+    """Draw the charts of a study; charts without data are left out."""
     drawn = (
         _curves(study, ranked, _THROUGHPUT),
         *(_curves(study, ranked, query) for query in _MEMORY),
@@ -51,7 +51,7 @@ def charts(study: Study, ranked: Ranking) -> Iterator[Picture]:
 def _curves(study: Study, ranked: Ranking, query: Query) -> Plot | None:
     """Draw a curve through the loads of the best configurations and the default, with the bounds.
 
-    The other candidates are points behind them.
+    The other candidates are drawn as points.
     """
     rows = foremost(ranked)
     series = [drawn for row in rows if (drawn := _curve(study, ranked, row, query)).x]
@@ -74,7 +74,7 @@ def _curves(study: Study, ranked: Ranking, query: Query) -> Plot | None:
 
 
 def _curves_note(ranked: Ranking, drawn: int) -> str:
-    """Say what is drawn as a line."""
+    """Describe which configurations are drawn as lines."""
     best = drawn - any(row.default for row in foremost(ranked)[-1:])
     default = ", and the default" if best < drawn else ""
     return (
@@ -85,7 +85,7 @@ def _curves_note(ranked: Ranking, drawn: int) -> str:
 
 
 def foremost(ranked: Ranking) -> list[Standing]:
-    """Give the best configurations and the default, as far as they gave anything."""
+    """Return the best configurations and the default, without failed ones."""
     rows = [row for row in ranked.rows if not row.failure][:CURVES]
     default = ranked.default
     return [
@@ -95,7 +95,7 @@ def foremost(ranked: Ranking) -> list[Standing]:
 
 
 def latency_of(study: Study) -> Query:
-    """Give the latency that a study is about: the one that is bounded, or else that of the slowest in 100."""
+    """Return the latency statistic of a study: the bounded one, or else p99."""
     bounded = (bound.query for bound in study.goal.constraints if bound.query.metric == "latency")
     return next(bounded, _USUAL)
 
@@ -116,18 +116,18 @@ def _points(study: Study, name: str, candidates: Sequence[Candidate], query: Que
 
 
 def under_loads(study: Study, row: Standing) -> list[Candidate]:
-    """Give what was measured of the configuration of a row, in the order of the loads."""
+    """Return the candidates of a row's configuration, in the order of their loads."""
     mine = [
         candidate
         for candidate in study.candidates.values()
         if study.configuration(candidate.point) == study.configuration(row.point)
     ]
-    # The order of the loads is that of the points of the space, whenever they were measured.
+    # By the loads themselves, not by the order of measurement.
     return sorted(mine, key=lambda candidate: [float(v) for v in _load(study, candidate.point)])
 
 
 def called(study: Study, row: Standing) -> str:
-    """Name the configuration of a row, without its load."""
+    """Return the name of a row's configuration, without its load."""
     return "the default" if row.default else point(study.configuration(row.point)) or "the model"
 
 
@@ -151,7 +151,7 @@ def _rules(study: Study, query: Query) -> Iterator[Rule]:
 
 
 def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
-    """Draw all candidates by two objectives, and the front of those that nothing beats in both."""
+    """Draw all candidates by two objectives, with their Pareto front."""
     places = {
         k: (x, y)
         for k, candidate in study.candidates.items()
@@ -192,7 +192,7 @@ def _beats(one: tuple[float, float], other: tuple[float, float], pair: tuple[Obj
 
 
 def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
-    """Draw the first objective against a knob: every candidate, and the best of each value."""
+    """Draw the first objective by a knob: every candidate, and the best of each value."""
     query = study.goal.objectives[0].query
     scale = _knob_scale(study, axis)
     points = [
@@ -219,7 +219,7 @@ def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
 
 
 def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
-    """Draw each candidate as a line across its knobs, its objectives and its bounded metrics."""
+    """Draw parallel coordinates: each candidate as a line across knobs, objectives and bounded metrics."""
     axes = [axis for axis in study.space.axes if len(axis.values) > 1]
     knobs = [_knob_scale(study, axis) for axis in axes]
     lines = []
@@ -252,7 +252,7 @@ def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
 
 
 def _knob_scale(study: Study, axis: Axis) -> Scale:
-    """Lay off the values of a knob, side by side as long as they are few."""
+    """Return the axis of a knob; categorical if it has few values."""
     seen = (c.point[axis.name] for c in study.candidates.values() if axis.name in c.point)
     values = tuple(dict.fromkeys((*axis.values, *seen)))
     if axis.ordered:
@@ -264,8 +264,8 @@ def _knob_scale(study: Study, axis: Axis) -> Scale:
 
 
 _WIDE, _FEW, _FAR = 10.0, 12, 40.0
-"""Ratio of the ends of an axis from which on its logarithm is laid off, values that stand side by side, and
-the ratio from which on the largest latency would press all others together."""
+"""Ratio of the ends of an axis from which on it is logarithmic, most values of a categorical axis, and the
+ratio of latencies from which on their axis is logarithmic."""
 
 
 def _place(scale: Scale, axis: Axis, candidate: Candidate) -> float:

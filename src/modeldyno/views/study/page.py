@@ -1,4 +1,4 @@
-"""A study as a page: the answer, the curves, what each knob does, every configuration, and its winners."""
+"""Lay out a study as a page: the answer, curves, the effect of each knob, every configuration, details."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Candidate, Study
 
 _TOP, _EVERY = 10, 200
-"""Rows of the table of the best, and of that of every configuration."""
+"""Most rows of the table of the best, and of that of every configuration."""
 _SATISFIES = {Verdict.HELD: "yes", Verdict.BROKEN: "no", Verdict.UNDECIDED: "undecided"}
 _EXTRA_QUERIES = {
     "p99 latency": Query(metric="latency", statistic="p99"),
@@ -38,11 +38,11 @@ _EXTRA_QUERIES = {
     "device memory": Query(metric="device_memory", statistic="max"),
     "device use": Query(metric="gpu_utilization", statistic="mean"),
 }
-"""What is told of every configuration, where it was measured."""
+"""Metrics that are shown of every configuration, if measured."""
 
 
 def page(study: Study, ranked: Ranking, load_result: Callable[[str], Result | None]) -> Iterator[Block]:
-    """Lay a study out as a page; `kept` gives the Result of a trial by its id, where there still is one."""
+    """Lay out a study as a page; `load_result` returns the Result of a trial by its id, if still stored."""
     blocks = list(study_blocks.study(study, ranked, top=_TOP))
     drawn = list(charts(study, ranked))
     curves = [picture for picture in drawn if picture.title.endswith(" against latency")]
@@ -69,7 +69,7 @@ def page(study: Study, ranked: Ranking, load_result: Callable[[str], Result | No
 
 
 def every(study: Study, ranked: Ranking) -> Iterator[Block]:
-    """Lay out each configuration at its best load, with whether it satisfies the constraints."""
+    """Tabulate each configuration at its best load, and whether it satisfies the constraints."""
     rows = ranked.rows[:_EVERY]
     axes = [axis.name for axis in study.space.axes]
     goal_queries = {str(query): query for query in study.goal.queries}
@@ -114,11 +114,11 @@ def _satisfies(row: Standing) -> str:
     return _SATISFIES[row.verdict] + misses
 
 
-# --- a winner --------------------------------------------------------------------------------------
+# --- one configuration in detail -------------------------------------------------------------------
 
 
 def _winner(study: Study, row: Standing, load_result: Callable[[str], Result | None]) -> Iterator[Block]:
-    """Show a configuration in detail: its loads, where their requests spend their time, its own Result."""
+    """Lay out a configuration in detail: its loads, their latency breakdown, and its Result."""
     yield Heading(title="The default in detail" if row.default else f"Rank {row.rank} in detail")
     if row.default:
         yield from _subheading(point(row.point))
@@ -150,7 +150,7 @@ def _subheading(text: str) -> Iterator[Block]:
 
 
 def account(study: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
-    """Draw the stages of a mean request under each load of a configuration, with the throughput beside."""
+    """Draw the stages of a mean request under each load of a configuration, with the throughput."""
     staged = [
         (
             candidate,
@@ -183,7 +183,7 @@ def _mean(candidate: Candidate, metric: str) -> float | None:
 
 
 def _bar(study: Study, candidate: Candidate) -> str:
-    """Name a load, with what it gives."""
+    """Return a load with its throughput."""
     fixed = study.configuration(candidate.point)
     load = point({name: value for name, value in candidate.point.items() if name not in fixed})
     rate = hint(candidate, Query(metric="throughput"))
@@ -191,7 +191,7 @@ def _bar(study: Study, candidate: Candidate) -> str:
     return " · ".join(filter(None, (load or point(candidate.point) or "the default", rate_text)))
 
 
-# --- how -------------------------------------------------------------------------------------------
+# --- how it was measured ---------------------------------------------------------------------------
 
 
 def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""Tables of a study: its best rows, the best of each load, what could not be measured."""
+"""Tables of a study: the best configurations, the best at each load, the failures."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 _NONE, _DEFAULT = "—", "default"
 _MARKS = {Verdict.HELD: "✓", Verdict.BROKEN: "✗", Verdict.UNDECIDED: "?"}
 _PAGE = 73
-"""Characters of the columns of a narrow page, but for the last one."""
+"""Most characters of all columns but the last on a narrow page."""
 _REASONS, _REASON = 6, 240
-"""Reasons of failures that are shown, and the characters of each."""
+"""Most failure reasons that are shown, and most characters of each."""
 
 
 def point(values: Mapping[str, KnobValue]) -> str:
-    """Write a point as it would be set: ``instances=2, concurrency=16``."""
+    """Format a point as settings: ``instances=2, concurrency=16``."""
     return ", ".join(f"{clean(name)}={word(value)}" for name, value in values.items())
 
 
 def word(value: KnobValue) -> str:
-    """Write a value of a knob as it would be typed."""
+    """Format a knob value as it is typed."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else clean(str(value))
@@ -49,9 +49,9 @@ def word(value: KnobValue) -> str:
 
 
 def foremost(study: Study, ranked: Ranking, top: int) -> Table:
-    """Lay out the best configurations, each at its best load, and the default, by the axes that vary.
+    """Tabulate the best configurations at their best load, and the default, by the axes that vary.
 
-    Each axis is a column of its own as long as a narrow page takes them; beyond that they are one text.
+    Each axis is a column if they fit a narrow page; otherwise they are one text column.
     """
     rows = [row for row in ranked.rows if not row.failure][:top]
     if ranked.default is not None and not ranked.default.failure and ranked.default not in rows:
@@ -72,7 +72,7 @@ def foremost(study: Study, ranked: Ranking, top: int) -> Table:
 def _best(
     study: Study, ranked: Ranking, rows: Sequence[Standing], names: Sequence[str], *, together: bool
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Give the titles and the cells of the best rows."""
+    """Return the titles and the cells of the best rows."""
     axes = () if together else tuple(names)
     gains = ("gain",) if any(row.gain is not None for row in rows) else ()
     titles = ("", *axes, *map(str, study.goal.queries), *gains, "best in", "at<" if together else "<")
@@ -91,14 +91,14 @@ def _best(
 
 
 def _width(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
-    """Give the characters that a table takes but for its last column, with two between columns."""
+    """Return the width of a table without its last column, with two characters between columns."""
     return sum(
         2 + max(map(len, column)) for column in zip(titles[:-1], *(c[:-1] for c in cells), strict=True)
     )
 
 
 def curve(study: Study, row: Standing) -> Iterator[Table]:
-    """Lay out a configuration under each of its loads, where there are several."""
+    """Tabulate a configuration under each of its loads, if there are several."""
     mine = study.configuration(row.point)
     there = [c for c in study.candidates.values() if study.configuration(c.point) == mine and not c.failed]
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
@@ -123,7 +123,7 @@ _FEW = 2
 
 
 def _under(study: Study, candidate: Candidate, query: Query) -> str:
-    """Show what all trials of a candidate say together, and whether the bounds hold."""
+    """Format the pooled value of all trials of a candidate, and whether the bounds hold."""
     pooled = estimated(study, candidate, query)
     bounds = [bound for bound in study.goal.constraints if bound.query == query]
     if pooled is None:
@@ -136,7 +136,7 @@ def _under(study: Study, candidate: Candidate, query: Query) -> str:
 
 
 def loads(study: Study, ranked: Ranking) -> Table:
-    """Lay out the best configuration of each load."""
+    """Tabulate the best configuration of each load."""
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
     cells = tuple(
         (
@@ -165,7 +165,7 @@ def _at(row: Standing, name: str) -> str:
 
 
 def _row_text(row: Standing, names: Sequence[str], remark: str) -> str:
-    """Write the knobs of a row, the remark behind them; the default is named before."""
+    """Format the knobs of a row with its remark; the default is named first."""
     knobs = point({name: row.point[name] for name in names if name in row.point})
     rest = remark.removeprefix(_DEFAULT).removeprefix(", ")
     text = knobs + (f" ({rest})" if rest else "")
@@ -173,7 +173,7 @@ def _row_text(row: Standing, names: Sequence[str], remark: str) -> str:
 
 
 def _figure(study: Study, row: Standing, query: Query) -> str:
-    """Show a value with half of its interval, and whether its bounds hold."""
+    """Format a value with half of its interval, and whether its bounds hold."""
     judged = [j for j in row.judgements if j.constraint.query == query]
     mark = _MARKS[min((j.verdict for j in judged), key=list(_SEVERE).index)] if judged else ""
     for objective, value in zip(study.goal.objectives, row.objectives, strict=True):
@@ -187,7 +187,7 @@ _SEVERE = (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD)
 
 
 def _judged_value(judgement: Judgement) -> str:
-    """Show the value that was judged, or what bounds it where it is no claim."""
+    """Format the judged value, or its lower bound if it is uncertified."""
     answer, bounds = judgement.answer, judgement.answer.bounds()
     if answer.value is not None:
         return _value_with_half_width(answer.value, bounds.low, bounds.high, answer.query.unit)
@@ -207,7 +207,7 @@ _PERCENT = 0.0095
 
 
 def _gain(row: Standing) -> str:
-    """Show how many times as good as the default a row is."""
+    """Format the gain of a row over the default as a factor."""
     gain = row.gain
     if row.default or gain is None:
         return _NONE
@@ -217,7 +217,7 @@ def _gain(row: Standing) -> str:
 
 
 def _remark(ranked: Ranking, row: Standing) -> str:
-    """Say what is to be known of a row."""
+    """Return remarks on a row: default, cheapest, failed, missed bounds."""
     misses = not row.feasible and _LEAST < row.miss < inf
     return joined(
         _DEFAULT if row.default else "",
@@ -228,7 +228,7 @@ def _remark(ranked: Ranking, row: Standing) -> str:
 
 
 def far(miss: float) -> str:
-    """Show by which share bounds are missed."""
+    """Format by which share bounds are missed."""
     return "all of it" if miss == inf else f"{miss:.1%}" if miss < _TENTH else f"{miss:.0%}"
 
 
@@ -242,7 +242,7 @@ UNMEASURED = "What could not be measured"
 
 
 def failures(study: Study) -> Iterator[Table]:
-    """Group by its reason what cannot be, and what went wrong; with the first point of each."""
+    """Tabulate the skipped and failed trials by reason, with an example of each."""
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in study.trials:
         if trial.state is not State.DONE:

@@ -1,4 +1,4 @@
-"""Studies as tables of numbers, and as lists: every trial of one, and every study of a store."""
+"""Tables of the trials of a study, and of the studies in a store."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _FIRST, _PLACE = ("trial", "stage", "state"), ("rank", "best_in", "gain")
 _LAST = ("seconds", "doubts", "kind", "failure", "result")
 _TEXTS = {"stage", "state", "doubts", "kind", "failure", "result"}
 _REASON, _NAME, _TOLD = 1000, 18, 72
-"""Characters of a failure, of a name, and of what came out."""
+"""Most characters of a failure, of a name, and of a summary."""
 
 
 def trials(study: Study, ranked: Ranking) -> Table:
-    """Give a row for each trial: its point, what was measured with both ends, the bounds, its place."""
+    """Tabulate the trials: point, measurements with both ends, verdicts on bounds, rank."""
     names = (*(axis.name for axis in study.space.axes), *(name for t in study.trials for name in t.point))
     axes = tuple(dict.fromkeys(names))
     answered = (answer.query for trial in study.trials for answer in trial.answers)
@@ -79,7 +79,7 @@ def _number(value: float) -> str:
 
 
 def studies(entries: Sequence[StudyEntry]) -> Table:
-    """Lay out the studies of a store, one row for each."""
+    """List the studies of a store, one row each."""
     columns = tuple(Column(title=title) for title in ("study", "created", "model", "what came out"))
     rows = tuple(
         (
