@@ -152,6 +152,6 @@ def test_a_shape_that_is_given_is_told() -> None:
     shown = terminal.render(result).splitlines()
 
     assert "costs 24 MACs" in " ".join(shown[:3])
-    assert "In all, at input=3x4" in shown
+    assert "Totals, at input=3x4" in shown
     assert "inputs    input 3x4 float32" in shown
     assert "analysed  inference at input=3x4, nothing was run" in shown

@@ -550,7 +550,7 @@ def test_reports_are_of_all_that_was_measured(session: ModelProfiler, tmp_path: 
 
     assert "profile: digits answers in" in page
     assert "benchmark: 3 configurations; batch_size=8 has the highest throughput" in page
-    assert "Throughput by the size of the batch" in page
+    assert "Throughput by batch size" in page
     assert "out of memory" in page
     assert rows == {("profile", ""), ("benchmark", "batch_size=1"), ("benchmark", "batch_size=8")}
     assert read_all(tmp_path / "r.json") == session.results

@@ -55,7 +55,7 @@ def saved(tmp_path: Path) -> Path:
         (("slow.json", "--baseline", "old.json", "--max-regression", "2%"), 1, "slow fails"),
         (("same.json", "--require", "latency.p50 <= 1s", "latency.p95 <= 1s"), 0, "same holds: 2 bounds."),
         (("same.json", "--require", "latency:1ms", "throughput:10samples/s"), 1, "same fails: latency.p95"),
-        (("empty.json", "--require", "latency.p50 <= 1s"), 5, "It is undecided whether digits holds"),
+        (("empty.json", "--require", "latency.p50 <= 1s"), 5, "It is undecided whether digits passes"),
         (("empty.json", "--baseline", "old.json"), 5, "It is undecided"),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_script_can_have_it_fail(stored: Callable[..., Any]) -> None:
 
     assert [said.code for said in (worse, same, unknown)] == [1, 0, 5]
     assert len(same.out.splitlines()) == 1
-    assert same.out.startswith("mc does the same as ma: latency.p50 within 3.0%.")
+    assert same.out.startswith("mc performs the same as ma: latency.p50 within 3.0%.")
 
 
 def test_what_matters_can_be_told(stored: Callable[..., Any]) -> None:
@@ -177,7 +177,7 @@ def test_one_model_is_compared_with_itself_at_other_knobs(
     (agreement,) = found.contrasts[0].outputs
     assert agreement.output == "y"
     assert agreement.largest < 1e-4
-    assert "side by side, in slices: A B B A" in said.out
+    assert "interleaved in short slices: A B B A" in said.out
     with plugins.store() as store:
         assert {entry.id for entry in store.find()} == {found.baseline.id, found.contrasts[0].candidate.id}
     again = modeldyno("compare", found.baseline.id, found.contrasts[0].candidate.id)

@@ -166,7 +166,7 @@ class TestShown:
         said = modeldyno("inspect", STEADY, "--compare", STEADY, "-q")
 
         assert " ".join(said.out.split()) == (
-            "student does the same as mini: parameters, weight_bytes, macs and memory_peak equal."
+            "student performs the same as mini: parameters, weight_bytes, macs and memory_peak equal."
         )
 
     def test_side_by_side(self, modeldyno: Callable[..., Said], tmp_path: Path) -> None:
@@ -175,11 +175,11 @@ class TestShown:
         found = codec.read_comparison(tmp_path / "both.json")
         listed = modeldyno("list").out
 
-        assert said.out.startswith("student does the same as mini: parameters, weight_bytes, macs")
+        assert said.out.startswith("student performs the same as mini: parameters, weight_bytes, macs")
         assert "Saved to both.json." in said.out
         assert [found.baseline.id, found.contrasts[0].candidate.id] == ["0123456789ab", "0123456789ac"]
         assert all(each in listed for each in ("0123456789ab", "0123456789ac", found.id[:6]))
-        assert modeldyno("show", found.id).out.startswith("student does the same as mini")
+        assert modeldyno("show", found.id).out.startswith("student performs the same as mini")
 
     def test_a_comparison_on_standard_output(self, modeldyno: Callable[..., Said]) -> None:
         """With --json - a pipe gets the document and nothing else."""

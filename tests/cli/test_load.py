@@ -127,7 +127,7 @@ def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str])
     [
         ((0.4, 0.6), 0, "another measurement confirms it"),
         ((1.9, 2.1), 1, "another measurement broke it"),
-        ((0.9, 1.1), 5, "another measurement leaves it open: it is too near to the bound to be sure"),
+        ((0.9, 1.1), 5, "another measurement is undecided: too close to the bound to be sure"),
     ],
 )
 def test_what_verifies_a_search_decides_its_exit_code(

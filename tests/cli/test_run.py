@@ -110,7 +110,7 @@ def test_a_script_ends_as_it_would_end(ours: Run, pythons: Run, end: str) -> Non
 
     assert mine.returncode == theirs.returncode
     assert mine.stdout == theirs.stdout
-    assert mine.stderr == f"{theirs.stderr}\nscript.py called nothing that is marked with profiled.\n"
+    assert mine.stderr == f"{theirs.stderr}\nscript.py called no code that is marked with profiled.\n"
 
 
 def test_what_threads_and_exit_functions_do_is_told(ours: Run, tmp_path: Path) -> None:

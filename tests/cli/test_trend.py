@@ -70,7 +70,7 @@ def test_a_regression_is_told(modeldyno: Callable[..., Said]) -> None:
     said = modeldyno("trend", "digits")
 
     assert said.code == 0
-    assert said.out.startswith("digits: latency.p50 has got worse by 10")
+    assert said.out.startswith("digits: latency.p50 has been worse by 10")
     assert "2026-01-13 03:04 (0c0c0c)" in said.out
     assert "where the model changed" in said.out
     assert "▁" in said.out
@@ -144,7 +144,7 @@ def test_a_hook_is_not_called_without_a_regression(
     path = tmp_path / "told"
     said = modeldyno("trend", "digits", "--exec", f"touch {path}", "--fail-on-regression")
     assert said.code == 0
-    assert "is level at 1.00 ms over 8 results" in said.out.replace("\n", " ")
+    assert "is stable at 1.00 ms over 8 results" in said.out.replace("\n", " ")
     assert not path.exists()
 
 
@@ -187,7 +187,7 @@ def test_a_history_is_drawn(modeldyno: Callable[..., Said], put: Callable[..., N
     assert modeldyno("trend", "digits", "-o", "history.html").code == 0
     page = (tmp_path / "history.html").read_text(encoding="ascii")
     assert '<figure data-picture="0"' in page
-    assert "has got worse by" in page
+    assert "has been worse by" in page
     assert modeldyno("trend", "digits", "-o", "history.csv", "-q").code == 0
     assert len((tmp_path / "history.csv").read_text().splitlines()) == 17
     assert "No reporter writes" in modeldyno("trend", "digits", "-o", "history.docx").err

@@ -82,7 +82,7 @@ class TestFindings:
         """Each kind has its words."""
         assert set(LIMITS) == set(Limit)
         (notice,) = limited(Bottleneck(limit=Limit.QUEUE, share=0.6, seen="6 ms of 10 ms"))
-        assert notice.text == "the queue of the server, 60% of the time: 6 ms of 10 ms"
+        assert notice.text == "queueing in the server, 60% of the time: 6 ms of 10 ms"
         (notice,) = limited(Bottleneck(limit=Limit.CLIENT, share=None, seen="busy"))
         assert notice.text == "the client: busy"
         assert list(limited(None)) == []
@@ -101,7 +101,7 @@ class TestPointer:
         served = replace(SHORT, job=replace(SHORT.job, load=Load()))
         told = pointer(served, (found,))
         assert told is not None
-        assert told.advice == "modeldyno show 012345 --findings tells them"
+        assert told.advice == "modeldyno show 012345 --findings shows them"
         assert pointer(SHORT, ()) is None
 
 
@@ -148,10 +148,10 @@ class TestAdvice:
         found = replace(ADVICE, tried=(best,), finals=(best,), best=best, command="modeldyno profile net")
         said = sentence(found)
         assert said.startswith(
-            "net: with threads=1, throughput 50.0% higher (49.0% to 51.0%), over 7 rounds in turns with what "
-            "it was (100/s in the first run)"
+            "net: with threads=1, throughput 50.0% higher (49.0% to 51.0%), over 7 rounds in turns with the "
+            "baseline (100/s in the first run)"
         )
-        assert "outputs differ by 0.002 of their largest at most, cosine 0.999900" in said
+        assert "outputs differ by at most 0.002 of their largest value, cosine 0.999900" in said
         assert "modeldyno profile net" in self.told(found)
         assert "the outputs are the same" in sentence(
             replace(found, best=replace(best, outputs=(replace(AGREED, relative=0.0),)))
@@ -178,12 +178,13 @@ class TestAdvice:
         text = self.told(found)
         for said in (
             "worse", "the same", "one run only", "precision=int8 did not run: no torchao",
-            "precision=bf16 is not combined: outputs differ by 0.05, more than the tolerance of 0.01",
+            "precision=bf16 is not combined with others: outputs differ by 0.05, more than the tolerance of "
+            "0.01",
             "no time was left for batch_size=64", "±0.05",
         ):  # fmt: skip
             assert said in text
-        assert "what seemed to help could not be confirmed" in sentence(found)
-        assert "2 settings tried, and none is shown to be better than the present ones" in sentence(
+        assert "settings that seemed to help could not be confirmed" in sentence(found)
+        assert "2 settings tried; none is confirmed to be better than the current ones" in sentence(
             replace(found, tried=found.tried[:2])
         )
         assert "there is nothing to try" in sentence(ADVICE)
@@ -192,9 +193,9 @@ class TestAdvice:
         """With the option that leaves it free."""
         job = replace(ADVICE.baseline.job, inputs=(InputSpec(name="x", shape=(8, 3)),))
         told = self.told(replace(ADVICE, baseline=replace(ADVICE.baseline, job=job)))
-        assert "other sizes of the batch were not tried" in told
-        assert "leave it free with --input x=batchx3 -b 8" in told
-        assert "other sizes" not in self.told(ADVICE)
+        assert "other batch sizes were not tried" in told
+        assert "make it variable with --input x=batchx3 -b 8" in told
+        assert "other batch sizes" not in self.told(ADVICE)
 
     def test_the_table_says_whether_anything_ran_in_turns(self) -> None:
         """One run of each confirms nothing."""
@@ -228,4 +229,4 @@ def test_doubts_that_explain_a_limit_are_its_figures() -> None:
     first = next(findings_of(disturbed, KNOBS))
     assert isinstance(first, Notice)
     assert first.severity is Severity.NOTE
-    assert first.text == "other work on this machine: others kept 1.4 cores"
+    assert first.text == "other processes on this machine: others kept 1.4 cores"

@@ -72,7 +72,7 @@ FOREST = Forest(
                 "queue, with 50.0% of all."
             ),
         ),
-        (TREE, "latency of 2.00 s in all, divided among 2 parts; the largest: a (75.0%), b (25.0%)."),
+        (TREE, "latency of 2.00 s in total, divided among 2 parts; the largest: a (75.0%), b (25.0%)."),
         (
             FOREST,
             (
@@ -84,7 +84,7 @@ FOREST = Forest(
             Parallel(
                 title="l", scales=(TIME, TIME), lines=(Series(name="a", x=(0.0,), y=(1.0,), marked=True),)
             ),
-            "1 line across latency, latency; the one that stands out is a.",
+            "1 line across latency, latency; highlighted: a.",
         ),
     ],
 )

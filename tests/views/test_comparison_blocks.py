@@ -90,7 +90,7 @@ def _rows(block: Block) -> tuple[tuple[str, ...], ...]:
 
 
 EITHER = "It is undecided whether new is better or worse than old"
-OPENED = f"{EITHER}: latency.p50 may be 2.0% lower to 8.0% higher"
+OPENED = f"{EITHER}: latency.p50 may be between 2.0% lower and 8.0% higher"
 SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20.0% lower (18.0% to 22.0%)"
 
 
@@ -100,17 +100,17 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
         ((WORSE,), "new is worse than old: latency.p50 12.3% higher (10.3% to 14.3%)."),
         (
             (WORSE, BETTER),
-            f"new is worse than old: {SLOW}, but better in one respect: {LEAN}.",
+            f"new is worse than old: {SLOW}, but better: {LEAN}.",
         ),
         (
             (BETTER, SAME),
-            f"new is better than old: {LEAN}; the same in latency.p50.",
+            f"new is better than old: {LEAN}; unchanged: latency.p50.",
         ),
         ((BETTER,), "new is better than old: process_memory.max 20.0% lower (18.0% to 22.0%)."),
-        ((SAME,), "new does the same as old: latency.p50 within 3.0%."),
+        ((SAME,), "new performs the same as old: latency.p50 within 3.0%."),
         (
             (change("macs", Outcome.SAME, 0.0, 0.0), SAME),
-            "new does the same as old: latency.p50 within 3.0% and macs equal.",
+            "new performs the same as old: latency.p50 within 3.0% and macs equal.",
         ),
         (
             (OPEN,),
@@ -122,11 +122,11 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
         ),
         (
             (change("latency.p50", Outcome.UNDECIDED, None, why="not measured in the candidate"),),
-            f"{EITHER}: latency.p50 cannot be told (not measured in the candidate).",
+            f"{EITHER}: latency.p50 cannot be judged (not measured in the candidate).",
         ),
         (
             (change("latency.p50", Outcome.UNDECIDED, 5.0, None, why=""),),
-            f"{EITHER}: latency.p50 cannot be told (nothing is known of it).",
+            f"{EITHER}: latency.p50 cannot be judged (no data).",
         ),
         (
             (
@@ -137,25 +137,25 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
                     why="p50 is no claim yet: 4 samples are missing; latency.p50.raw gives the quantile.",
                 ),
             ),
-            f"{EITHER}: latency.p50 cannot be told (p50 is no claim yet: 4 samples are missing).",
+            f"{EITHER}: latency.p50 cannot be judged (p50 is no claim yet: 4 samples are missing).",
         ),
         (
             (change("throughput", Outcome.UNDECIDED, 2.0, interval=Interval(low=-1.0, high=9e43)),),
-            f"{EITHER}: throughput may be anything.",
+            f"{EITHER}: throughput may have changed by any amount.",
         ),
         (
             (change("throughput", Outcome.UNDECIDED, 2.0, interval=Interval(low=-0.5, high=9e43)),),
-            f"{EITHER}: throughput may be 50.0% lower to over 1,000,000 times as much.",
+            f"{EITHER}: throughput may be between 50.0% lower and over 1,000,000 times as much.",
         ),
         (
             (change("latency.p50", Outcome.UNDECIDED, 2.0, interval=Interval(low=-0.99, high=672.0)),),
-            f"{EITHER}: latency.p50 may be 100 times less to 673 times as much.",
+            f"{EITHER}: latency.p50 may be between 100 times less and 673 times as much.",
         ),
         (
             (change("latency.p50", Outcome.UNDECIDED, 0.1, interval=Interval(low=0.0, high=0.2)),),
-            f"{EITHER}: latency.p50 may be unchanged to 20.0% higher.",
+            f"{EITHER}: latency.p50 may be between unchanged and 20.0% higher.",
         ),
-        ((), "new and old have nothing that could be compared."),
+        ((), "new and old have no metric that could be compared."),
         ((COUNT,), "new is worse than old: parameters 50.0% higher."),
         (
             (change("error_rate", Outcome.WORSE, None, baseline=0.0, candidate=0.1),),
@@ -217,7 +217,7 @@ def test_only_what_differs_is_in_the_table() -> None:
     assert [row[0] for row in table(blocks, "What has changed").rows] == ["latency.p50", "throughput"]
     (rest,) = said(blocks, Severity.NOTE)
     assert rest == (
-        "also changed: macs +50.0%; changed by less than matters: parameters +0.04%; the same: load_time; "
+        "also changed: macs +50.0%; changed too little to matter: parameters +0.04%; unchanged: load_time; "
         "undecided: first_call"
     )
     everything = table(contrasted(found, everything=True), "What has changed")
@@ -277,14 +277,14 @@ def test_what_else_differs_stands_beside_it() -> None:
         hardware=(Difference(name="cores", baseline=2, candidate=8),),
     )
 
-    shown = table(contrasted(found), "What else differs")
+    shown = table(contrasted(found), "Other differences")
 
     assert shown.rows[0] == ("setting", "model", "old", "new")
     assert shown.rows[1] == ("setting", "knob0", "0", "—")
-    assert "3 further settings differ; --all shows them" in said(contrasted(found), Severity.NOTE)
+    assert "3 more settings differ; --all shows them" in said(contrasted(found), Severity.NOTE)
     fewer = compared(WORSE, settings=settings[3:], software=found.contrasts[0].software)
-    assert "1 further setting differs; --all shows it" in said(contrasted(fewer), Severity.NOTE)
-    whole = table(contrasted(found, everything=True), "What else differs")
+    assert "1 more setting differs; --all shows it" in said(contrasted(fewer), Severity.NOTE)
+    whole = table(contrasted(found, everything=True), "Other differences")
     assert len(whole.rows) == 19
     assert whole.rows[-1] == ("hardware", "cores", "2", "8")
 
@@ -302,7 +302,7 @@ def test_outputs_are_told_by_their_differences() -> None:
 
     told = said(contrasted(found), Severity.NOTE)
 
-    assert "the output 'y' is the same in both, to the last digit" in told
+    assert "the output 'y' is identical in both" in told
     assert "the output 'z' differs by at most 0.0012 (0.046 of the largest value), cosine 0.999000" in told
     assert "the output 'w' differs by at most infinite, cosine 0.500000" in told
 
@@ -321,7 +321,7 @@ def test_a_cause_sums_to_the_change() -> None:
 
     blocks = contrasted(compared(WORSE, causes=(cause,)))
 
-    shown = table(blocks, "Where the +5.00 ms of latency.p50 come from, by layer")
+    shown = table(blocks, "Where the change of latency.p50, +5.00 ms, comes from, by layer")
     assert shown.rows[0] == ("body.fc2 (Linear)", "4.00 ms", "8.00 ms", "+4.00 ms", "80.0%")
     assert shown.rows[1] == ("body.norm (LayerNorm)", "—", "1.00 ms", "+1.00 ms", "20.0%")
     assert ("the model itself (Net)", "2.00 ms", "1.50 ms", "-500 us", "—") in shown.rows
@@ -372,7 +372,7 @@ def test_a_part_that_may_be_noise_is_told_as_one() -> None:
     blocks = contrasted(compared(WORSE, causes=(one,)))
     assert any(
         text.startswith(
-            "no layer has surely changed latency.p50 (+5.00 ms); the largest difference is that of"
+            "no layer clearly explains the change of latency.p50 (+5.00 ms); the largest difference, in"
         )
         for text in said(blocks, Severity.NOTE)
     )
@@ -408,7 +408,7 @@ def test_a_list_tells_the_verdict() -> None:
     both = [
         Contrast(candidate=a_result(name=name), changes=(each,)) for name, each in (("b", COUNT), ("c", SAME))
     ]
-    assert headline(several(*both)) == "Beside old, b is worse and c is the same."
+    assert headline(several(*both)) == "Compared with old, b is worse and c is the same."
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,7 @@ def test_several_candidates_stand_side_by_side() -> None:
     blocks = contrasted(found)
 
     assert (
-        said(blocks, Severity.VERDICT)[0] == "Beside old, new is worse, newer is better and odd is undecided."
+        said(blocks, Severity.VERDICT)[0] == "Compared with old, new is worse, newer is better and odd is undecided."
     )
     together = table(blocks, "Side by side")
     assert [column.title for column in together.columns] == [
@@ -513,8 +513,8 @@ def test_how_it_was_run_stands_at_the_end() -> None:
 
     assert isinstance(rows, Table)
     assert rows.rows[0] == ("baseline", f"old: {'a' * 12}, 1 process, 2026-01-02 03:04:05 UTC")
-    assert ("runs", "measured apart from each other") in rows.rows
-    assert ("intervals", "95.0%, all of a candidate together") in rows.rows
+    assert ("runs", "measured separately") in rows.rows
+    assert ("intervals", "95.0%, simultaneous for all metrics of a candidate") in rows.rows
 
 
 def test_models_of_one_name_are_numbered() -> None:
@@ -573,4 +573,4 @@ def test_an_interruption_is_said_first() -> None:
     )
     assert other.text.startswith("It is undecided")
     beside = replace(several(*compared(WORSE).contrasts * 2, baseline=cut), order="alternating")
-    assert headline(beside).startswith("Interrupted after 1 round; beside old")
+    assert headline(beside).startswith("Interrupted after 1 round; compared with old")

@@ -47,8 +47,8 @@ UNDECIDED = found(Verdict.UNDECIDED, OPEN)
     ("checked", "start"),
     [
         (BROKEN, "digits fails: latency.p50 10.00 ms -> 12.00 ms, +20.0%"),
-        (HELD, "digits holds: no regression in latency.p50."),
-        (UNDECIDED, "It is undecided whether digits holds: latency.p50"),
+        (HELD, "digits passes: no regression in latency.p50."),
+        (UNDECIDED, "It is undecided whether digits passes: latency.p50"),
         (
             Checked(result=a_failed_result()),
             "onnx:models/digits.onnx fails: load failed: The child took 2 GiB.",
@@ -57,7 +57,7 @@ UNDECIDED = found(Verdict.UNDECIDED, OPEN)
             Checked(
                 result=a_result(), judgements=(a_result().judge(Constraint.parse("latency.p50.raw <= 2ms")),)
             ),
-            "It is undecided whether digits holds: latency.p50.raw <= 2 ms",
+            "It is undecided whether digits passes: latency.p50.raw <= 2 ms",
         ),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_comment_tells_only_what_changed_and_ends_with_the_environment() -> No
     assert isinstance(table, Table)
     assert [row[1] for row in table.rows] == ["latency.p50"]
     assert isinstance(rest, Notice)
-    assert rest.text == "All else holds: 1 check."
+    assert rest.text == "All other checks hold: 1."
     assert isinstance(environment, Table)
     assert environment.title == "Environment"
     assert not any(

@@ -36,16 +36,16 @@ def texts(found: Trend) -> list[str]:
 def test_a_step_with_another_version_is_not_held_against_the_model() -> None:
     """It is told with both versions, as a note."""
     found = history(*[1.0] * 8, *[1.2] * 8, torch_from=8, model_from=8)
-    (notice,) = [b for b in laid_out(found) if isinstance(b, Notice) and "not held" in b.text]
+    (notice,) = [b for b in laid_out(found) if isinstance(b, Notice) and "not counted" in b.text]
     assert notice.severity is Severity.NOTE
-    assert "torch 2.1 → 2.2), and the model with it" in notice.text
+    assert "torch 2.1 → 2.2) together with the model" in notice.text
     assert "after a step of +20" in sentence(found)
 
 
 def test_a_step_that_nothing_explains_says_so() -> None:
     """To the worse it is a broken one, to the better a held one."""
     worse = [b for b in laid_out(history(*[1.0] * 8, *[1.2] * 8)) if isinstance(b, Notice)]
-    assert any("neither the content of the model" in b.text and b.severity is Severity.BROKEN for b in worse)
+    assert any("no known change of the model" in b.text and b.severity is Severity.BROKEN for b in worse)
     better = [b for b in laid_out(history(*[1.2] * 8, *[1.0] * 8)) if isinstance(b, Notice)]
     assert any(b.severity is Severity.HELD for b in better)
 
@@ -53,12 +53,12 @@ def test_a_step_that_nothing_explains_says_so() -> None:
 def test_a_step_that_was_undone_is_a_note() -> None:
     """It stands no more."""
     found = history(*[1.0] * 8, *[1.2] * 8, *[1.0] * 8)
-    assert any("undone since" in text for text in texts(found))
+    assert any("reverted since" in text for text in texts(found))
 
 
 def test_a_change_of_the_environment_without_a_step_is_told() -> None:
     """As one that did nothing."""
-    assert any("no step comes with it" in text for text in texts(history(*[1.0] * 9, torch_from=4)))
+    assert any("no step in the metric" in text for text in texts(history(*[1.0] * 9, torch_from=4)))
 
 
 def test_levels_are_a_table() -> None:
@@ -73,8 +73,8 @@ def test_what_it_rests_on_is_said() -> None:
     """How many results, their scatter, what would show, what was left out."""
     text = texts(history(*[1.0] * 8))[-1]
     assert "8 results of backend torch" in text
-    assert "a step of 3.0% shows" in text
-    assert "3 stored results of another setup" in text
+    assert "a step of 3.0% is detectable" in text
+    assert "3 stored results left out: another setup" in text
     assert "left out" not in texts(replace(history(*[1.0] * 8), left_out=0))[-1]
 
 

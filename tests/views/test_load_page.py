@@ -62,7 +62,7 @@ def test_a_ladder_is_drawn() -> None:
     assert {line.name: len(line.x) for line in times.series} == {"p50": 5, "p99": 4}
     assert isinstance(stages, Stack)
     assert stages.bars[0] == "concurrency 1"
-    assert [part.name for part in stages.parts] == ["queue", "compute: model", "the rest"]
+    assert [part.name for part in stages.parts] == ["queue", "compute: model", "other"]
 
 
 def test_a_search_is_drawn_with_its_bound_and_its_answer() -> None:

@@ -20,10 +20,10 @@ def test_replicas_are_told_with_what_they_rest_on() -> None:
     """How many, how sure, at which rate each, within which bounds, at what price."""
     text = told(*provision(FOUR, PRICE, (Constraint.parse("latency.p99 <= 50ms"),)))
     assert text.startswith(
-        "1,000/s takes 4 replicas (3 to 5): each answers 300/s (240 to 360/s) within latency.p99 <= 50 ms."
+        "1,000/s needs 4 replicas (3 to 5): each handles 300/s (240 to 360/s) within latency.p99 <= 50 ms."
     )
-    assert "4.80 EUR an hour, 0.00133 EUR for 1,000 requests at that demand, which takes 83%" in text
-    assert "one more, 5, bears the loss of one" in text
+    assert "4.80 EUR per hour, 0.00133 EUR per 1,000 requests at this demand, at 83% of their capacity" in text
+    assert "one more (5) tolerates the loss of one" in text
     assert "closed loop" in text
 
 
@@ -31,9 +31,9 @@ def test_what_is_sure_or_open_is_told_so() -> None:
     """No range where both ends agree, and a least where nothing bounds the most."""
     sure = Provision(demand=10.0, load=1, each=EACH, replicas=1, fewest=1, most=1, closed=False)
     text = told(*provision(sure))
-    assert "10/s takes 1 replica: each" in text
+    assert "10/s needs 1 replica: each" in text
     assert "closed loop" not in text
-    assert "an hour" not in text
+    assert "per hour" not in text
     open_ = Provision(demand=10.0, load=1, each=EACH, replicas=1, fewest=1, most=None, closed=False)
     assert "(at least 1)" in told(*provision(open_))
 
@@ -46,7 +46,7 @@ def test_costs_are_a_table() -> None:
     )
     (table,) = costs(found, PRICE)
     assert isinstance(table, Table)
-    assert table.title.startswith("Cost at 1.20 EUR an hour")
+    assert table.title.startswith("Cost at 1.20 EUR per hour")
     assert table.rows[0] == ("1,000 inferences", "0.0123 EUR", "0.01 EUR to 0.02 EUR", "100/s")
     assert table.rows[1][1:3] == ("2.50 EUR", "")
     (notice,) = costs((), PRICE)

@@ -172,7 +172,7 @@ class TestSearch:
         assert found.failed is not None
         assert said.startswith(f"Concurrency {found.passed:.0f} holds latency.p99 <= 50 ms, and ")
         assert f"{found.failed:.0f} breaks it ({5 * found.failed:.0f} ms, " in said
-        assert f"{found.failed / 10 - 1:.0%} beyond); there it gives 400/s, goodput 396/s." in said
+        assert f"{found.failed / 10 - 1:.0%} beyond); there it delivers 400/s, goodput 396/s." in said
 
     def test_every_measurement_is_a_row(self) -> None:
         """In its order, with the time it took and the verdict that the search took it for."""
@@ -190,7 +190,7 @@ class TestSearch:
         [
             (0.03, Severity.HELD, "a freshly started server confirms it"),
             (0.09, Severity.BROKEN, "a freshly started server broke it"),
-            (0.05, Severity.UNDECIDED, "a freshly started server leaves it open"),
+            (0.05, Severity.UNDECIDED, "a freshly started server is undecided"),
         ],
     )
     def test_a_fresh_server_has_the_last_word(self, p99: float, severity: Severity, words: str) -> None:
@@ -210,7 +210,7 @@ class TestSearch:
         few = Rung(load=found.passed or 0.0, judgements=(BOUND.on(answer),))
         (told,) = notices(search(found.with_verification(few)), Severity.UNDECIDED)
 
-        assert "leaves it open: it had too few answers to be sure; give it more time (" in told.text
+        assert "is undecided: too few answers to be sure; allow more time (" in told.text
 
     def test_the_server_of_others_is_not_started_anew(self) -> None:
         """Where we may not start the server, nothing is said of a start."""
@@ -247,13 +247,13 @@ class TestSearch:
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            ({"passed": None, "failed": None}, "No load was found to hold or to break latency.p99 <= 50 ms."),
+            ({"passed": None, "failed": None}, "No load was found that clearly holds or breaks latency.p99 <= 50 ms."),
             ({"passed": None, "failed": 1.0, "broke": (), "rungs": (Rung(load=1.0, failure="dead"),)},
-             "Concurrency 1 breaks it (dead); no smaller one was found to hold latency.p99 <= 50 ms."),
+             "Concurrency 1 breaks it (dead); no smaller load was found that holds latency.p99 <= 50 ms."),
             ({"failed": 1.0, "broke": (), "rungs": (Rung(load=1.0),)}, "breaks it (saturated)"),
-            ({"failed": None, "end": End.LARGEST}, "the largest load that was to be tried"),
+            ({"failed": None, "end": End.LARGEST}, "the largest load allowed"),
             ({"failed": None, "end": End.CLIENT}, "and beyond it the client is the limit"),
-            ({"failed": None, "end": End.MEASUREMENTS}, "and nothing was found to break it"),
+            ({"failed": None, "end": End.MEASUREMENTS}, "and no load was found that breaks it"),
         ],
     )  # fmt: skip
     def test_an_open_answer_says_what_is_open(self, changes: dict[str, object], words: str) -> None:
@@ -283,7 +283,7 @@ class TestSearch:
         (note,) = notices(search(found), Severity.NOTE)
 
         assert note.code == end
-        assert note.text.startswith(f"{len(found.rungs)} measurements, then it ended: ")
+        assert note.text.startswith(f"ended after {len(found.rungs)} measurements: ")
 
     def test_it_fits_into_80_columns(self) -> None:
         """With two bounds as well."""

@@ -90,7 +90,7 @@ class TestResult:
             "slowest of each 4 calls",
         ]
         assert [(band.low, band.high) for band in many.bands] == [(-43.0, 0.0)]
-        assert many.note == "the warm-up, 43 calls in 400 ms, was counted and not kept"
+        assert many.note == "the warm-up, 43 calls in 400 ms, is not included"
 
     def test_processes_are_lines_of_their_own(self) -> None:
         """Each process is a line, and those beyond six are counted."""
@@ -202,7 +202,7 @@ class TestComparison:
 
         assert sum(isinstance(block, Forest) for block in blocks) == 2
         assert len(notices(blocks, Severity.VERDICT)) == 3
-        assert headings(blocks)[0] == "All of them"
+        assert headings(blocks)[0] == "All candidates"
 
 
 def test_several_documents_are_one_page() -> None:

@@ -88,8 +88,8 @@ def test_devices_are_in_no_other_table() -> None:
 
 def test_the_floor_is_told_beside_the_energy() -> None:
     """A reader knows what was subtracted."""
-    assert any("above the idle draw" in note for note in notes(*CARD, observed("energy", 0.25)))
-    assert not any("idle draw" in note for note in notes(*CARD[:5]))
+    assert any("above the idle power" in note for note in notes(*CARD, observed("energy", 0.25)))
+    assert not any("idle power" in note for note in notes(*CARD[:5]))
 
 
 def test_memory_that_only_grew_is_marked() -> None:
@@ -120,11 +120,11 @@ def test_traffic_is_told_where_there_was_any() -> None:
 
     assert notes(*quiet, *network) == notes(*little, *network) == []
     assert notes(*busy, *network) == [
-        "the timed pass read 3.00 MiB from disks, waited for 11 pages of memory from a disk"
+        "the timed pass read 3.00 MiB from disks, had 11 major page faults"
     ]
     assert notes(*quiet, *network, verbose=True)[:2] == [
-        "the timed pass read 0 B from disks, wrote 0 B to disks, waited for 0 pages of memory from a disk",
-        "meanwhile 2.00 KiB came in by the network and 0 B went out, of everybody in this network namespace",
+        "the timed pass read 0 B from disks, wrote 0 B to disks, had 0 major page faults",
+        "meanwhile, all processes in this network namespace received 2.00 KiB and sent 0 B",
     ]
 
 

@@ -153,7 +153,7 @@ def test_the_layers_with_most_time_to_win_are_named() -> None:
         "(compute-bound, 50% of the roofline)"
     )
     assert texts[2] == (
-        "measuring the layers slowed the call by 12%, which is subtracted; 3.0% of the time is in no layer"
+        "measuring the layers slowed the call by 12%, which is subtracted; 3.0% of the time is outside any layer"
     )
 
 
@@ -189,7 +189,7 @@ def test_layers_that_are_light_or_deep_are_left_out_and_counted() -> None:
     rows, _ = shown(watched(), Look(depth=1))
     assert list(rows) == ["Net", "· layer.0-2 (3 x Block)", "· head (Linear)"]
     _, texts = shown(watched(), Look(depth=1))
-    assert "left out: 2 layers, deeper; `show --get latency.p50@PATH` gives any" in texts
+    assert "left out: 2 layers, deeper; `show --get latency.p50@PATH` shows any of them" in texts
 
     tiny = {"latency": 1e-9, "self_time": 1e-9}
     light = replace(
@@ -219,7 +219,7 @@ def test_layers_that_were_asked_for_by_name_are_joined_across_their_numbers() ->
 
     assert list(rows) == ["Net", "· layer.0-2.wide (3 x Linear)"]
     assert texts[0].startswith("layer.0-2.wide takes 96.0% of the time")
-    assert texts[-1].endswith("3.0% of the time is in no watched layer")
+    assert texts[-1].endswith("3.0% of the time is outside the watched layers")
 
 
 def test_the_class_of_what_holds_layers_comes_from_the_analysis() -> None:

@@ -98,13 +98,13 @@ def test_what_was_measured_stands_beside_what_was_predicted() -> None:
     assert rows(WATCHED, "Memory of a call") == {
         "weights": ("25.0 MiB", "25.0 MiB", "100%"),
         "inputs": ("1.00 KiB", "—", "—"),
-        "at the peak, beyond these": ("100 MiB", "80.0 MiB", "125.0%"),
-        "left behind by each call": ("0 B", "", ""),
+        "at the peak, in addition": ("100 MiB", "80.0 MiB", "125.0%"),
+        "growth per call": ("0 B", "", ""),
     }
 
 
 def test_the_sentence_names_what_most_of_the_peak_is() -> None:
-    """Of what the call itself took: modules alike are one, and weights are none of it."""
+    """Of what the call itself allocated: modules alike are one, and weights are none of it."""
     assert "at the peak, in head, 60.0% of 100 MiB is output of encoder.layer.0-1.intermediate" in notes(
         WATCHED
     )
@@ -112,15 +112,15 @@ def test_the_sentence_names_what_most_of_the_peak_is() -> None:
 
 def test_the_contents_of_the_peak_are_listed() -> None:
     """With what was there before, the largest first, all else together; shares are those of the sentence."""
-    assert rows(WATCHED, "Held at the measured peak, in head") == {
+    assert rows(WATCHED, "Memory at the measured peak, in head") == {
         "output of encoder.layer.0-1.intermediate": ("60.0 MiB", "60.0%"),
         "workspace of head": ("40.0 MiB", "40.0%"),
         "weights": ("25.0 MiB", "—"),
         "inputs": ("1.00 KiB", "—"),
     }
     many = tuple(Held(scope=f"part{chr(97 + n)}", role="activations", bytes=MIB) for n in range(9))
-    found = rows(result(activity=Activity(held=many)), "Held at the measured peak")
-    assert found["in 3 more places"] == ("3.00 MiB", "33.3%")
+    found = rows(result(activity=Activity(held=many)), "Memory at the measured peak")
+    assert found["3 more"] == ("3.00 MiB", "33.3%")
 
 
 def test_the_course_is_drawn_without_what_is_always_there() -> None:
@@ -157,12 +157,12 @@ def test_a_step_is_shown_by_its_stages() -> None:
     assert "for a training step with sgd on onnxruntime" in verdict(TRAINED)
     beside = rows(TRAINED, "Memory of a training step")
     assert beside["gradients of parameters"] == ("2.00 MiB", "2.00 MiB", "100%")
-    assert beside["the optimiser's state"] == ("4.00 MiB", "—", "—")
+    assert beside["optimiser state"] == ("4.00 MiB", "—", "—")
 
 
 def test_a_run_that_watched_memory_alone_says_so() -> None:
     """Where the size of the model is known, the verdict is about that."""
-    assert "takes 100 MiB at the peak of a call, beyond weights and inputs." in verdict(WATCHED)
+    assert "takes 100 MiB at the peak of a call, in addition to weights and inputs." in verdict(WATCHED)
     sized = result(observed("allocated_peak", 1.0), Measurement(metric="parameters", value=5))
     assert "has 5 parameters" in verdict(sized)
 
@@ -188,10 +188,10 @@ def test_a_device_has_its_reserve_and_the_process_its_own() -> None:
         inspection=Inspection(mode=Mode.TRAIN),
     )
     found = rows(shown, "Memory of a training step")
-    assert found["idle in the allocator's reserve"][0] == "25.0%"
+    assert found["reserved but unused by the allocator"][0] == "25.0%"
     assert found["reserved by the allocator"][0] == "2.00 MiB"
-    assert found["the whole process, above its baseline"][0] == "3.00 MiB"
-    assert found["left behind by each step"][0] == "512 B"
+    assert found["whole process, above its baseline"][0] == "3.00 MiB"
+    assert found["growth per step"][0] == "512 B"
 
 
 def test_the_steps_that_were_timed_are_counted() -> None:
@@ -230,7 +230,7 @@ def test_the_largest_batch_that_was_predicted_has_its_base() -> None:
     shown = result(observed("largest_batch", 4096, scope="measured"), room, plan=Plan(memory_limit=4 * 2**30))
 
     assert rows(shown, "Memory of a call")["largest batch within 4 GiB"] == ("4,096", "4,000", "102.4%")
-    assert any("predicted for 3.00 GiB, what the limit leaves" in note for note in notes(shown))
+    assert any("predicted for 3.00 GiB, the limit less" in note for note in notes(shown))
 
 
 def test_the_largest_batch_is_the_verdict_where_nothing_was_timed() -> None:
@@ -256,8 +256,8 @@ def test_training_has_names_for_what_it_holds() -> None:
     )
     shown = result(observed("allocated_peak", 15.0), activity=Activity(held=held))
     assert "at the peak, 66.7% of 15 B is gradients of parameters" in notes(shown)
-    assert set(rows(shown, "Held at the measured peak")) == {
-        "optimiser's state", "gradients of parameters", "workspace outside of any module", "new kind",
+    assert set(rows(shown, "Memory at the measured peak")) == {
+        "optimiser state", "gradients of parameters", "workspace outside of any module", "new kind",
     }  # fmt: skip
 
 

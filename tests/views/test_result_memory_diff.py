@@ -71,11 +71,11 @@ def test_places_are_told_by_how_much_they_changed() -> None:
     found = rows(OLD, NEW)
 
     assert list(found.items()) == [
-        ("in all", ("45.0 MiB", "51.0 MiB", "+6.00 MiB")),
+        ("total", ("45.0 MiB", "51.0 MiB", "+6.00 MiB")),
         ("output of layer.0-1.fc", ("8.00 MiB", "18.0 MiB", "+10.0 MiB")),
         ("workspace of head", ("6.00 MiB", "—", "-6.00 MiB (gone)")),
         ("output of pool", ("—", "2.00 MiB", "+2.00 MiB (new)")),
-        ("2 places, alike", ("31.0 MiB", "31.0 MiB", "none")),
+        ("2 places, unchanged", ("31.0 MiB", "31.0 MiB", "none")),
     ]
 
 
@@ -91,7 +91,7 @@ def test_a_sentence_leads() -> None:
     )
     assert text(OLD, OLD) == ["digits holds the same at its peak as before: 45.0 MiB."]
     moved = snapshot(("other", "workspace", 45))
-    assert text(OLD, moved) == ["digits holds as much at its peak as before, 45.0 MiB, but not the same."]
+    assert text(OLD, moved) == ["digits holds as much at its peak as before, 45.0 MiB, but with different contents."]
     assert text(snapshot(), snapshot()) == ["digits holds the same at its peak as before: 0 B."]
 
 
@@ -100,7 +100,7 @@ def test_one_place_that_is_alike_has_its_name() -> None:
     grown = snapshot(("a", "workspace", 2), ("x", "inputs", 1))
 
     assert list(rows(snapshot(("a", "workspace", 1), ("x", "inputs", 1)), grown)) == [
-        "in all", "workspace of a", "inputs, alike",
+        "total", "workspace of a", "inputs, unchanged",
     ]  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def test_many_places_are_cut_to_the_largest() -> None:
 
     assert list(found)[1] == "workspace of t"
     assert len(found) == 1 + 12 + 1
-    assert found["in 8 more places"] == ("—", "36.0 MiB", "+36.0 MiB (new)")
+    assert found["8 more"] == ("—", "36.0 MiB", "+36.0 MiB (new)")
 
 
 def test_courses_have_one_scale() -> None:
@@ -142,7 +142,7 @@ def test_what_was_unlike_beforehand_is_told() -> None:
     told = text(OLD, other, Severity.NOTE)[0]
 
     assert told == (
-        "unlike in the two: model digits -> onnx:models/student.onnx, content 5a5a5a5a5a5a -> none, "
+        "other differences: model digits -> onnx:models/student.onnx, content 5a5a5a5a5a5a -> none, "
         "batch_size 8 -> 16, threads 2 -> none, image none -> 16x64 float32, cores none -> 2, "
         "torch none -> 2.13"
     )
@@ -153,7 +153,7 @@ def test_training_steps_tell_of_their_optimiser() -> None:
     step = (Measurement(metric="step_time", value=1.0),)
     told = text(OLD, replace(OLD, measurements=step), Severity.NOTE)[0]
 
-    assert told == "unlike in the two: optimizer none -> adamw"
+    assert told == "other differences: optimizer none -> adamw"
 
 
 def test_a_result_without_a_snapshot_cannot_be_compared() -> None:

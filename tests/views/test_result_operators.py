@@ -115,7 +115,7 @@ def test_on_a_device_its_time_counts() -> None:
     assert found["Kernels"].rows == (("fc", "gemm", "1", "0 s", "8.00 ms", "100%"),)
     assert found["Transfers"].rows == (("Memcpy DtoH", "1", "0 s", "2.00 ms", "100%"),)
     assert found["Waits for a device"].rows == (("cudaStreamSynchronize", "1", "4.00 ms", "100%"),)
-    assert found["Ranges of the model's own code"].rows == (("fc", "my range", "1", "1.00 ms", "100%"),)
+    assert found["Ranges marked in the model's code"].rows == (("fc", "my range", "1", "1.00 ms", "100%"),)
 
 
 def test_modules_are_left_out_where_there_are_none() -> None:
@@ -139,19 +139,19 @@ def test_needless_steps_are_shown_with_their_reason() -> None:
     found = tables(watched(wastes=(waste("layer.0", 1e-3), waste("layer.1", 1e-3), cast, waste("", 1e-6))))
 
     (table,) = found.values()
-    assert table.title == "Needless: 7.00 ms of a call"
+    assert table.title == "Unnecessary copies and waits: 7.00 ms of a call"
     assert table.rows == (
         ("head", "cast, Tensor.float", "1", "5.00 ms", "0 B", "leave it out."),
         ("layer.0-1", "copy, Tensor.clone", "2", "2.00 ms", "2.00 KiB", waste("", 0).reason),
         ("(the model itself)", "copy, Tensor.clone", "1", "1.00 us", "1.00 KiB", waste("", 0).reason),
     )
     many = tuple(waste(f"m{n}", 1e-3, reason=f"reason {chr(97 + n)}.") for n in range(9))
-    assert next(iter(tables(watched(wastes=many)))) == "Needless: 9.00 ms of a call, 8 of 9"
+    assert next(iter(tables(watched(wastes=many)))) == "Unnecessary copies and waits: 9.00 ms of a call, 8 of 9"
 
 
 def test_that_nothing_is_needless_is_told_where_somebody_looked() -> None:
     """None found is a finding; not looked for is none."""
-    found = "no needless copies, casts, transfers or waits were found"
+    found = "no unnecessary copies, casts, transfers or waits were found"
 
     assert notes(watched(*EXECUTED, wastes=()))[1:] == [found]
     assert notes(watched(*EXECUTED))[1:] == []

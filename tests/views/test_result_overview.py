@@ -81,5 +81,5 @@ def test_the_headline_names_what_is_needless() -> None:
     document = replace(full(), activity=Activity(wastes=(waste,)))
 
     assert views.headline(document).endswith(
-        "samples/s. Needless copies and waits cost 1.00 ms of a call, Tensor.clone in norm."
+        "samples/s. Unnecessary copies and waits take 1.00 ms of a call, Tensor.clone in norm."
     )

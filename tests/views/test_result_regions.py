@@ -30,7 +30,7 @@ def test_regions_are_laid_out_by_their_own_time() -> None:
 
     assert isinstance(blocks[0], Notice)
     assert blocks[0].text == "train.py spent 400 ms in 2 marked regions of code, 75.0% of it in inner itself."
-    assert tables["Time in all calls"].rows == (
+    assert tables["Total time"].rows == (
         ("inner", "100", "300 ms", "300 ms", "75.0%"),
         ("outer", "100", "400 ms", "100 ms", "25.0%"),
     )

@@ -57,7 +57,7 @@ def test_the_sentence_gives_rate_and_latency_at_the_load() -> None:
 def test_a_void_latency_is_not_told() -> None:
     """Where the load was too much, the sentence says so in the place of a number."""
     said = spoken(result(RATE, spread("latency", void="saturated"), load=None))
-    assert said.endswith("under load on triton, and was saturated: its latency is no claim")
+    assert said.endswith("under load on triton, but was saturated, so its latency is not meaningful")
 
 
 @pytest.mark.parametrize(("count", "tail"), [(20, False), (2000, True)])
@@ -96,7 +96,7 @@ def test_a_stream_whose_tokens_nobody_counts_has_its_first_token() -> None:
     assert "every" not in said
     void = spoken(result(*STREAM[:3], spread("latency", void="saturated")))
     assert void.startswith("generates 4,936 tokens/s (1,234 requests/s) at ")
-    assert void.endswith("was saturated: its latency is no claim")
+    assert void.endswith("was saturated, so its latency is not meaningful")
 
 
 def test_tokens_come_first_in_the_table() -> None:
@@ -128,10 +128,10 @@ def test_the_stages_of_a_request_sum_to_the_whole() -> None:
         ("queue", "4.00 ms", "40.0%"),
         ("compute: model", "5.00 ms", "50.0%"),
         ("network, protocol and client", "1.00 ms", "10.0%"),
-        ("in all", "10.0 ms", "100%"),
+        ("total", "10.0 ms", "100%"),
     ]
     assert isinstance(note, Notice)
-    assert note.text == "the server ran batches of 3.50 on the average: 4 (7 calls), 1 (2 calls)"
+    assert note.text == "the server ran batches of 3.50 on average: 4 (7 calls), 1 (2 calls)"
 
 
 def test_a_server_that_tells_nothing_has_no_table() -> None:
@@ -142,4 +142,4 @@ def test_a_server_that_tells_nothing_has_no_table() -> None:
     assert len(list(breakdown(result(service, STAGES[0])))) == 1
     (_, note) = breakdown(result(service, STAGES[0], replace(STAGES[3])))
     assert isinstance(note, Notice)
-    assert note.text.endswith("3.50 on the average")
+    assert note.text.endswith("3.50 on average")

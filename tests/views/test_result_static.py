@@ -100,7 +100,7 @@ class TestSentence:
         found = unbounded()
 
         assert " costs at least 1.41 GMACs (2.85 GFLOPs) at " in views.headline(found)
-        assert rows(found, "In all")["macs"] == ("1.41 G", "1.41 G or more: 1 operator uncounted")
+        assert rows(found, "Totals")["macs"] == ("1.41 G", "1.41 G or more: 1 operator uncounted")
 
     def test_a_training_step_is_called_one(self) -> None:
         """In training the cost is that of a step."""
@@ -128,7 +128,7 @@ def views_train() -> Inspection:
 class TestTotals:
     def test_each_number_has_its_meaning(self) -> None:
         """Every total of the whole is told under its own name, in words."""
-        found = rows(an_inspection(), "In all, at batch 1, seq 128")
+        found = rows(an_inspection(), "Totals, at batch 1, seq 128")
 
         assert found["parameters"] == ("22.7 M", "all trainable, 512 more elements in buffers")
         assert found["weight_bytes"] == ("86.6 MiB", "float32 86.6 MiB, int64 4.00 KiB")
@@ -146,19 +146,19 @@ class TestTotals:
             Measurement(metric="trainable_parameters", value=trainable),
         )
 
-        assert rows(an_inspection(measurements=counts), "In all")["parameters"] == ("1,000", words)
+        assert rows(an_inspection(measurements=counts), "Totals")["parameters"] == ("1,000", words)
 
     def test_parameters_alone_need_no_words(self) -> None:
         """Where nobody knows what is trainable nothing is said of it."""
         counts = (Measurement(metric="parameters", value=1000),)
 
-        assert rows(an_inspection(measurements=counts), "In all")["parameters"] == ("1,000", "")
+        assert rows(an_inspection(measurements=counts), "Totals")["parameters"] == ("1,000", "")
 
     def test_without_parameters_none_are_trainable(self) -> None:
         """Of nothing it is not said that all of it is trainable."""
         counts = tuple(Measurement(metric=m, value=0) for m in ("parameters", "trainable_parameters"))
 
-        assert rows(an_inspection(measurements=counts), "In all")["parameters"] == ("0", "")
+        assert rows(an_inspection(measurements=counts), "Totals")["parameters"] == ("0", "")
 
     def test_training_has_its_own_words(self) -> None:
         """The peak holds gradients and the state of the optimiser that is named."""
@@ -168,9 +168,9 @@ class TestTotals:
             Measurement(metric="largest_batch", value=12),
         )
         job = replace(a_job(), inspection=replace(views_train(), memory=24 * 2**30))
-        found = rows(an_inspection(job=job, measurements=more), "In all")
+        found = rows(an_inspection(job=job, measurements=more), "Totals")
 
-        assert found["memory_peak"][1].endswith("with weights, inputs, gradients, optimiser's state")
+        assert found["memory_peak"][1].endswith("with weights, inputs, gradients, optimiser state")
         assert found["optimizer_bytes"] == ("2.00 KiB", "of the state of adam")
         assert found["largest_batch"] == ("12", "whose peak fits 24 GiB")
 
@@ -179,8 +179,8 @@ class TestTotals:
         none = (Measurement(metric="largest_batch", value=0),)
         job = replace(a_job(), inspection=replace(views_train(), memory=2**30))
 
-        assert rows(an_inspection(job=job, measurements=none), "In all")["largest_batch"] == (
-            "0", "not even one sample is one whose peak fits 1 GiB",
+        assert rows(an_inspection(job=job, measurements=none), "Totals")["largest_batch"] == (
+            "0", "not even one sample fits 1 GiB",
         )  # fmt: skip
 
     def test_a_training_step_is_divided_up(self) -> None:
@@ -192,7 +192,7 @@ class TestTotals:
             )
         ]  # fmt: skip
 
-        assert rows(an_inspection(measurements=tuple(macs)), "In all")["macs"] == (
+        assert rows(an_inspection(measurements=tuple(macs)), "Totals")["macs"] == (
             "3,000",
             "forward 1,000, backward 2,000",
         )
@@ -202,7 +202,7 @@ class TestTotals:
         sizes = [Measurement(metric="weight_bytes", value=8, scope=scope) for scope in ("", "float32", "fc")]
         found = (*sizes, Measurement(metric="parameters", value=2, scope="fc"))
 
-        assert rows(an_inspection(outline=None, measurements=found), "In all")["weight_bytes"][1] == "float32"
+        assert rows(an_inspection(outline=None, measurements=found), "Totals")["weight_bytes"][1] == "float32"
 
     def test_a_model_that_was_run_keeps_its_table(self) -> None:
         """With a latency the totals that explain it are rows of the one table of results."""
@@ -233,7 +233,7 @@ class TestModules:
         assert found["· encoder.layer.0-5 (6 x Layer)"] == ("1x128x384", "10.6 M", "1.41 G", "100%")
         assert found["· · attention (6 x Attention)"][2:] == ("507 M", "35.9%")
         assert not any("dropout" in name for name in found)
-        assert "several alike are one row, which has their sum" in notes(views.blocks(an_inspection()))
+        assert "equal modules are merged into one row with their sum" in notes(views.blocks(an_inspection()))
 
     def test_sorted_by_weights_they_are_shown(self) -> None:
         """The bytes of the weights take the place of the parameters where the rows are sorted by them."""
@@ -430,7 +430,7 @@ def test_paths_of_one_pattern_are_named_together(paths: tuple[str, ...], name: s
 class TestPeak:
     def test_activations_are_told_by_module(self) -> None:
         """Weights and inputs are one row each; activations are told by what made them."""
-        found = table(an_inspection(), "Held at the peak, in encoder.layer.3.output (aten.addmm)")
+        found = table(an_inspection(), "Memory at the peak, in encoder.layer.3.output (aten.addmm)")
 
         assert [row[0] for row in found.rows] == [
             "weights", "activations of encoder.layer.2-3.output", "activations of embeddings.word", "inputs",
@@ -441,18 +441,18 @@ class TestPeak:
     def test_the_rest_is_summed(self) -> None:
         """Beyond six rows the rest is one."""
         held = tuple(Held(scope=f"m{i}x", role="activation", bytes=10 - i) for i in range(9))
-        found = table(outlined(peak=held, peak_scope="", peak_operator=""), "Held at the peak")
+        found = table(outlined(peak=held, peak_scope="", peak_operator=""), "Memory at the peak")
 
-        assert found.rows[-1] == ("in 3 more places", "9 B", "16.7%")
-        assert found.title == "Held at the peak"
+        assert found.rows[-1] == ("3 more", "9 B", "16.7%")
+        assert found.title == "Memory at the peak"
 
     def test_other_roles_keep_their_names(self) -> None:
         """Gradients and state have words; a role that nobody knows is told as it is."""
         roles = ("gradient", "optimizer state", "novel", "activation")
         held = tuple(Held(scope="", role=role, bytes=8) for role in roles)
 
-        assert list(rows(outlined(peak=held), "Held")) == [
-            "gradients of parameters", "optimiser's state", "novel", "activations",
+        assert list(rows(outlined(peak=held), "Memory at")) == [
+            "gradients of parameters", "optimiser state", "novel", "activations",
         ]  # fmt: skip
 
     def test_nothing_held_is_no_table(self) -> None:
@@ -482,7 +482,7 @@ class TestOperators:
         """Operators of unknown shapes may take any number of MACs, and the title says what is wanting."""
         found = unbounded()
 
-        assert rows(found, "Not counted, for want of a formula or of shapes")["own.Magic"][1] == "0 or more"
+        assert rows(found, "Not counted: no formula, or unknown shapes")["own.Magic"][1] == "0 or more"
         assert rows(found, "Operators", Look(verbose=True))["own.Magic"][1] == "0 or more"
         many = tuple(Operator(kind=f"x.{i}", calls=1, counted=False, most=None) for i in range(13))
         assert table(outlined(operators=many), "Not counted").rows[-1][2] == "0 or more"
@@ -519,7 +519,7 @@ class TestEstimates:
             "batch", "seq", "MACs", "activations", "memory", "a100 bound",
         ]  # fmt: skip
         assert found.rows[0] == ("1", "128", "≥ 1.41 G", "1.88 MiB", "88.5 MiB", "≥ 132 us")
-        assert rows(an_inspection(), "In formulas")["activation_peak"] == ("15360*batch*seq",)
+        assert rows(an_inspection(), "Formulas")["activation_peak"] == ("15360*batch*seq",)
         assert "the formulas hold for batch >= 1 (traced to 8), seq = 16k (traced to 512)" in notes(
             views.blocks(an_inspection())
         )
@@ -541,9 +541,9 @@ class TestEstimates:
         found = outlined(points=points, formulas={}, traced=True)
 
         assert len(table(found, "At other sizes").rows) == 40
-        assert "10 more sizes are in the document: --json PATH" in notes(views.blocks(found))
-        assert any("each was traced by itself" in text for text in notes(views.blocks(found)))
-        assert not any(t.title == "In formulas" for t in tables(found))
+        assert "10 more sizes are in the JSON output: --json PATH" in notes(views.blocks(found))
+        assert any("each was traced separately" in text for text in notes(views.blocks(found)))
+        assert not any(t.title == "Formulas" for t in tables(found))
 
     def test_points_without_a_word_on_formulas(self) -> None:
         """Where none was sought nothing is said of it."""
@@ -553,10 +553,10 @@ class TestEstimates:
 
     def test_a_device_is_an_estimate(self) -> None:
         """Title and signs say that these are lower bounds; the limit is named with its reason."""
-        found = table(an_inspection(), "Estimates: lower bounds from the peaks of devices; nothing was run")
+        found = table(an_inspection(), "Estimated lower bounds from the peaks of devices; nothing was run on them")
 
         assert found.rows == (
-            ("a100", "≥ 131 us", "—", "≥ 58.4 us", "arithmetic", "19.5 TFLOP/s, 1.55 TB/s"),
+            ("a100", "≥ 131 us", "—", "≥ 58.4 us", "compute", "19.5 TFLOP/s, 1.55 TB/s"),
         )
 
     def test_the_lower_roof_is_named(self) -> None:
@@ -569,14 +569,14 @@ class TestEstimates:
         }
         found = [Measurement(metric=m, value=value, scope="d") for m, value in scoped.items()]
         bound = [
-            table(an_inspection(measurements=(*found, Measurement(metric=m, value=macs))), "Estimates").rows[
+            table(an_inspection(measurements=(*found, Measurement(metric=m, value=macs))), "Estimated").rows[
                 0
             ]
             for m, macs in (("macs", 4.9e10), ("macs", 5e10), ("causal_macs", 5e10))
         ]
-        unknown = table(an_inspection(measurements=(found[0], found[3])), "Estimates").rows[0]
+        unknown = table(an_inspection(measurements=(found[0], found[3])), "Estimated").rows[0]
 
-        assert [row[4] for row in bound] == ["memory", "arithmetic", "arithmetic"]
+        assert [row[4] for row in bound] == ["memory", "compute", "compute"]
         assert unknown == ("d", "≥ 1.00 ms", "—", "—", "memory", "unknown FLOP/s, 1.00 TB/s")
 
     @pytest.mark.parametrize(
@@ -607,7 +607,7 @@ class TestFooter:
         """Without an outline the totals that are known stand in the same table."""
         found = an_inspection(outline=None, measurements=(Measurement(metric="parameters", value=5),))
 
-        assert rows(found, "In all")["parameters"] == ("5", "")
+        assert rows(found, "Totals")["parameters"] == ("5", "")
         assert rows(found, "How it was measured")["analysed"] == ("inference, nothing was run",)
 
 

@@ -57,7 +57,7 @@ def test_the_verdict_is_about_tokens_where_no_call_was_timed() -> None:
 
     words = (
         r"digits generates its first token after (\S+) ms, then one every (\S+) ms "
-        r"\(median; prompt 32, batch 8 on onnxruntime\): (\S+) tokens/s in all\."
+        r"\(median; prompt 32, batch 8 on onnxruntime\): (\S+) tokens/s overall\."
     )
     found = re.fullmatch(words, said)
     assert found is not None
@@ -110,11 +110,11 @@ def test_a_mean_that_differs_from_its_tokens_is_explained() -> None:
     steps[:, [4, 9]] += 0.1
     held_up = a_result(measurements=tuple(measured(steps, extent, 1, HOW)), doubts=())
 
-    assert notes(held_up)["held-up"].startswith(
-        "per token, the mean of a generation is 23.3 ms, and most tokens take 10.0 ms"
+    assert notes(held_up)["stalls"].startswith(
+        "the mean time per token is 23.3 ms, but most tokens take 10.0 ms"
     )
-    assert "held-up" not in notes(a_generation(*TWO))
-    assert "held-up" not in notes(a_generation(Extent(prompt=8, generated=1)))
+    assert "stalls" not in notes(a_generation(*TWO))
+    assert "stalls" not in notes(a_generation(Extent(prompt=8, generated=1)))
 
 
 def test_a_single_token_has_no_row_by_place() -> None:
@@ -162,7 +162,7 @@ def test_the_cache_stands_beside_its_prediction() -> None:
         notes(a_generation(*TWO, more=(seen,)))["cache"]
         == "each token of a sample adds 36.0 KiB to the cache"
     )
-    assert notes(a_generation(*TWO, more=(seen, predicted)))["cache"].endswith("; 36.0 KiB were predicted")
+    assert notes(a_generation(*TWO, more=(seen, predicted)))["cache"].endswith("; predicted: 36.0 KiB")
 
 
 def test_a_cache_that_does_not_grow_is_told_as_such() -> None:

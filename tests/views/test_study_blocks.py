@@ -96,7 +96,7 @@ def test_nothing_of_what_is_to_be_smaller_is_told_against_the_default() -> None:
         for n, share in ((1, 0.5), (2, 0.0))
     )
 
-    assert "instances=2 gives error_rate 0%, against 50.0% of the default; " in said(log(found, trials))
+    assert "instances=2 gives error_rate 0%, compared with 50.0% for the default; " in said(log(found, trials))
 
 
 def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
@@ -104,9 +104,9 @@ def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
     found = a_study("intra_threads=1,2", goal=goal(), default={"intra_threads": 1})
     text = said(swept(found, lambda p: 100.0 + 0.1 * (p["intra_threads"] == 2)))
 
-    assert text.count("cannot be told from") == 1
+    assert text.count("not distinguishable from") == 1
     assert "of 100 resamples" in text
-    assert "take the cheaper" in text or "none of them takes less" in text
+    assert "prefer the cheaper" in text or "none of them is cheaper" in text
 
 
 def test_beside_a_best_that_may_break_its_bound_stands_one_that_does_not() -> None:
@@ -119,8 +119,8 @@ def test_beside_a_best_that_may_break_its_bound_stands_one_that_does_not() -> No
     text = said(log(a_study("batch_size=1,2,4", goal=bounded, default={"batch_size": 1}), trials))
 
     assert "batch_size=4 gives throughput 400/s" in text
-    assert "9.80 ms not surely <= 10 ms" in text
-    assert text.endswith("; surely within the bounds is batch_size=2, which gives throughput 200/s.")
+    assert "9.80 ms not certainly <= 10 ms" in text
+    assert text.endswith("; certain to hold the bounds: batch_size=2, which gives throughput 200/s.")
 
 
 def test_so_it_does_where_only_the_load_varies() -> None:
@@ -136,8 +136,8 @@ def test_so_it_does_where_only_the_load_varies() -> None:
     bounded = goal("latency.mean <= 10ms")
     text = said(log(a_served_study("concurrency=1,2,4", goal=bounded, default={}), trials))
 
-    assert "concurrency=4 gives throughput 400/s, at latency.mean 9.80 ms not surely <= 10 ms; surely" in text
-    assert text.endswith("; surely within the bounds is concurrency=2, which gives throughput 200/s.")
+    assert "concurrency=4 gives throughput 400/s, at latency.mean 9.80 ms not certainly <= 10 ms; certain" in text
+    assert text.endswith("; certain to hold the bounds: concurrency=2, which gives throughput 200/s.")
 
 
 def test_when_nothing_holds_the_nearest_is_named() -> None:
@@ -145,8 +145,8 @@ def test_when_nothing_holds_the_nearest_is_named() -> None:
     found = batches("throughput >= 500/s")
     text = said(found)
 
-    assert "nothing holds throughput >= 500/s; the nearest is batch_size=4, which misses by 20%" in text
-    assert brief(found, ranking(found)) == "nothing holds the bounds"
+    assert "no configuration holds throughput >= 500/s; the closest is batch_size=4, which misses by 20%" in text
+    assert brief(found, ranking(found)) == "no configuration holds the bounds"
 
 
 def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
@@ -163,14 +163,14 @@ def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
         )
         text = said(found)
         assert (
-            f"it is not shown whether anything holds latency.p99 <= 1 s; the nearest is batch_size=1{hint}."
+            f"it is undecided whether any configuration holds latency.p99 <= 1 s; the closest is batch_size=1{hint}."
             in text
         )
-        assert brief(found, ranking(found)) == "not shown whether the bounds hold"
+        assert brief(found, ranking(found)) == "undecided whether the bounds hold"
 
 
 def test_what_is_not_known_is_no_miss() -> None:
-    """A percentile that is no claim yet leaves it open whether the bound holds."""
+    """A percentile that is no claim yet is undecided whether the bound holds."""
     text = said(batches("latency.p99 <= 1s"))
 
     assert "misses" not in text
@@ -189,7 +189,7 @@ def test_when_all_fails_the_cause_is_told() -> None:
     found = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
     failed = swept(found, by_batch, fails=lambda _point: FailureKind.OOM)
 
-    assert "all of them failed: load: it took too much" in said(failed)
+    assert "all failed: load: it took too much" in said(failed)
     assert brief(failed, ranking(failed)) == "all failed"
     assert tables(failed)[-1].rows[0][1] == "failed: out of memory"
 
@@ -200,7 +200,7 @@ def test_nothing_measured_is_said_with_the_reason() -> None:
     none = found.add(Trial(number=1, point={"batch_size": 1}, state=State.SKIPPED, failure="it cannot be"))
 
     assert said(found) == "Nothing was measured."
-    assert "none of the configurations can be (it cannot be)" in said(none)
+    assert "none of the configurations is possible (it cannot be)" in said(none)
     assert brief(found, ranking(found)) == "nothing measured"
 
 
@@ -322,7 +322,7 @@ def test_doubts_about_the_best_are_told() -> None:
         " ".join(terminal.text(study(doubted, ranking(doubted), stored=stored)).split())
         for stored in (True, False)
     )
-    assert "go on with the study: --resume" in told
+    assert "resume the study: --resume" in told
     assert "go on with the study" not in unkept
     assert "Other processes used the same cores during the timed pass" in told
 
@@ -340,7 +340,7 @@ def test_a_doubt_says_how_many_measurements_it_is_about() -> None:
     told = " ".join(terminal.text(study(doubted, ranking(doubted))).split())
 
     assert f"in 1 of {best.verified} measurements" in told
-    assert "modeldyno show abcdef tells more" in told
+    assert "modeldyno show abcdef for details" in told
 
 
 @pytest.mark.parametrize("name", ["=1+1", "a\x1b[31mb", "x\ny"])
@@ -430,7 +430,7 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
     plot = next(p for p in charts(both, ranking(both)) if p.title == "throughput against latency.mean")
 
     assert isinstance(plot, Plot)
-    assert [series.name for series in plot.series] == ["the front", "others"]
+    assert [series.name for series in plot.series] == ["Pareto front", "others"]
     assert plot.series[0].labels == ("batch_size=4",)
     assert not [p for p in charts(made, ranking(made)) if p.title.startswith("throughput against cpu")]
 

@@ -179,7 +179,7 @@ class TestResults:
         once = observed("load_time", 0.125)
         twice = once.pooled(observed("load_time", 0.135))
 
-        assert results(measured(once))["load_time"] == ("125 ms", "", "seen once")
+        assert results(measured(once))["load_time"] == ("125 ms", "", "measured once")
         assert results(measured(twice))["load_time"] == ("130 ms", "125 to 135 ms", "")
 
     def test_weights_are_told_by_dtype(self) -> None:
@@ -198,7 +198,7 @@ class TestResults:
         stages = (observed("load_time", 0.125, scope="load"), observed("load_time", 0.5, scope="import"))
         found = results(measured(observed("load_time", 0.625), *stages))
 
-        assert found == {"load_time": ("625 ms", "", "seen once, import 500 ms, load 125 ms")}
+        assert found == {"load_time": ("625 ms", "", "measured once, import 500 ms, load 125 ms")}
 
     def test_memory_is_told_above_its_baseline(self) -> None:
         """The peak is above the baseline where there is one; the baseline has a row of its own."""
@@ -298,7 +298,7 @@ class TestHistogram:
         document = measured(Measurement(metric="latency", value=Distribution.of(times)))
         (chart,) = (block for block in views.blocks(document) if isinstance(block, Bins))
 
-        assert chart.note.endswith("each bin is wider than the one before by the same factor")
+        assert chart.note.endswith("logarithmic bins")
         assert [mark.name for mark in chart.marks] == ["p50"]
 
     def test_few_calls_have_no_picture(self) -> None:

@@ -83,9 +83,9 @@ def _describe_bins(picture: Bins) -> str:
     labels = format_axis(picture.edges, picture.scale.unit)
     peak = max(range(len(picture.counts)), key=picture.counts.__getitem__)
     return (
-        f"Histogram of {picture.scale.label} from {labels[0]} to {labels[-1]}; most {picture.counted}, "
-        f"{picture.counts[peak]:,.0f} of {sum(picture.counts):,.0f}, lie from {labels[peak]} to "
-        f"{labels[peak + 1]}."
+        f"Histogram of {picture.scale.label} from {labels[0]} to {labels[-1]}; the fullest bin, "
+        f"{labels[peak]} to {labels[peak + 1]}, has {picture.counts[peak]:,.0f} of "
+        f"{sum(picture.counts):,.0f} {picture.counted}."
     )
 
 
@@ -180,7 +180,7 @@ def _describe_tree(picture: Tree) -> str:
     largest = sorted(root.children, key=lambda node: -node.value)[:3]
     named = ", ".join(f"{node.name} ({share(node.value, root.value)})" for node in largest)
     return (
-        f"{picture.scale.label} of {shown(root.value, picture.scale)} in all, "
+        f"{picture.scale.label} of {shown(root.value, picture.scale)} in total, "
         f"divided among {count(sum(1 for _ in _nodes(root)) - 1, 'part')}; the largest: {named}."
     )
 
@@ -238,5 +238,5 @@ _TENFOLD = 10.0
 def _describe_parallel(picture: Parallel) -> str:
     axes = ", ".join(scale.label for scale in picture.scales)
     marked = next((line.name for line in picture.lines if line.marked), "")
-    best = f"; the one that stands out is {marked}" if marked else ""
+    best = f"; highlighted: {marked}" if marked else ""
     return f"{count(len(picture.lines), 'line')} across {axes}{best}."

@@ -32,7 +32,7 @@ def _combined_blocks(pages: Sequence[Page]) -> Iterator[Block]:
     yield Notice(severity=Severity.VERDICT, text=f"{count(len(pages), 'document')}.")
     yield Table(
         title="",
-        columns=(Column(title="document"), Column(title="what it says")),
+        columns=(Column(title="document"), Column(title="verdict")),
         rows=tuple((page.title, _verdict(page)) for page in pages),
     )
     for page in pages:

@@ -47,7 +47,7 @@ def summarize(tried: Sequence[Tried]) -> str:
         return f"{whole}, none of which could be measured."
     rate, best = max(rates, key=lambda pair: pair[0])
     shown = format_quantity(rate, "1/s", 3).replace("/s", " samples/s")
-    return f"{whole}; {describe(best.configuration)} has the highest throughput that was seen, {shown}."
+    return f"{whole}; {describe(best.configuration)} has the highest throughput, {shown}."
 
 
 def tabulate(tried: Sequence[Tried]) -> Table:
@@ -80,7 +80,7 @@ def draw(tried: Sequence[Tried]) -> Iterator[Plot]:
     if len({size for points in lines.values() for size, _ in points}) < 2:  # noqa: PLR2004 - one is no curve
         return
     yield Plot(
-        title="Throughput by the size of the batch",
+        title="Throughput by batch size",
         x=Scale(label=BATCH_SIZE.name, logarithmic=True),
         y=Scale(label="throughput", unit="1/s"),
         series=tuple(
@@ -92,7 +92,7 @@ def draw(tried: Sequence[Tried]) -> Iterator[Plot]:
 
 def describe(configuration: Mapping[str, Any]) -> str:
     """Format a configuration as its knobs: ``batch_size=8 precision=fp16``."""
-    return " ".join(f"{name}={value}" for name, value in configuration.items()) or "as it is"
+    return " ".join(f"{name}={value}" for name, value in configuration.items()) or "the defaults"
 
 
 def _is_batch(name: str) -> bool:

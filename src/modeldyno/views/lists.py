@@ -88,7 +88,7 @@ def _number_rows(measurement: Measurement) -> Iterator[Row]:
     if not isinstance(measurement.value, Distribution):
         n = str(len(measurement.runs)) if measurement.runs else ""
         scope = "" if measurement.told else measurement.scope
-        note = "told without its samples" if measurement.told else ""
+        note = "reported without samples" if measurement.told else ""
         yield (
             measurement.metric,
             scope,
@@ -134,7 +134,7 @@ def _exact_text(value: float) -> str:
 
 def listing(entries: Sequence[Entry]) -> Table:
     """List the Results of a store, one row each."""
-    columns = tuple(Column(title=title) for title in ("id", "created", "model", "what came out"))
+    columns = tuple(Column(title=title) for title in ("id", "created", "model", "summary"))
     rows = tuple(
         (
             name,
@@ -149,9 +149,7 @@ def listing(entries: Sequence[Entry]) -> Table:
 
 def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
     """List the stored comparisons, searches and other conclusions from several Results, one row each."""
-    columns = tuple(
-        Column(title=title) for title in ("of several", "created", "kind", "model", "what came out")
-    )
+    columns = tuple(Column(title=title) for title in ("id", "created", "kind", "model", "summary"))
     rows = tuple(
         (
             name,

@@ -46,7 +46,7 @@ def page(result: Result, judgements: Sequence[Judgement] = (), knobs: Sequence[K
     yield from _opening_blocks(result, judgements)
     yield from parts(result, judgements)
     if findings(result, knobs):
-        yield from _section("What may be done about it", findings_of(result, knobs), 1)
+        yield from _section("What to try", findings_of(result, knobs), 1)
     yield from making(result, judgements, knobs=knobs)
 
 

@@ -225,8 +225,8 @@ def test_the_histogram_is_told_to_who_cannot_see_it() -> None:
     page = html.render(full())
 
     assert (
-        'role="img" aria-label="Histogram of latency from 0.32 ms to 1.24 ms; most calls, '
-        '565 of 2,399, lie from 0.40 ms to 0.42 ms."'
+        'role="img" aria-label="Histogram of latency from 0.32 ms to 1.24 ms; the fullest bin, '
+        '0.40 ms to 0.42 ms, has 565 of 2,399 calls."'
     ) in page
     assert "<title>0.40 ms to 0.42 ms: 565</title>" in page
 

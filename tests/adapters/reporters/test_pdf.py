@@ -36,7 +36,7 @@ PRINTS = 'for word in "$@"; do case $word in --print-to-pdf=*) echo "%PDF-1.7" >
 def test_without_a_browser_it_says_what_to_install(nowhere: Path) -> None:
     """One sentence says what is missing, and what to do instead."""
     del nowhere
-    with pytest.raises(MissingExtra, match=r"none was found; install it .* or write \.html and print that"):
+    with pytest.raises(MissingExtra, match=r"not found; install it .* or write \.html and print that"):
         pdf.render(full())
 
 

@@ -104,7 +104,7 @@ def _verdict_html(text: str) -> str:
     first = re.search("[.] ", text[:_TOO_LONG]) or re.search("[;.] ", text)
     if first is None:
         return _text(text)
-    clause = f"{text[: first.start()]}."  # a full stop instead of the semicolon, as the rest becomes its own paragraph
+    clause = f"{text[: first.start()]}."  # the rest starts a paragraph of its own
     return f'{_text(clause)} <span class="more">{_text(text[first.end() :])}</span>'
 
 

@@ -91,8 +91,8 @@ def browser() -> str:
     program = next(_browser_candidates(), None)
     if program is None:
         raise MissingExtra(
-            "A .pdf is printed by Chromium, and none was found; install it (on Debian: apt install "
-            f"chromium), name its program in {BROWSER}, or write .html and print that."
+            "Writing a .pdf needs Chromium, which was not found; install it (on Debian: apt install "
+            f"chromium), set {BROWSER} to its program, or write .html and print that."
         )
     return program
 

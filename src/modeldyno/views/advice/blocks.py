@@ -31,7 +31,7 @@ def advice(advice: Advice) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, code="use", text=advice.command)
     yield from limited(advice.bottleneck)
     if advice.finals:
-        yield _table(advice, "Measured again, in rounds of their own", advice.finals)
+        yield _table(advice, "Measured again, in separate rounds", advice.finals)
     if advice.tried:
         single_run = not any(tried.rounds for tried in advice.tried)
         title = "Tried, one run of each" if single_run else "Tried, each in turns with the baseline"
@@ -48,17 +48,17 @@ def sentence(advice: Advice) -> str:
         settings, accuracy = shown(advice.best.candidate.settings), _output_difference(advice.best)
         return (
             f"{name}: with {settings}, {moved(advice.best.change)}{_latency_increase(advice.best)}, over "
-            f"{count(advice.best.rounds, 'round')} in turns with what it was{now}; {accuracy}."
+            f"{count(advice.best.rounds, 'round')} in turns with the baseline{now}; {accuracy}."
         )
     if not advice.tried:
         why = "there was no time to try anything" if advice.left_out else "there is nothing to try"
         return f"{name}: {why}{now}."
     if any(t.outcome is Outcome.BETTER and t.rounds for t in advice.tried):
-        return f"{name}: what seemed to help could not be confirmed{now}."
+        return f"{name}: settings that seemed to help could not be confirmed{now}."
     tried = count(len(advice.tried), "setting")
     if not any(t.rounds for t in advice.tried):
-        return f"{name}: {tried} tried, with one run each, which confirms nothing{now}."
-    return f"{name}: {tried} tried, and none is shown to be better than the present ones{now}."
+        return f"{name}: {tried} tried with one run each, too few to confirm a gain{now}."
+    return f"{name}: {tried} tried; none is confirmed to be better than the current ones{now}."
 
 
 def _first_run_value(advice: Advice) -> str:
@@ -90,7 +90,7 @@ def _output_difference(tried: Tried) -> str:
     if not tried.error:
         return "the outputs are the same"
     cosine = min(agreement.cosine for agreement in tried.outputs)
-    return f"outputs differ by {tried.error:.2g} of their largest at most, cosine {cosine:.6f}"
+    return f"outputs differ by at most {tried.error:.2g} of their largest value, cosine {cosine:.6f}"
 
 
 def _best_first(tried: Sequence[Tried]) -> list[Tried]:
@@ -138,11 +138,13 @@ def _notes(advice: Advice) -> Iterator[Notice]:
             yield Notice(severity=Severity.NOTE, text=text)
         elif tried.error > advice.tolerance and tried.outcome is Outcome.BETTER:
             text = (
-                f"{shown(tried.candidate.settings)} is not combined: outputs differ by {tried.error:.2g}, "
-                f"more than the tolerance of {advice.tolerance:.2g}"
+                f"{shown(tried.candidate.settings)} is not combined with others: outputs differ by "
+                f"{tried.error:.2g}, more than the tolerance of {advice.tolerance:.2g}"
             )
             yield Notice(
-                severity=Severity.NOTE, text=text, advice="allow it with --tolerance, if your data bear it"
+                severity=Severity.NOTE,
+                text=text,
+                advice="allow it with --tolerance if your application permits",
             )
     spec = fixed_batch(advice.baseline)
     if spec is not None and METRICS[advice.query.metric].better is Better.HIGHER:
@@ -150,10 +152,10 @@ def _notes(advice: Advice) -> Iterator[Notice]:
         free = f"{spec.name}={'x'.join((BATCH, *rest))}".removeprefix("=")
         yield Notice(
             severity=Severity.NOTE,
-            text=f"other sizes of the batch were not tried, as the shape that was given fixes it: {batch}",
-            advice=f"leave it free with --input {free} -b {batch}",
+            text=f"other batch sizes were not tried: the given input shape fixes the batch at {batch}",
+            advice=f"make it variable with --input {free} -b {batch}",
         )
     if advice.left_out:
         names = "; ".join(shown(candidate.settings) for candidate in advice.left_out)
         text = f"no time was left for {shorten(names, TEXT_LIMIT)}"
-        yield Notice(severity=Severity.NOTE, text=text, advice="give it more with --max-time")
+        yield Notice(severity=Severity.NOTE, text=text, advice="allow more time with --max-time")

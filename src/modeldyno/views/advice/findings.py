@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import Knob
 
 LIMITS = {
-    Limit.COMPUTE: "arithmetic",
-    Limit.MEMORY: "the bandwidth of the memory",
-    Limit.OVERHEAD: "overhead, such as starting operators: arithmetic and memory are far from their peaks",
+    Limit.COMPUTE: "compute",
+    Limit.MEMORY: "memory bandwidth",
+    Limit.OVERHEAD: "overhead, such as launching operators: compute and memory are far from their peaks",
     Limit.HOST: "the host, which does not keep the device busy",
     Limit.DISK: "the disk",
-    Limit.NEIGHBOURS: "other work on this machine",
-    Limit.QUEUE: "the queue of the server",
-    Limit.INPUT: "preparing inputs in the server",
-    Limit.OUTPUT: "preparing outputs in the server",
+    Limit.NEIGHBOURS: "other processes on this machine",
+    Limit.QUEUE: "queueing in the server",
+    Limit.INPUT: "input preparation in the server",
+    Limit.OUTPUT: "output preparation in the server",
     Limit.NETWORK: "network, protocol and client",
     Limit.CLIENT: "the client",
 }
@@ -54,8 +54,7 @@ def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
 
 
 _NOTHING = (
-    "nothing was found that the data supports; a profile with --probe static,latency,throughput,layers,ops "
-    "shows more"
+    "no findings in this data; a profile with --probe static,latency,throughput,layers,ops has more of it"
 )
 
 
@@ -80,7 +79,7 @@ def pointer(result: Result, items: Sequence[Finding]) -> Notice | None:
         severity=Severity.NOTE,
         code="findings",
         text=shorten(clean(names), TEXT_LIMIT),
-        advice=f"{how} {'tries them' if tries else 'tells them'}",
+        advice=f"{how} {'tries them' if tries else 'shows them'}",
     )
 
 
@@ -89,7 +88,9 @@ def saving(saving: Saving | None) -> str:
     if saving is None:
         return ""
     if saving.low is None:
-        return f"Untried: between a loss and {saving.high:.0%} less {saving.of}. The bound: {saving.basis}."
+        return (
+            f"Not tried: between a loss and {saving.high:.0%} less {saving.of}. Upper bound: {saving.basis}."
+        )
     return f"It saves {saving.low:.0%} to {saving.high:.0%} of the {saving.of}: {saving.basis}."
 
 

@@ -95,13 +95,13 @@ def _differences_table(contrast: Contrast, names: tuple[str, str], *, everything
         return
     shown = rows if everything else rows[:_SETTINGS]
     yield Table(
-        title="What else differs",
+        title="Other differences",
         columns=tuple(Column(title=title) for title in ("kind", "what", *names)),
         rows=tuple((kind, *_fact_row(difference)) for kind, difference in shown),
     )
     if more := len(rows) - len(shown):
         differ = "differs; --all shows it" if more == 1 else "differ; --all shows them"
-        yield Notice(severity=Severity.NOTE, text=f"{count(more, 'further setting')} {differ}")
+        yield Notice(severity=Severity.NOTE, text=f"{count(more, 'more setting')} {differ}")
 
 
 def _fact_row(difference: Difference) -> tuple[str, str, str]:
@@ -116,7 +116,7 @@ def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
     for agreement in agreements:
         name = shorten(clean(agreement.output), NAME_LIMIT)
         if not agreement.largest:
-            text = f"the output '{name}' is the same in both, to the last digit"
+            text = f"the output '{name}' is identical in both"
         else:
             largest = "infinite" if agreement.largest == inf else f"{agreement.largest:.2g}"
             relative = (
@@ -153,9 +153,9 @@ def _doubts(baseline: Result, contrast: Contrast, names: tuple[str, str]) -> Ite
 
 
 _ORDERS = {
-    "stored": "measured apart from each other",
+    "stored": "measured separately",
     "alternating": "in turns",
-    "interleaved": "side by side, in slices",
+    "interleaved": "interleaved in short slices",
     "block": "block by block",
 }
 
@@ -181,7 +181,7 @@ def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
         rows=(
             *rows,
             ("runs", shorten(runs, TEXT_LIMIT)),
-            ("intervals", f"{level}, all of a candidate together"),
+            ("intervals", f"{level}, simultaneous for all metrics of a candidate"),
         ),
     )
 

@@ -20,7 +20,7 @@ _COUNTED = {"flops", "weight_bytes", "activation_peak", "memory_peak", "load_tim
 
 
 def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
-    """Lay out the parts that contribute most, the sum of the others, and the rest; they add up to the change."""
+    """Lay out the largest parts, the sum of the others, and the rest; they add up to the change."""
     yield Notice(severity=Severity.NOTE, text=_largest_part_sentence(cause))
     if cause.query.metric in _COUNTED and not everything:
         return
@@ -52,8 +52,9 @@ def explained(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     titles: tuple[str, ...] = (cause.by, "baseline", "candidate", "difference", "share")
     if not _have_shares(sizes, cause.total):
         titles, rows = titles[:-1], [cells[:-1] for cells in rows]
+    change = f"{cause.query}, {_signed(cause.total, unit)},"
     yield Table(
-        title=f"Where the {_signed(cause.total, unit)} of {cause.query} come from, by {_part_noun(cause)}",
+        title=f"Where the change of {change} comes from, by {_part_noun(cause)}",
         columns=tuple(
             Column(title=t, align=Align.RIGHT if place else Align.LEFT) for place, t in enumerate(titles)
         ),
@@ -101,8 +102,8 @@ def _largest_part_sentence(cause: Cause) -> str:
     whole = _signed(cause.total, unit)
     if not first.sure:
         return (
-            f"no {_part_noun(cause)} has surely changed {cause.query} ({whole}); the largest difference is that "
-            f"of {named}, which may be noise"
+            f"no {_part_noun(cause)} clearly explains the change of {cause.query} ({whole}); the largest "
+            f"difference, in {named}, may be noise"
         )
     if not cause.total or not 0 <= first.difference / cause.total <= 1:
         others = _signed(cause.total - first.difference, unit)

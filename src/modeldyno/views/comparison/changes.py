@@ -34,16 +34,16 @@ def sentence(contrast: Contrast, names: tuple[str, str]) -> str:
     same = _join_with_and(str(change.query) for change in groups[Outcome.SAME])
     match contrast.outcome:
         case Outcome.WORSE:
-            also = f", but better in one respect: {texts[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
+            also = f", but better: {texts[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
             return f"{now} is worse than {before}: {texts[Outcome.WORSE]}{also}."
         case Outcome.BETTER:
-            also = f"; the same in {same}" if same else ""
+            also = f"; unchanged: {same}" if same else ""
             return f"{now} is better than {before}: {texts[Outcome.BETTER]}{also}."
         case Outcome.SAME:
-            return f"{now} does the same as {before}: {_same_clause(groups[Outcome.SAME])}."
+            return f"{now} performs the same as {before}: {_same_clause(groups[Outcome.SAME])}."
         case Outcome.UNDECIDED:
             if not contrast.verdicts:
-                return f"{now} and {before} have nothing that could be compared."
+                return f"{now} and {before} have no metric that could be compared."
             also = f"; better: {texts[Outcome.BETTER]}" if groups[Outcome.BETTER] else ""
             undecided = _join_with_and(map(_undecided_clause, groups[Outcome.UNDECIDED]))
             return f"It is undecided whether {now} is better or worse than {before}: {undecided}{also}."
@@ -57,7 +57,7 @@ def cut_short(comparison: Comparison, text: str) -> str:
         else interrupted(comparison.baseline, comparison.baseline.processes)
     )
     return prefix + (
-        text[0].lower() + text[1:] if prefix and text.startswith(("It is ", "Beside ")) else text
+        text[0].lower() + text[1:] if prefix and text.startswith(("It is ", "Compared ")) else text
     )
 
 
@@ -67,7 +67,7 @@ def overview(comparison: Comparison, names: Sequence[str]) -> str:
         f"{name} is {VERDICTS[contrast.outcome]}"
         for contrast, name in zip(comparison.contrasts, names[1:], strict=True)
     )
-    return f"Beside {names[0]}, {verdicts}."
+    return f"Compared with {names[0]}, {verdicts}."
 
 
 VERDICTS = {
@@ -153,11 +153,11 @@ def _undecided_clause(change: Change) -> str:
     """Describe the range in which the true change may lie."""
     span = change.interval
     if span is None:
-        reason, *_ = (change.why or "nothing is known of it").rstrip(".").split(";")
-        return f"{change.query} cannot be told ({reason})"
+        reason, *_ = (change.why or "no data").rstrip(".").split(";")
+        return f"{change.query} cannot be judged ({reason})"
     if format_changes(span.low, span.high) == NOT_BOUNDED:
-        return f"{change.query} may be anything"
-    return f"{change.query} may be {_bound_text(span.low)} to {_bound_text(span.high)}"
+        return f"{change.query} may have changed by any amount"
+    return f"{change.query} may be between {_bound_text(span.low)} and {_bound_text(span.high)}"
 
 
 def _bound_text(ratio: float) -> str:
@@ -192,8 +192,8 @@ def changed(contrast: Contrast, names: tuple[str, str], *, everything: bool) -> 
         undecided = [str(c.query) for c in rest if c.outcome is not Outcome.SAME and not _surely_changed(c)]
         parts = (
             f"also changed: {', '.join(also)}" if also else "",
-            f"changed by less than matters: {', '.join(slight)}" if slight else "",
-            f"the same: {', '.join(equal)}" if equal else "",
+            f"changed too little to matter: {', '.join(slight)}" if slight else "",
+            f"unchanged: {', '.join(equal)}" if equal else "",
             f"undecided: {', '.join(undecided)}" if undecided else "",
         )
         yield Notice(severity=Severity.NOTE, text=shorten("; ".join(filter(None, parts)), TEXT_LIMIT))

@@ -55,10 +55,10 @@ def _verdict_sentence(report: Checked) -> str:
             parts = [count(len(report.judgements), "bound")] if report.judgements else []
             changed = [check.name for check in report.checks if check.kind == CHANGE]
             parts += [f"no regression in {' and '.join(changed)}"] if changed else []
-            return f"{name} holds: {', '.join(parts)}."
+            return f"{name} passes: {', '.join(parts)}."
         case Verdict.UNDECIDED:
             why = f" ({report.ruling.why})" if report.ruling and report.ruling.why else ""
-            return f"It is undecided whether {name} holds: {_checks_text(undecided)}{why}."
+            return f"It is undecided whether {name} passes: {_checks_text(undecided)}{why}."
 
 
 def called(result: Result) -> str:
@@ -84,7 +84,7 @@ def _notes(report: Checked) -> Iterator[Notice]:
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(clean(doubt.seen), _LINE))
     codes = tuple(dict.fromkeys(doubt.code for doubt in report.result.doubts))
     if codes:
-        text = f"{', '.join(codes)}; modeldyno show RESULT says what was seen and what to do"
+        text = f"{', '.join(codes)}; modeldyno show RESULT explains them"
         yield Notice(severity=Severity.DOUBT, code=count(len(codes), "doubt"), text=text)
 
 
@@ -106,8 +106,8 @@ def comment(report: Checked) -> tuple[Block, ...]:
     columns = tuple(Column(title=title) for title in ("", "what", "how"))
     return (
         Notice(severity=Severity.VERDICT, text=f"{_SIGNS[report.verdict]} {sentence(report)}"),
-        *([Table(title="What changed, or is undecided", columns=columns, rows=rows)] if rows else []),
-        *([Notice(severity=Severity.NOTE, text=f"All else holds: {count(rest, 'check')}.")] if rest else []),
+        *([Table(title="Changed or undecided", columns=columns, rows=rows)] if rows else []),
+        *([Notice(severity=Severity.NOTE, text=f"All other checks hold: {rest}.")] if rest else []),
         *(Notice(severity=Severity.NOTE, text=note) for note in report.notes),
         _environment(report.result),
     )

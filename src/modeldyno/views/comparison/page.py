@@ -34,7 +34,7 @@ def page(comparison: Comparison) -> Iterator[Block]:
         yield from (block for block in group if isinstance(block, Notice))
     several = len(comparison.contrasts) > 1
     if several:
-        yield Heading(title="All of them")
+        yield Heading(title="All candidates")
         yield from (block for block in groups[0] if not isinstance(block, Notice))
         yield from spread(results, names)
         groups = groups[1:]
@@ -85,7 +85,7 @@ def forest(contrast: Contrast) -> Iterator[Forest]:
 
 
 def _low(change: Change) -> float:
-    """Return the lower end of the interval; an extreme one counts as open, or it would compress all others."""
+    """Return the lower end of the interval; an extreme one, which would squeeze the others, as open."""
     span = change.interval
     return -inf if span is None or 1 + span.low < 1 / FARTHEST else span.low
 
@@ -118,5 +118,5 @@ def spread(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
         x=Scale(label="latency", unit=SECONDS, logarithmic=0 < _WIDE * least < most),
         y=Scale(label="share of the calls", unit=FRACTION),
         series=series,
-        note="from the fastest in 100 to the slowest in 100",
+        note="from the 1st to the 99th percentile",
     )

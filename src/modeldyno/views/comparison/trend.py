@@ -38,7 +38,7 @@ _SHOWN = {Outcome.WORSE: Severity.BROKEN, Outcome.BETTER: Severity.HELD}
 def trend(history: Trend) -> Iterator[Block]:
     """Lay out a history."""
     yield Notice(severity=Severity.VERDICT, text=sentence(history))
-    yield Notice(severity=Severity.NOTE, code="course", text=_sparkline_text(history))
+    yield Notice(severity=Severity.NOTE, code="trend", text=_sparkline_text(history))
     if len(history.levels) > 1:
         yield _levels(history)
     for step in history.steps:
@@ -50,7 +50,7 @@ def trend(history: Trend) -> Iterator[Block]:
 
 def page(history: Trend) -> Iterator[Block]:
     """Lay out a history as a page: the verdict, the changes, the chart, the levels."""
-    blocks = [block for block in trend(history) if not (isinstance(block, Notice) and block.code == "course")]
+    blocks = [block for block in trend(history) if not (isinstance(block, Notice) and block.code == "trend")]
     yield from (block for block in blocks if isinstance(block, Notice))
     yield Heading(title="The history")
     yield picture(history)
@@ -63,16 +63,16 @@ def sentence(history: Trend) -> str:
     """Describe the current state of the history in one sentence."""
     name, now = shorten(clean(history.name), NAME_LIMIT), _value(history, history.levels[-1].value)
     if len(history.readings) < 2 * 3:
-        results = count(len(history.readings), "result makes", "results make")
-        return f"{name}: {history.query} is {now}; {results} no history yet, six may show a step."
+        results = count(len(history.readings), "result")
+        return f"{name}: {history.query} is {now}; only {results}, and a step needs at least six."
     if not history.steps:
-        return f"{name}: {history.query} is level at {now} over {len(history.readings):,} results."
+        return f"{name}: {history.query} is stable at {now} over {len(history.readings):,} results."
     regressions = history.regressions
     if regressions:
         last = regressions[-1]
         return (
-            f"{name}: {history.query} has got worse by {abs(last.change):.1%} since "
-            f"{_when(history, last.at)}, and is {now}."
+            f"{name}: {history.query} has been worse by {abs(last.change):.1%} since "
+            f"{_when(history, last.at)}, and is now {now}."
         )
     step = history.steps[-1]
     return (
@@ -89,7 +89,7 @@ def picture(history: Trend) -> Plot:
     marks = [mark for mark in history.marks if mark.environment]
     return Plot(
         title=f"{history.query} of {shorten(clean(history.name), NAME_LIMIT)}",
-        x=Scale(label="result, the oldest first"),
+        x=Scale(label="result, oldest first"),
         y=Scale(label=str(history.query), unit=unit),
         series=(
             Series(
@@ -116,7 +116,7 @@ def picture(history: Trend) -> Plot:
                 if step.at not in {mark.at for mark in marks}
             ),
         ),
-        note="with 95 % intervals where they are known; a line stands where level or environment changed",
+        note="with 95 % intervals where known; vertical lines mark changes of level or environment",
     )
 
 
@@ -139,7 +139,7 @@ def _readings(history: Trend) -> Table:
         )
         for place, reading in reversed(tuple(enumerate(history.readings)))
     )
-    titles = ("measured<", "result<", str(history.query), "off its level", "model<")
+    titles = ("measured<", "result<", str(history.query), "deviation", "model<")
     return Table(title="", columns=_columns(titles), rows=rows)
 
 
@@ -215,7 +215,7 @@ def _change(step: Step) -> tuple[str, str, str]:
 def _step(history: Trend, step: Step) -> Notice:
     text = f"{_when(history, step.at)}: {step.change:+.1%}, {_cause(step)}"
     if not step.standing:
-        text += "; undone since"
+        text += "; reverted since"
     blamed = step.standing and step.blamed
     return Notice(severity=_SHOWN.get(step.outcome, Severity.NOTE) if blamed else Severity.NOTE, text=text)
 
@@ -224,11 +224,12 @@ def _cause(step: Step) -> str:
     """Describe what changed at a step, as far as it is known."""
     mark = step.mark
     if mark is None:
-        return "where neither the content of the model nor the environment is known to have changed"
+        return "with no known change of the model or the environment"
     if mark.environment:
-        also = ", and the model with it" if mark.model else ""
-        return f"where the environment changed ({_environment(mark)}){also}: not held against the model"
-    return "where the model changed"
+        also = " together with the model" if mark.model else ""
+        what = f"when the environment changed ({_environment(mark)}){also}"
+        return f"{what}; not counted as a regression of the model"
+    return "when the model changed"
 
 
 def _what_changed(mark: Mark) -> str:
@@ -253,11 +254,11 @@ def _outlier_notice(history: Trend) -> Iterator[Notice]:
         return
     distance = history.readings[history.astray[-1]].value / history.levels[-1].value - 1
     several = len(history.astray) > 1
-    newest = f"{len(history.astray)} results lie" if several else "result lies"
+    newest = f"{len(history.astray)} results are" if several else "result is"
     yield Notice(
         severity=Severity.UNDECIDED,
-        text=f"the newest {newest} {distance:+.1%} off its level, "
-        f"too few to be another: measure {'once' if several else 'twice'} more",
+        text=f"the newest {newest} {distance:+.1%} off the current level, "
+        f"too few to be a new one: measure {'once' if several else 'twice'} more",
     )
 
 
@@ -266,20 +267,20 @@ def _other_marks(history: Trend) -> Iterator[Notice]:
     explained = {step.mark.at for step in history.steps if step.mark}
     unexplained = [mark for mark in history.marks if mark.environment and mark.at not in explained]
     for mark in unexplained[-_MARKS:]:
-        text = f"{_when(history, mark.at)}: {_environment(mark)}; no step comes with it"
+        text = f"{_when(history, mark.at)}: {_environment(mark)}; no step in the metric"
         yield Notice(severity=Severity.NOTE, code="environment", text=text)
 
 
 def _basis(history: Trend) -> str:
     left_out = (
-        f"{count(history.left_out, 'stored result')} of another setup, or without this number, left out"
+        f"{count(history.left_out, 'stored result')} left out: another setup, or no such metric"
         if history.left_out
         else ""
     )
     return joined(
         f"{count(len(history.readings), 'result')} of {', '.join(history.setup) or 'one setup'}",
-        f"which scatter by {history.noise:.1%} around their level",
-        f"so that a step of {history.detectable:.1%} shows after five results",
+        f"scatter around the level {history.noise:.1%}",
+        f"a step of {history.detectable:.1%} is detectable after five results",
         left_out,
     )
 

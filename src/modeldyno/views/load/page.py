@@ -70,7 +70,7 @@ def pictures(document: Ladder | Capacity) -> Iterator[Plot | Stack]:
                 for bound in bounds
                 if bound.query.metric == "latency" and bound.at_most
             ),
-            note="with 95 % intervals; a percentile that is no claim yet is not drawn",
+            note="with 95 % intervals; percentiles with too few samples are not drawn",
         )
     yield from _stages_chart(rungs, x.label)
 
@@ -127,7 +127,7 @@ def _stages_chart(rungs: Sequence[Rung], knob: str) -> Iterator[Stack]:
         }
         whole = rung.find("service_time", "mean")
         if parts and whole is not None and whole.value and whole.value > sum(parts.values()):
-            parts["the rest"] = whole.value - sum(parts.values())
+            parts["other"] = whole.value - sum(parts.values())
         if parts:
             stages_by_load.append((f"{knob} {rung.load:g}", parts))
     names = dict.fromkeys(name for _, parts in stages_by_load for name in parts)

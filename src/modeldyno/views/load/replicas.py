@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:
     """Tabulate the cost of the work."""
     if not costs:
-        yield Notice(
-            severity=Severity.NOTE, code="cost", text="no rate was measured, so that no cost is known"
-        )
+        yield Notice(severity=Severity.NOTE, code="cost", text="no rate was measured, so the cost is unknown")
         return
     yield Table(
-        title=f"Cost at {money(price.per_hour, price)} an hour, of a replica that is always busy",
+        title=f"Cost at {money(price.per_hour, price)} per hour for a replica that is always busy",
         columns=tuple(
             Column(title=title, align=Align.RIGHT if place else Align.LEFT)
             for place, title in enumerate(("of", "cost", "95 % interval", "rate"))
@@ -52,13 +50,13 @@ def provision(
     sure = f" ({interval})" if interval else ""
     yield Notice(
         severity=Severity.VERDICT,
-        text=f"{demand} takes {needed}{_replica_range(plan)}: each answers {rate}{sure}{under}.",
+        text=f"{demand} needs {needed}{_replica_range(plan)}: each handles {rate}{sure}{under}.",
     )
     if price is not None:
         spent = expense(plan, price)
         text = (
-            f"{money(spent.per_hour, price)} an hour, {money(spent.per_thousand, price)} for 1,000 requests "
-            f"at that demand, which takes {plan.used:.0%} of what they can do"
+            f"{money(spent.per_hour, price)} per hour, {money(spent.per_thousand, price)} per 1,000 requests "
+            f"at this demand, at {plan.used:.0%} of their capacity"
         )
         yield Notice(severity=Severity.NOTE, code="cost", text=text)
     yield Notice(severity=Severity.NOTE, code="assumed", text=_assumptions(plan))
@@ -71,14 +69,14 @@ def _replica_range(plan: Provision) -> str:
 
 
 def _assumptions(plan: Provision) -> str:
-    spare = f"one more, {plan.replicas + 1}, bears the loss of one"
+    spare = f"one more ({plan.replicas + 1}) tolerates the loss of one"
     loop = (
-        "; it was measured in a closed loop, which sends no more than the server answers: requests of many "
-        "senders come less evenly, which --rate with :poisson measures"
+        "; measured in a closed loop, which never sends more than the server answers: real arrivals are less "
+        "even, which --rate with :poisson measures"
         if plan.closed
         else ""
     )
-    return f"the demand is split evenly among replicas that do not disturb each other; {spare}{loop}"
+    return f"the demand is spread evenly over replicas that do not slow each other down; {spare}{loop}"
 
 
 def money(amount: float, price: Price) -> str:

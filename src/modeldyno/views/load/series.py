@@ -27,7 +27,7 @@ OWN_SERVER, OTHERS_SERVER = "a freshly started server", "another measurement"
 """What verifies the answer of a search; a server that is not ours cannot be restarted."""
 _WHY = {
     OWN_SERVER: "servers differ from start to start, or this one changed",
-    OTHERS_SERVER: "the server or its machine changed meanwhile",
+    OTHERS_SERVER: "the server or its machine changed in the meantime",
 }
 _SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.UNDECIDED: Severity.UNDECIDED}
 
@@ -107,7 +107,7 @@ def _breakdown_table(curve: Ladder, rungs: Sequence[Rung]) -> Iterator[Table]:
     columns = {title: column for title, column in cells.items() if set(column) != {_NONE}}
     if columns:
         yield Table(
-            title="Where the time goes; queue and compute are the server's own means",
+            title="Where the time goes; queue and compute are means reported by the server",
             columns=_columns(_unit(curve.knob), *columns),
             rows=tuple(zip((_load(rung.load) for rung in rungs), *columns.values(), strict=True)),
         )
@@ -146,9 +146,9 @@ def answer(capacity: Capacity) -> str:
     knob, passed, failed = capacity.search.knob, capacity.passed, capacity.failed
     if passed is None:
         if failed is None:
-            return f"No load was found to hold or to break {bounds}."
+            return f"No load was found that clearly holds or breaks {bounds}."
         least = f"{_at(knob, failed).capitalize()} breaks {_broken_bound(capacity)}"
-        return f"{least}; no smaller one was found to hold {bounds}."
+        return f"{least}; no smaller load was found that holds {bounds}."
     beyond_it = (
         f"and {_load(failed)} breaks {_broken_bound(capacity)}"
         if failed is not None
@@ -173,9 +173,9 @@ def _broken_bound(capacity: Capacity) -> str:
 def _why_no_failure(capacity: Capacity) -> str:
     """Describe why no load broke the bounds."""
     return {
-        End.LARGEST: "the largest load that was to be tried",
+        End.LARGEST: "the largest load allowed",
         End.CLIENT: "and beyond it the client is the limit",
-    }.get(capacity.end, "and nothing was found to break it")
+    }.get(capacity.end, "and no load was found that breaks it")
 
 
 def _rates_clause(capacity: Capacity) -> str:
@@ -184,7 +184,7 @@ def _rates_clause(capacity: Capacity) -> str:
         return ""
     rate, good = _plain(best.find("request_rate")), _plain(best.find("goodput"))
     there = joined("" if rate == _NONE else rate, "" if good == _NONE else f"goodput {good}")
-    return f"; there it gives {there}" if there else ""
+    return f"; there it delivers {there}" if there else ""
 
 
 def _verification(capacity: Capacity) -> Iterator[Notice]:
@@ -192,13 +192,13 @@ def _verification(capacity: Capacity) -> Iterator[Notice]:
     if capacity.passed is None:
         return
     if verdict is None or capacity.verified is None:
-        text = f"not verified by {verifier}: the best of several looks a little too good"
+        text = f"not verified by {verifier}: the best of several tends to look too good (selection bias)"
         yield Notice(severity=Severity.DOUBT, code="unverified", text=text)
         return
     outcome = {
         Verdict.HELD: f"{verifier} confirms it",
         Verdict.BROKEN: f"{verifier} broke it: {_WHY[verifier]}; do not rely on it",
-        Verdict.UNDECIDED: f"{verifier} leaves it open: {_why_undecided(capacity.verified.judgements)}",
+        Verdict.UNDECIDED: f"{verifier} is undecided: {_why_undecided(capacity.verified.judgements)}",
     }[verdict]
     sentences = "; ".join(j.sentence() for j in capacity.verified.judgements) or capacity.verified.failure
     yield Notice(severity=_SHOWN[verdict], code="verified", text=f"{outcome} ({sentences})")
@@ -207,8 +207,8 @@ def _verification(capacity: Capacity) -> Iterator[Notice]:
 def _why_undecided(judgements: Sequence[Judgement]) -> str:
     """Describe why the verification is undecided."""
     if any(judgement.answer.value is None for judgement in judgements):
-        return "it had too few answers to be sure; give it more time"
-    return "it is too near to the bound to be sure"
+        return "too few answers to be sure; allow more time"
+    return "too close to the bound to be sure"
 
 
 def _measurements(capacity: Capacity) -> Table:
@@ -243,20 +243,21 @@ def _end_reason(capacity: Capacity) -> str:
     measurements = count(len(capacity.rungs), "measurement")
     search = capacity.search
     why = {
-        End.NEIGHBOURS: "there is nothing between what passed and what failed",
-        End.RESOLVED: f"what passed and what failed are within {search.resolution:.0%} of each other",
-        End.INDISTINCT: "what lies between is too near to the bound to be told from it, even measured "
+        End.NEIGHBOURS: "no load lies between the largest that passed and the smallest that failed",
+        End.RESOLVED: f"the largest load that passed and the smallest that failed are within "
+        f"{search.resolution:.0%} of each other",
+        End.INDISTINCT: "loads in between are too close to the bound to be decided, even measured "
         f"{search.patience:g} times as long as planned",
-        End.MEASUREMENTS: "no more were allowed",
-        End.LARGEST: f"{_load(search.most)} is the largest load to be tried",
+        End.MEASUREMENTS: "the limit on measurements was reached",
+        End.LARGEST: f"{_load(search.most)} is the largest load allowed",
         End.SMALLEST: "there is no smaller load",
-        End.CLIENT: "the client, not the server, limits more load: give it more drivers or cores",
-        End.DISPUTED: "a greater load passed than one that failed, so that the latency does not simply grow "
-        "with the load; the answer encloses both",
-        End.REFUSED: "the server refuses all requests as wrong ones, and would under any load",
-        End.INTERRUPTED: "you interrupted it; a search that ends by itself knows more",
+        End.CLIENT: "the client, not the server, limits higher loads: give it more drivers or cores",
+        End.DISPUTED: "a larger load passed than one that failed, so the latency does not simply grow with "
+        "the load; the answer covers both",
+        End.REFUSED: "the server rejects all requests as invalid, and would under any load",
+        End.INTERRUPTED: "it was interrupted; a complete search gives a narrower answer",
     }[capacity.end]
-    return f"{measurements}, then it ended: {why}"
+    return f"ended after {measurements}: {why}"
 
 
 def _judged(rung: Rung, bound: Constraint) -> Answer | None:

@@ -151,5 +151,5 @@ def _histogram_note(value: Distribution, shape: Histogram, unit: str) -> str:
     least, most = (format_quantity(value.statistic(end), unit, 3) for end in ("min", "max"))
     below = f"not drawn: {shape.below:,} below, down to {least}" if shape.below else ""
     above = f"the last bin holds all {shape.above:,} slower ones, up to {most}" if shape.above else ""
-    growing = "" if shape.even else "each bin is wider than the one before by the same factor"
+    growing = "" if shape.even else "logarithmic bins"
     return "; ".join(filter(None, (above, below, growing)))

@@ -49,7 +49,7 @@ def course(result: Result) -> Iterator[Plot]:
     ]
     dropped = value.warmup_dropped // len(value.runs)
     yield Plot(
-        title=f"{unit.capitalize()}s in their order",
+        title=f"{unit.capitalize()}s in order",
         x=Scale(label=f"{unit} after the warm-up"),
         y=Scale(label="latency", unit=SECONDS, logarithmic=_needs_log_scale(value)),
         series=tuple(series),
@@ -89,7 +89,7 @@ def _warmup_note(value: Distribution, unit: str) -> str:
     if not value.warmup_dropped:
         return ""
     took = f" in {format_quantity(value.warmup_time, SECONDS, 2)}" if value.warmup_time else ""
-    return f"the warm-up, {count(value.warmup_dropped, unit)}{took}, was counted and not kept"
+    return f"the warm-up, {count(value.warmup_dropped, unit)}{took}, is not included"
 
 
 def _undrawn_processes(runs: Sequence[ndarray]) -> str:
@@ -110,7 +110,7 @@ def layers(result: Result) -> Iterator[Tree]:
         title="Layers, each as wide as its time",
         scale=Scale(label="time of one call", unit=SECONDS),
         root=drawn,
-        note="equal layers are drawn as one; darker means more time of its own; "
+        note="equal layers are merged; darker means more own time; "
         "click a layer to zoom in, again to zoom out",
     )
 
@@ -118,7 +118,7 @@ def layers(result: Result) -> Iterator[Tree]:
 def _node(branch: Branch, least: float) -> Node:
     kind = f"{branch.count} x {branch.kind}" if branch.count > 1 else branch.kind
     return Node(
-        name=branch.label or branch.kind or "the whole",
+        name=branch.label or branch.kind or "the model",
         value=branch.time,
         detail=kind,
         children=(
@@ -132,7 +132,7 @@ def _own_code(branch: Branch, least: float) -> Iterator[Node]:
     """Yield a node for the time of a layer's own code, outside its sublayers."""
     own = branch.time - sum(child.time for child in branch.children)
     if branch.children and own >= least:
-        yield Node(name="own code", value=own, detail="in none of the layers within")
+        yield Node(name="own code", value=own, detail="outside the layers within")
 
 
 def roofline(result: Result) -> Iterator[Plot]:
@@ -156,11 +156,11 @@ def roofline(result: Result) -> Iterator[Plot]:
     high = max(*(x for x, _ in places), ridge) * 2
     roof = [(low, low * bandwidth), (ridge, flops), (high, flops)]
     yield Plot(
-        title="Roofline: what each layer does, under what this machine can do",
+        title="Roofline: the layers and the peaks of this machine",
         x=Scale(label="operations per byte", unit="FLOP/B", logarithmic=True),
         y=Scale(label="operations per second", unit=RATE, logarithmic=True),
         series=(
-            Series(name="what this machine can do", x=tuple(x for x, _ in roof), y=tuple(y for _, y in roof)),
+            Series(name="peaks of this machine", x=tuple(x for x, _ in roof), y=tuple(y for _, y in roof)),
             Series(
                 name="layers",
                 x=tuple(x for x, _ in places),
@@ -171,8 +171,8 @@ def roofline(result: Result) -> Iterator[Plot]:
                 named=True,
             ),
         ),
-        note=f"the {count(len(leaves), 'layer')} that take most time; left of the bend memory is the limit, "
-        "right of it compute",
+        note=f"the {count(len(leaves), 'layer')} with most time; memory-bound left of the ridge, "
+        "compute-bound right of it",
     )
 
 
@@ -207,7 +207,9 @@ def memory(result: Result) -> Iterator[Plot]:
             if line.any()
         ),
         stacked=True,
-        note=f"beyond {format_quantity(preexisting, BYTES, 3)} that are there before" if preexisting else "",
+        note=f"in addition to {format_quantity(preexisting, BYTES, 3)} allocated before"
+        if preexisting
+        else "",
     )
 
 

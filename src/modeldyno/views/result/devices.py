@@ -52,10 +52,12 @@ def _table(result: Result) -> Iterator[Block]:
 
 def _notes(result: Result, names: tuple[str, ...]) -> Iterator[Notice]:
     if result.find("energy"):
-        text = "energy is what one call takes above the idle draw, which was watched before loading"
+        text = "energy is per call, above the idle power, which was measured before loading"
         yield Notice(severity=Severity.NOTE, text=text)
     if any(not result.find("device_memory", name) and _growth(result, name) for name in names):
-        text = "memory with a + is what the use by all processes grew by; here the driver does not name them"
+        text = (
+            "memory with a + is the growth over all processes; the driver does not report it per process here"
+        )
         yield Notice(severity=Severity.NOTE, text=text)
 
 
@@ -68,14 +70,14 @@ def _traffic(result: Result, look: Look) -> Iterator[Notice]:
     text = joined(
         f"read {plain(shown['disk_read'])} from disks" if "disk_read" in shown else "",
         f"wrote {plain(shown['disk_written'])} to disks" if "disk_written" in shown else "",
-        f"waited for {count(round(number(faults)[0]), 'page')} of memory from a disk" if faults else "",
+        f"had {count(round(number(faults)[0]), 'major page fault')}" if faults else "",
     )
     if text:
         yield Notice(severity=Severity.NOTE, text=f"the timed pass {text}")
     if look.verbose and {"network_received", "network_sent"} <= shown.keys():
         text = (
-            f"meanwhile {plain(shown['network_received'])} came in by the network and "
-            f"{plain(shown['network_sent'])} went out, of everybody in this network namespace"
+            "meanwhile, all processes in this network namespace received "
+            f"{plain(shown['network_received'])} and sent {plain(shown['network_sent'])}"
         )
         yield Notice(severity=Severity.NOTE, text=text)
 
@@ -86,8 +88,8 @@ def _unmeasured_notices(result: Result) -> Iterator[Notice]:
     if "power" not in metrics:
         yield Notice(
             severity=Severity.NOTE,
-            text="power and energy are unknown: no counter could be read. Those of processors (RAPL) are "
-            "mostly for root alone; those of NVIDIA devices need the extra 'gpu', or nvidia-smi",
+            text="power and energy are unknown: no counter could be read. CPU counters (RAPL) usually "
+            "require root; those of NVIDIA devices need the extra 'gpu', or nvidia-smi",
         )
     if "disk_read" not in metrics:
         yield Notice(severity=Severity.NOTE, text="disk traffic is unknown: /proc/PID/io could not be read")

@@ -68,10 +68,10 @@ def _table(root: Branch, look: Look) -> Iterator[Block]:
     )
     beyond = dict.fromkeys(b.placed.bound for _, b in shown if b.placed and b.placed.share > _ROOF)
     for bound in beyond:
-        yield Notice(severity=Severity.NOTE, text=f"over 100 % of the roof: {_BEYOND[bound]}")
+        yield Notice(severity=Severity.NOTE, text=f"over 100 % of the roofline: {_BEYOND[bound]}")
     if hidden := len(all_rows) - len(shown):
         why = f"lighter than {_LIGHT:.1%} or deeper" if look.depth is None else "deeper"
-        text = f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` gives any"
+        text = f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` shows any of them"
         yield Notice(severity=Severity.NOTE, text=text)
 
 
@@ -120,7 +120,7 @@ _PERCENT = 0.005
 _ROOF = 1.005
 """Share of a bound that is displayed as more than 100 %."""
 _BEYOND = {
-    "memory": "the data came from a cache, which is faster than the memory whose bandwidth is the roof",
+    "memory": "the data came from a cache, which is faster than the memory whose bandwidth is the peak",
     "compute": "it was faster than what was measured as the peak of this machine",
 }
 
@@ -135,7 +135,7 @@ def _name(level: int, branch: Branch) -> str:
     kind = clean(f"{branch.count} x {branch.kind}" if branch.count > 1 else branch.kind)
     room = _NAME - len(dots)
     if not label:
-        return shorten(kind or "the whole", room)
+        return shorten(kind or "the model", room)
     named = label if kind in {"", label.rstrip("_0123456789")} else f"{label} ({kind})"
     return dots + (named if len(named) <= room else ending(label, room))
 
@@ -218,9 +218,9 @@ def _overhead_sentence(result: Result) -> str:
     if overhead is None or unattributed is None:
         return ""
     ratio, free = number(overhead)[0], number(unattributed)[0]
-    where = "no watched layer" if result.job.observation.layers else "no layer"
+    where = "the watched layers" if result.job.observation.layers else "any layer"
     cost = f"slowed the call by {ratio - 1:.0%}, which is subtracted" if ratio > _SLOWER else _FREE
-    return f"measuring the layers {cost}; {free:.1%} of the time is in {where}"
+    return f"measuring the layers {cost}; {free:.1%} of the time is outside {where}"
 
 
 _SLOWER, _FREE = 1.005, "did not slow the call measurably"

@@ -58,7 +58,7 @@ def stepped(result: Result) -> str:
     """Return a clause on the time of a training step, or on the peak of a call if nothing else is known."""
     step, peak = result.find("step_time"), result.find("allocated_peak")
     if peak is not None and step is None and result.find("parameters") is None:
-        return f"takes {_bytes(peak)} at the peak of a call, beyond weights and inputs"
+        return f"takes {_bytes(peak)} at the peak of a call, in addition to weights and inputs"
     if step is None or not isinstance(step.value, Distribution):
         return ""
     optimizer = clean(result.job.inspection.optimizer)
@@ -115,8 +115,8 @@ def _steps(result: Result) -> Iterator[Table]:
                     *((_bytes(most),) if peaks else ()),
                 )
             )
-    titles = ("stage", "median>", "95 % interval", "share>", *(("held at most>",) if peaks else ()))
-    beyond = "; held: beyond weights, inputs and the optimiser's state" if peaks else ""
+    titles = ("stage", "median>", "95 % interval", "share>", *(("peak memory>",) if peaks else ()))
+    beyond = "; peak memory without weights, inputs and optimiser state" if peaks else ""
     yield Table(title=f"A training step{beyond}", columns=_columns(*titles), rows=tuple(rows))
 
 
@@ -128,8 +128,8 @@ def _numbers(result: Result) -> Iterator[Block]:
     of = moments(result)
     rows = list(_compared(result))
     single = (
-        ("idle in the allocator's reserve", "fragmentation"),
-        (f"left behind by each {of}", "memory_growth"),
+        ("reserved but unused by the allocator", "fragmentation"),
+        (f"growth per {of}", "memory_growth"),
         ("reserved by the allocator", "allocator_reserved"),
     )
     rows += [
@@ -137,18 +137,18 @@ def _numbers(result: Result) -> Iterator[Block]:
     ]
     if rows and (process := result.find("process_memory")) and isinstance(process.value, Distribution):
         most = format_quantity(process.value.statistic("max"), BYTES, 3)
-        rows.append(("the whole process, above its baseline", most, "", ""))
+        rows.append(("whole process, above its baseline", most, "", ""))
     if rows:
         yield Table(
             title=f"Memory of a {'training ' if of == 'step' else ''}{of}",
-            columns=_columns("what", "measured>", "predicted>", "of that>"),
+            columns=_columns("what", "measured>", "predicted>", "ratio>"),
             rows=tuple(rows),
         )
     if predicted := _predicted_batch(result):
         room = format_quantity(float(predicted.scope.removeprefix(ROOM)), BYTES, 3)
         text = (
-            f"the largest batch is predicted for {room}, what the limit leaves beside the process itself: "
-            f"weights, inputs{', state' if of == 'step' else ''} and activations together"
+            f"the largest batch is predicted for {room}, the limit less the process itself, for weights, "
+            f"inputs{', state' if of == 'step' else ''} and activations together"
         )
         yield Notice(severity=Severity.NOTE, text=text)
 
@@ -169,9 +169,9 @@ def _compared(result: Result) -> Iterator[tuple[str, str, str, str]]:
             if size := sum(part.bytes for part in held if part.role == category):
                 yield _row(str(category), size, result.find(metric))
     for name, metric, scope, predicted in (
-        ("at the peak, beyond these", "allocated_peak", "", "activation_peak"),
+        ("at the peak, in addition", "allocated_peak", "", "activation_peak"),
         ("gradients of parameters", "gradient_bytes", _MEASURED, "gradient_bytes"),
-        ("the optimiser's state", "optimizer_bytes", _MEASURED, "optimizer_bytes"),
+        ("optimiser state", "optimizer_bytes", _MEASURED, "optimizer_bytes"),
         (_within(result), "largest_batch", _MEASURED, "largest_batch"),
     ):
         if measurement := result.find(metric, scope):
@@ -252,7 +252,7 @@ def _group_name(scope: str, role: str) -> str:
         return f"{verb} of {ending(scope, _NAME)}" if scope else f"{verb} outside of any module"
     named: dict[str, str] = {
         Category.GRADIENTS: "gradients of parameters",
-        Category.OPTIMIZER: "optimiser's state",
+        Category.OPTIMIZER: "optimiser state",
     }
     return named.get(role) or clean(role)
 
@@ -290,10 +290,10 @@ def _contents(result: Result, activity: Activity) -> Table:
 
     rows = [row(group[0], [group]) for group in groups[:_HELD]]
     if rest := groups[_HELD:]:
-        rows.append(row(f"in {count(len(rest), 'more place')}", rest))
+        rows.append(row(f"{len(rest)} more", rest))
     where = f", in {ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     return Table(
-        title=f"Held at the measured peak{where}: shares of what the {moments(result)} itself took",
+        title=f"Memory at the measured peak{where}; shares of what the {moments(result)} itself allocated",
         columns=_columns("what", "bytes>", "share>"),
         rows=tuple(rows),
     )

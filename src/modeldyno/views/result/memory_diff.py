@@ -32,12 +32,12 @@ def memory_changed(baseline: Result, candidate: Result) -> tuple[Block, ...]:
     held = memory_change(baseline, candidate).held
     groups = [(name, *_sums(group)) for name, group in grouped(held)]
     groups.sort(key=lambda group: -abs(_growth(group)))
-    whole = ("in all", *_sums(held))
+    whole = ("total", *_sums(held))
     return (
         Notice(severity=Severity.VERDICT, text=_sentence(candidate, whole, groups)),
         *_differences_notice(baseline, candidate),
         Table(
-            title="Held at the measured peak",
+            title="Memory at the measured peak",
             columns=tuple(
                 Column(title=title, align=Align.RIGHT if place else Align.LEFT)
                 for place, title in enumerate(("what", "before", "after", "change"))
@@ -65,7 +65,7 @@ def _sentence(candidate: Result, whole: Group, groups: Sequence[Group]) -> str:
     if not any(map(_growth, groups)):
         return f"{name} holds the same at its peak as before: {now}."
     if not change:
-        return f"{name} holds as much at its peak as before, {now}, but not the same."
+        return f"{name} holds as much at its peak as before, {now}, but with different contents."
     most = max(groups, key=lambda group: _growth(group) if change > 0 else -_growth(group))
     word = "more" if change > 0 else "less"
     size = f"{_size(abs(change))} {word} at its peak than before, {now} against {_size(before)}"
@@ -79,10 +79,10 @@ def _rows_shown(whole: Group, groups: Sequence[Group]) -> Iterator[Group]:
     yield whole
     yield from changed[:_CHANGED]
     if rest := changed[_CHANGED:]:
-        yield _summed(f"in {count(len(rest), 'more place')}", rest)
+        yield _summed(f"{len(rest)} more", rest)
     if alike:
         names = alike[0][0] if len(alike) == 1 else count(len(alike), "place")
-        yield _summed(f"{names}, alike", alike)
+        yield _summed(f"{names}, unchanged", alike)
 
 
 def _summed(name: str, groups: Sequence[Group]) -> Group:
@@ -115,7 +115,7 @@ def _differences_notice(baseline: Result, candidate: Result) -> Iterator[Notice]
         if old.get(name) != new.get(name)
     ]
     if differences:
-        text = f"unlike in the two: {', '.join(differences)}"
+        text = f"other differences: {', '.join(differences)}"
         yield Notice(severity=Severity.NOTE, text=shorten(text, TEXT_LIMIT))
 
 

@@ -26,7 +26,7 @@ _OTHERS = {
     Happening.KERNEL: "Kernels",
     Happening.TRANSFER: "Transfers",
     Happening.SYNCHRONISATION: "Waits for a device",
-    Happening.RANGE: "Ranges of the model's own code",
+    Happening.RANGE: "Ranges marked in the model's code",
 }
 
 Group = tuple[str, str, list[Executed]]
@@ -159,7 +159,7 @@ def _number(value: float) -> str:
 
 # --- redundant operations ------------------------------------------------------------------------
 
-_NONE_FOUND = "no needless copies, casts, transfers or waits were found"
+_NONE_FOUND = "no unnecessary copies, casts, transfers or waits were found"
 
 
 def wasted(result: Result) -> str:
@@ -175,7 +175,7 @@ def wasted(result: Result) -> str:
     place = f" in {ending(clean(scope), _NAME)}" if scope else ""
     lead = "" if len(costs) == 1 else "most of it "
     return (
-        f"needless copies and waits cost {format_quantity(time, SECONDS, 3)} of a call, {lead}"
+        f"unnecessary copies and waits take {format_quantity(time, SECONDS, 3)} of a call, {lead}"
         f"{shorten(clean(name), _KIND)}{place}"
     )
 
@@ -197,7 +197,7 @@ def needless(result: Result) -> Iterator[Block]:
     shown = rows[:_WASTES]
     part = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
     yield Table(
-        title=f"Needless: {format_quantity(whole, SECONDS, 3)} of a call{part}",
+        title=f"Unnecessary copies and waits: {format_quantity(whole, SECONDS, 3)} of a call{part}",
         columns=(
             Column(title="in"),
             Column(title="what"),

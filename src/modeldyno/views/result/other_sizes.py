@@ -24,7 +24,7 @@ _TITLES = {
     "roofline_latency": "bound",
 }  # fmt: skip
 _LATENCIES = ("roofline_latency", "eager_latency", "decode_latency")
-_ROOFS = {Bound.COMPUTE: "arithmetic", Bound.MEMORY: "memory"}
+_ROOFS = {Bound.COMPUTE: "compute", Bound.MEMORY: "memory"}
 _COLUMNS = 7
 """Most columns that fit 80 characters."""
 _POINTS = 40
@@ -49,7 +49,7 @@ def grid(result: Result) -> Iterator[Block]:
     yield from _formulas(outline)
     if len(outline.points) > _POINTS:
         more = len(outline.points) - _POINTS
-        yield Notice(severity=Severity.NOTE, text=f"{more:,} more sizes are in the document: --json PATH")
+        yield Notice(severity=Severity.NOTE, text=f"{more:,} more sizes are in the JSON output: --json PATH")
 
 
 def _metrics(outline: Outline) -> list[str]:
@@ -86,12 +86,12 @@ def _formulas(outline: Outline) -> Iterator[Block]:
         if text
     )
     if rows:
-        yield Table(title="In formulas", columns=(Column(title=""), Column(title="")), rows=rows)
+        yield Table(title="Formulas", columns=(Column(title=""), Column(title="")), rows=rows)
         if outline.domain:
             text = f"the formulas hold for {shorten(clean(outline.domain), TEXT_LIMIT)}"
             yield Notice(severity=Severity.NOTE, text=text)
     elif outline.traced:
-        text = "no polynomial was found to hold at all of these sizes, so each was traced by itself"
+        text = "no polynomial fits all of these sizes, so each was traced separately"
         yield Notice(severity=Severity.NOTE, text=text)
 
 
@@ -100,9 +100,9 @@ def devices(result: Result) -> Iterator[Block]:
     names = dict.fromkeys(m.scope for m in result.measurements if m.metric == "roofline_latency" and m.scope)
     rows = tuple(_device(result, name) for name in names)
     if rows:
-        titles = ("device", "one call >", "op by op >", "one token >", "bound by", "its peaks")
+        titles = ("device", "one call >", "op by op >", "one token >", "bound by", "peaks")
         yield Table(
-            title="Estimates: lower bounds from the peaks of devices; nothing was run",
+            title="Estimated lower bounds from the peaks of devices; nothing was run on them",
             columns=tuple(
                 Column(
                     title=title.removesuffix(" >"), align=Align.RIGHT if title.endswith(">") else Align.LEFT
@@ -112,7 +112,7 @@ def devices(result: Result) -> Iterator[Block]:
             rows=rows,
         )
     if any(_is_tf32(result, name) for name in names):
-        text = "float32 is taken at the faster peak of TF32, in which cuDNN's convolutions run by default"
+        text = "float32 has the peak of TF32 here, in which cuDNN's convolutions run by default"
         yield Notice(severity=Severity.NOTE, text=text)
 
 

@@ -79,5 +79,5 @@ def _doubts(result: Result) -> Iterator[Notice]:
             severity=Severity.DOUBT,
             code=shorten(doubt.code, NAME_LIMIT),
             text=shorten(clean(doubt.seen), _DOUBT),
-            advice="-v tells what to do about it, and shows all figures" if last else "",
+            advice="-v shows what to do about it, and all figures" if last else "",
         )

@@ -80,7 +80,7 @@ def _timing(result: Result) -> str:
     parts = [
         f"{count(len(value), unit)} in {count(processes, 'process', 'processes')}",
         f"equivalent to {effective:,} independent ones for the median" if effective < len(value) else "",
-        f"{value.warmup_dropped:,} of warm-up left out" if value.warmup_dropped else "no warm-up",
+        f"warm-up of {value.warmup_dropped:,} left out" if value.warmup_dropped else "no warm-up",
         f"{value.rejected:,} rejected as invalid" if value.rejected else "",
         f"stop: {value.stop}{unmet}",
     ]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NAME = 24
 """Most characters of a region's name, cut from the left."""
 _CALL = ("mean", "min", "p50", "p95", "p99", "max")
-_DASHES = "— stands for a percentile with too few independent calls to be a claim; the document has them all."
+_DASHES = "— marks a percentile with too few independent calls to be certified; the JSON output has them all."
 _MEMORY = ("allocated", "freed", "allocated_peak")
 
 
@@ -31,7 +31,7 @@ def spent(result: Result) -> str:
     """Return a clause on the region with most of the time."""
     own = {m.scope: number(m)[0] for m in _measurements(result, "total_self_time")}
     if not own:
-        return "called nothing that is marked with profiled"
+        return "called no code that is marked with profiled"
     whole = sum(own.values())
     name = max(own, key=lambda name: own[name])
     parts = count(len(own), "marked region of code", "marked regions of code")
@@ -47,7 +47,7 @@ def regions(result: Result) -> Iterator[Table | Notice]:
     if not names:
         return
     yield _table(
-        "Time in all calls",
+        "Total time",
         ("region", "calls", "total", "self", "share"),
         [(_short_name(name), *_in_all(result, name, whole)) for name in names],
     )

@@ -49,7 +49,7 @@ def spoken(result: Result) -> str:
     if latency is None or not isinstance(latency.value, Distribution):
         return does
     if latency.value.void:
-        return f"{does}, and was {latency.value.void}: its latency is no claim"
+        return f"{does}, but was {latency.value.void}, so its latency is not meaningful"
     return f"{does}: {_token_clause(result) or f'latency {_median_and_tail(latency.value)}'}"
 
 
@@ -104,14 +104,14 @@ def breakdown(result: Result) -> Iterator[Block]:
         for metric, measurement in parts
     ]
     yield Table(
-        title="Where a request spends its time, on the average, by the server's own account",
+        title="Where a request spends its time, on average, as the server reports it",
         columns=(
             Column(title="stage", align=Align.LEFT),
             Column(title="time", align=Align.RIGHT),
             Column(title="share", align=Align.RIGHT),
             Column(title="metric", align=Align.LEFT),
         ),
-        rows=(*rows, ("in all", format_quantity(whole, SECONDS, 3), "100%", "service_time.mean")),
+        rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), "100%", "service_time.mean")),
     )
     if batches := _batches(result):
         yield Notice(severity=Severity.NOTE, code="batches", text=batches)
@@ -124,9 +124,9 @@ def loaded(result: Result, load: Load) -> str:
     flight, client_time = result.find("in_flight"), result.find("client_time")
     return joined(
         f"{load} ({kind})",
-        f"{plain(flight)} on their way at once" if flight else "",
-        f"{count(len(busy), 'driver')} kept {format_quantity(sum(busy), CORES, 2)} busy" if busy else "",
-        f"{plain(client_time)} a request" if client_time else "",
+        f"{plain(flight)} in flight on average" if flight else "",
+        f"{count(len(busy), 'driver')} used {format_quantity(sum(busy), CORES, 2)}" if busy else "",
+        f"{plain(client_time)} per request" if client_time else "",
     )
 
 
@@ -151,4 +151,4 @@ def _batches(result: Result) -> str:
     named = ", ".join(
         f"{m.scope.removeprefix('batch ')} ({count(int(number(m)[0]), 'call')})" for m in sizes[:_LARGEST]
     )
-    return f"the server ran batches of {plain(mean)} on the average{f': {named}' if named else ''}"
+    return f"the server ran batches of {plain(mean)} on average{f': {named}' if named else ''}"

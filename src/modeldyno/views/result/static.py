@@ -130,7 +130,7 @@ def _tree(root: Node, look: Look) -> Iterator[Block]:
         text = f"{count(light, 'module')} with neither parameters nor MACs left out; --depth shows all"
         yield Notice(severity=Severity.NOTE, text=text)
     if any(row.node.count > 1 for row in shown):
-        yield Notice(severity=Severity.NOTE, text="several alike are one row, which has their sum")
+        yield Notice(severity=Severity.NOTE, text="equal modules are merged into one row with their sum")
 
 
 def _has_cost(row: Row) -> bool:
@@ -221,12 +221,12 @@ def _peak(outline: Outline) -> Iterator[Table]:
     shown, rest = rows[:_HELD], [held for _, group in ranked[_HELD:] for held in group]
     if rest:
         size = format_quantity(_bytes(rest), BYTES, 3)
-        shown.append((f"in {count(len(ranked) - _HELD, 'more place')}", size, share(_bytes(rest), whole)))
+        shown.append((f"{len(ranked) - _HELD} more", size, share(_bytes(rest), whole)))
     place, operator = (clean(text) for text in (outline.peak_scope, outline.peak_operator))
     where = f", in {ending(place, _NAME)}" if place else ""
     during = f" ({shorten(operator, _KIND)})" if operator else ""
     yield Table(
-        title=f"Held at the peak{where}{during}",
+        title=f"Memory at the peak{where}{during}",
         columns=_columns("what", "bytes>", "share>"),
         rows=tuple(shown),
     )
@@ -236,7 +236,7 @@ _ROLES: dict[str, str] = {
     Role.WEIGHT: "weights",
     Role.INPUT: "inputs",
     Role.GRADIENT: "gradients of parameters",
-    Role.STATE: "optimiser's state",
+    Role.STATE: "optimiser state",
 }
 
 
@@ -283,7 +283,7 @@ def _uncounted(outline: Outline, look: Look) -> Iterator[Table]:
         rows.append((f"{len(rest)} more", f"{calls:,}", span(0, _most(rest)), "-v lists them"))
     if rows:
         yield Table(
-            title=f"Not counted, for want of a formula{' or of shapes' if _most(uncounted) == inf else ''}",
+            title=f"Not counted: no formula{', or unknown shapes' if _most(uncounted) == inf else ''}",
             columns=_columns("operator", "calls>", "MACs, between>", "shapes of one call"),
             rows=tuple(rows),
         )

@@ -173,7 +173,7 @@ def _foreign_row(result: Result, measurement: Measurement) -> tuple[str, str, st
     query = Query(metric=measurement.metric, statistic=measurement.told)
     claimed = result.ask(query).value is not None
     name = str(query if claimed else replace(query, part="raw"))
-    note = "told without its samples" if claimed else "told without its samples, no claim"
+    note = "reported without samples" if claimed else "reported without samples, not certified"
     return (name, *estimate(number(measurement)[0], None, measurement.row.unit), note)
 
 
@@ -193,7 +193,7 @@ def _note(result: Result, measurement: Measurement) -> str:
     if measurement.metric == "flops" and (reached := reached_flops(result)):
         return reached
     once = measurement.row.unit == SECONDS and len(measurement.runs) == 1 and measurement.interval is None
-    return joined("seen once" if once else "", _parts(result, measurement.metric))
+    return joined("measured once" if once else "", _parts(result, measurement.metric))
 
 
 def threads(result: Result) -> str:

@@ -69,4 +69,4 @@ def _size(result: Result) -> Iterator[Tile]:
         yield "parameters", plain(parameters), f"{plain(weights)} of weights" if weights else ""
     if macs is not None:
         note = f"peak here {format_quantity(number(peak)[0], peak.row.unit, 3)}" if peak else ""
-        yield "operations of a call", amount(number(macs)[0], "MACs"), note
+        yield "operations per call", amount(number(macs)[0], "MACs"), note

@@ -53,7 +53,7 @@ def spoken(result: Result) -> str:
     )
     follow = f", then one every {gap}".replace("every about", "about every") if gap else ""
     where = f"(median; {_prompt_text(extent)}batch {_batch(result)} on {backend})"
-    total = f": {plain(rate).replace('/s', ' tokens/s')} in all" if rate else ""
+    total = f": {plain(rate).replace('/s', ' tokens/s')} overall" if rate else ""
     return f"generates its first token after {first}{follow} {where}{total}"
 
 
@@ -73,7 +73,7 @@ def _batch(result: Result) -> str:
 def _statistic_text(
     result: Result, metric: str, extent: Extent, statistic: str = "p50", few: str = "about "
 ) -> str:
-    """Format a statistic with the digits that its interval justifies; `few` stands before an uncertified one."""
+    """Format a statistic with the digits its interval justifies; an uncertified one begins with `few`."""
     value = _distribution(result, metric, extent)
     if value is None:
         return ""
@@ -101,7 +101,7 @@ def _lengths(result: Result, extents: list[Extent]) -> Table:
     return Table(
         title=f"Generated tokens, batch {_batch(result)}: medians",
         columns=_columns(
-            "prompt", "tokens", "to first", "per token", "p99", "tokens/s", "in all", "sequences<"
+            "prompt", "tokens", "to first", "per token", "p99", "tokens/s", "total", "sequences<"
         ),
         rows=tuple(_length(result, extent) for extent in extents),
     )
@@ -147,10 +147,10 @@ def _stall_notice(result: Result, extents: list[Extent]) -> Iterator[Notice]:
         mean, single = means.statistic("p50"), gaps.statistic("p50")
         if mean > _STALLED * single:
             text = (
-                f"per token, the mean of a generation is {format_quantity(mean, 's', 3)}, and most tokens "
-                f"take {format_quantity(single, 's', 3)}: a few are held up, by the machine or the model"
+                f"the mean time per token is {format_quantity(mean, 's', 3)}, but most tokens take "
+                f"{format_quantity(single, 's', 3)}: a few are delayed by the machine or the model"
             )
-            yield Notice(severity=Severity.NOTE, code="held-up", text=text)
+            yield Notice(severity=Severity.NOTE, code="stalls", text=text)
             return
 
 
@@ -191,7 +191,7 @@ def _cache(result: Result) -> Iterator[Notice]:
     if measured is None:
         return
     predicted = result.find("kv_cache_per_token")
-    prediction = f"; {plain(predicted)} were predicted" if predicted else ""
+    prediction = f"; predicted: {plain(predicted)}" if predicted else ""
     text = (
         f"each token of a sample adds {plain(measured)} to the cache{prediction}"
         if number(measured)[0]
@@ -210,7 +210,7 @@ def _achieved(result: Result, extents: list[Extent]) -> Iterator[Notice]:
     yield Notice(
         severity=Severity.NOTE,
         code="bound",
-        text=f"a token takes at least {plain(bound)} here, to read weights and cache once: "
-        f"{share(least, typical)} of what the memory allows is reached ({_prompt_text(extents[0])}"
+        text=f"a token takes at least {plain(bound)} here, to read weights and cache once; "
+        f"{share(least, typical)} of that memory bandwidth is reached ({_prompt_text(extents[0])}"
         f"{count(extents[0].generated, 'token')})",
     )

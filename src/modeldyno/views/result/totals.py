@@ -23,18 +23,18 @@ _MEANINGS = {
     "weight_bytes": "",
     "file_bytes": "of its files on disk",
     "macs": "multiply-accumulates; 1 MAC is 2 FLOPs",
-    "causal_macs": "where attention skips what is masked",
-    "dense_macs": "if every expert took every token",
-    "elementwise": "elementary operations beside them",
+    "causal_macs": "if attention skips masked positions",
+    "dense_macs": "if every expert processed every token",
+    "elementwise": "elementwise operations, in addition",
     "flops": "2 x macs + elementwise",
     "coverage": "of the operators called have a formula",
-    "bytes_read": "by the operators, each on its own",
-    "bytes_written": "by the operators, each on its own",
-    "arithmetic_intensity": "FLOPs for each byte read or written",
+    "bytes_read": "summed over operators, without fusion",
+    "bytes_written": "summed over operators, without fusion",
+    "arithmetic_intensity": "FLOPs per byte read or written",
     "input_bytes": "of the inputs of one call",
-    "output_bytes": "that one call returns",
-    "kv_cache_per_token": "that each token of one sample adds",
-    "activation_peak": "held at once beyond weights and inputs",
+    "output_bytes": "of the outputs of one call",
+    "kv_cache_per_token": "added by each token of a sample",
+    "activation_peak": "at the peak, without weights and inputs",
     "gradient_bytes": "of the trainable parameters",
     "optimizer_bytes": "",
     "memory_peak": "",
@@ -67,7 +67,7 @@ def totals(result: Result) -> Iterator[Table]:
     if rows:
         sizes = analysed_at(result)
         yield Table(
-            title=f"In all, at {sizes}" if sizes else "In all",
+            title=f"Totals, at {sizes}" if sizes else "Totals",
             columns=(
                 Column(title="metric"),
                 Column(title="value", align=Align.RIGHT),
@@ -93,7 +93,7 @@ _SHOWN_AT_ZERO = frozenset({"parameters", "macs", "flops", "activation_peak", "c
 
 
 def exact(measurement: Measurement) -> Measurement:
-    """Drop the interval of a computed number, which is the range left uncounted, not a confidence interval."""
+    """Drop the interval of a computed number, which is the uncounted range, not a confidence interval."""
     return Measurement(metric=measurement.metric, value=measurement.value, scope=measurement.scope)
 
 
@@ -158,12 +158,12 @@ def _phases(result: Result) -> str:
 
 def _memory(result: Result, _found: Measurement) -> str:
     inspection = result.job.inspection
-    state = "" if inspection.optimizer == "none" else ", optimiser's state"
+    state = "" if inspection.optimizer == "none" else ", optimiser state"
     training = f", gradients{state}" if inspection.mode is Mode.TRAIN else ""
     return f"predicted for this CPU, with weights, inputs{training}"
 
 
 def _batch(result: Result, measurement: Measurement) -> str:
     memory = result.job.inspection.memory
-    fits = f"whose peak fits {format_quantity(memory, BYTES, None)}" if memory else "whose peak fits"
-    return fits if measurement.value else f"not even one sample is one {fits}"
+    limit = f" {format_quantity(memory, BYTES, None)}" if memory else ""
+    return f"whose peak fits{limit}" if measurement.value else f"not even one sample fits{limit}"

@@ -56,7 +56,7 @@ def study(study: Study, ranked: Ranking, *, top: int = TOP, stored: bool = True)
 
 
 def _doubts(study: Study, shown: Standing, *, stored: bool) -> Iterator[Notice]:
-    """Yield the doubts about a configuration, in how many measurements they occur, and a Result to look at."""
+    """Yield the doubts about a configuration, in how many measurements they occur, and where to look."""
     telling = study.candidates[key(shown.point)].telling
     codes = shown.doubts[:_DOUBTS]
     for code in codes:
@@ -67,7 +67,7 @@ def _doubts(study: Study, shown: Standing, *, stored: bool) -> Iterator[Notice]:
             severity=Severity.DOUBT,
             code=code,
             text=CODES.get(code, "See the result of the trial.").removesuffix(".") + share,
-            advice=f"modeldyno show {result_id} tells more" if result_id else "",
+            advice=f"modeldyno show {result_id} for details" if result_id else "",
         )
 
 
@@ -80,7 +80,7 @@ def sentence(study: Study, ranked: Ranking) -> str:
     if not ranked.measurements:
         return f"Nothing was measured{_why_nothing(study)}."
     if all(row.failure for row in ranked.rows):
-        return f"{made}, and all of them failed: {_first_failure(ranked)}"
+        return f"{made}, and all failed: {_first_failure(ranked)}"
     if ranked.best is None:
         return f"{made}: {_nearest(study, ranked)}."
     return f"{made}: {_answer(study, ranked, ranked.best)}."
@@ -119,13 +119,13 @@ def _row_name(row: Standing) -> str:
 def _bound_text(judgement: Judgement) -> str:
     """Describe a bound by its verdict."""
     bound = str(judgement.constraint).partition(" ")[2]
-    words = {Verdict.HELD: "", Verdict.BROKEN: "that breaks ", Verdict.UNDECIDED: "not surely "}
+    words = {Verdict.HELD: "", Verdict.BROKEN: "breaking ", Verdict.UNDECIDED: "not certainly "}
     return words[judgement.verdict] + bound
 
 
 def _value(judgement: Judgement) -> str:
     answer = judgement.answer
-    return "of unknown size" if answer.value is None else format_quantity(answer.value, answer.query.unit, 3)
+    return "unknown" if answer.value is None else format_quantity(answer.value, answer.query.unit, 3)
 
 
 def _gain_text(best: Standing, gain: Gain, study: Study, default: Standing | None) -> str:
@@ -134,11 +134,11 @@ def _gain_text(best: Standing, gain: Gain, study: Study, default: Standing | Non
     first, mine = study.goal.objectives[0], best.objectives[0]
     other = None if default is None else default.objectives[0]
     if gain.low <= 1 <= gain.high:
-        return "which cannot be told from the default"
+        return "not distinguishable from the default"
     if not isfinite(gain.times) or not gain.times:
-        return "where the default gives nothing"
+        return "while the default has none"
     if not several and not first.maximize and mine is not None and not mine.value and other is not None:
-        return f"against {format_quantity(other.value, first.query.unit, 3)} of the default"
+        return f"compared with {format_quantity(other.value, first.query.unit, 3)} for the default"
     if several or (gain.times >= _TIMES and first.maximize):
         weighed = " as good as the default by the weighted objectives" if several else " that of the default"
         return f"{gain.times:.2g} times{weighed}"
@@ -159,10 +159,10 @@ def _rivals_text(study: Study, ranked: Ranking, best: Standing) -> str:
     first, *more = ranked.rivals
     others = f" and {count(len(more), 'other')}" if more else ""
     shares = f"best in {100 * best.share:.0f} against {100 * first.share:.0f} of 100 resamples"
-    same = f"it cannot be told from {_row_name(_without_load(study, first))}{others} ({shares})"
+    same = f"it is not distinguishable from {_row_name(_without_load(study, first))}{others} ({shares})"
     if ranked.cheaper is None:
-        return f"{same}; take it, as none of them takes less"
-    return f"{same}; take the cheaper, {_row_name(_without_load(study, ranked.cheaper))}"
+        return f"{same}; use it, as none of them is cheaper"
+    return f"{same}; prefer the cheaper one, {_row_name(_without_load(study, ranked.cheaper))}"
 
 
 def _safe_alternative(study: Study, ranked: Ranking) -> str:
@@ -171,7 +171,7 @@ def _safe_alternative(study: Study, ranked: Ranking) -> str:
     if safe is None:
         return ""
     name = point(safe.point) if ranked.configurations == 1 else _row_name(safe)
-    return f"surely within the bounds is {name}, which gives {joined(*_values(study, safe))}"
+    return f"certain to hold the bounds: {name}, which gives {joined(*_values(study, safe))}"
 
 
 def _without_load(study: Study, row: Standing) -> Standing:
@@ -184,17 +184,21 @@ def _nearest(study: Study, ranked: Ranking) -> str:
     row = next(row for row in ranked.rows if not row.failure)
     bounds = " and ".join(str(bound) for bound in study.goal.constraints)
     if not bounds:
-        return "no configuration has a value of every objective"
+        return "no configuration has a value for every objective"
     if row.verdict is Verdict.BROKEN:
-        return f"nothing holds {bounds}; the nearest is {_row_name(row)}, which misses by {far(row.miss)}"
-    return f"it is not shown whether anything holds {bounds}; the nearest is {_row_name(row)}{_apparent_miss(row)}"
+        closest = f"{_row_name(row)}, which misses by {far(row.miss)}"
+        return f"no configuration holds {bounds}; the closest is {closest}"
+    return (
+        f"it is undecided whether any configuration holds {bounds}; "
+        f"the closest is {_row_name(row)}{_apparent_miss(row)}"
+    )
 
 
 def _none_holds(ranked: Ranking) -> str:
     """Describe whether the configuration closest to the bounds breaks them or is undecided."""
     nearest = next(row for row in ranked.rows if not row.failure)
     broken = nearest.verdict is Verdict.BROKEN
-    return "nothing holds the bounds" if broken else "not shown whether the bounds hold"
+    return "no configuration holds the bounds" if broken else "undecided whether the bounds hold"
 
 
 def _apparent_miss(row: Standing) -> str:
@@ -217,7 +221,7 @@ def _why_nothing(study: Study) -> str:
     if not study.skipped:
         return ""
     first = next(iter(study.skipped.values()))
-    return f": none of the configurations can be ({shorten(clean(first.failure), TEXT_LIMIT)})"
+    return f": none of the configurations is possible ({shorten(clean(first.failure), TEXT_LIMIT)})"
 
 
 def _first_failure(ranked: Ranking) -> str:
@@ -230,8 +234,9 @@ def _unverified(ranked: Ranking, *, stored: bool) -> Iterator[Notice]:
         yield Notice(
             severity=Severity.DOUBT,
             code="unverified",
-            text="the best was not measured again: the best of several looks a little too good",
-            advice="go on with the study: --resume measures it again, in turns with its rivals"
+            text="the best was not measured again; the best of several tends to look too good "
+            "(selection bias)",
+            advice="resume the study: --resume measures it again, in turns with its rivals"
             if stored
-            else "give it more with --max-time, or keep the study, so that --resume can go on with it",
+            else "allow more time with --max-time, or store the study, so that --resume can continue it",
         )

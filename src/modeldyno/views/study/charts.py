@@ -61,7 +61,7 @@ def _curves(study: Study, ranked: Ranking, query: Query) -> Plot | None:
     rest = [c for c in study.candidates.values() if study.configuration(c.point) not in shown]
     others = _points(study, "others", rest, query)
     loads = any(axis.name in study.loads for axis in study.space.axes)
-    through = "; each line goes through the loads of one" if loads else ""
+    through = "; each line connects the loads of one" if loads else ""
     places = [x for line in (*series, others) for x in line.x if x > 0]
     return Plot(
         title=f"{_TITLES[query.metric]} against latency",
@@ -163,7 +163,7 @@ def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
     best = {k for k in places if not any(_beats(places[o], places[k], pair) for o in places)}
     first = sorted(best, key=lambda k: places[k][0])
     rest = [k for k in places if k not in best]
-    groups = (("the front", first, True), ("others", rest, False))
+    groups = (("Pareto front", first, True), ("others", rest, False))
     return Plot(
         title=f"{pair[0].query} against {pair[1].query}",
         x=_scale(pair[0].query),

@@ -137,9 +137,7 @@ def _winner(study: Study, row: Standing, load_result: Callable[[str], Result | N
         yield Notice(severity=Severity.NOTE, text=text)
         return
     at = point(row.point)
-    yield Notice(
-        severity=Severity.NOTE, text=f"what follows is of trial {trial.number}{f', at {at}' if at else ''}"
-    )
+    yield Notice(severity=Severity.NOTE, text=f"below: trial {trial.number}{f', at {at}' if at else ''}")
     yield from pages.parts(result, trial.judgements, level=2)
     yield from pages.making(result, trial.judgements, level=2)
 
@@ -206,7 +204,7 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
         "measured": f"{count(ranked.measurements, 'measurement')} over "
         f"{count(ranked.configurations, 'configuration')} in {format_quantity(study.spent, SECONDS, 3)}"
         + (f", {ranked.failed} failed" if ranked.failed else "")
-        + (f", {ranked.skipped} cannot be" if ranked.skipped else ""),
+        + (f", {ranked.skipped} skipped" if ranked.skipped else ""),
         "study": f"{study.id}, {study.created[:19].replace('T', ' ')} UTC",
     }
     if study.environment is not None:

@@ -221,7 +221,7 @@ def _remark(ranked: Ranking, row: Standing) -> str:
     misses = not row.feasible and _LEAST < row.miss < inf
     return joined(
         _DEFAULT if row.default else "",
-        "the cheaper" if row == ranked.cheaper else "",
+        "cheaper" if row == ranked.cheaper else "",
         "failed" if row.failure else "",
         f"misses by {far(row.miss)}" if misses else "",
     )

@@ -80,7 +80,7 @@ def _number(value: float) -> str:
 
 def studies(entries: Sequence[StudyEntry]) -> Table:
     """List the studies of a store, one row each."""
-    columns = tuple(Column(title=title) for title in ("study", "created", "model", "what came out"))
+    columns = tuple(Column(title=title) for title in ("study", "created", "model", "summary"))
     rows = tuple(
         (
             name,
