@@ -50,10 +50,10 @@ def saved(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "code", "start"),
     [
-        (("same.json", "--baseline", "old.json"), 0, "same holds: no regression in latency.p50."),
+        (("same.json", "--baseline", "old.json"), 0, "same passes: no regression in latency.p50."),
         (("slow.json", "--baseline", "old.json"), 1, "slow fails: latency.p50 10.06 ms -> 20.12 ms, +100.0%"),
         (("slow.json", "--baseline", "old.json", "--max-regression", "2%"), 1, "slow fails"),
-        (("same.json", "--require", "latency.p50 <= 1s", "latency.p95 <= 1s"), 0, "same holds: 2 bounds."),
+        (("same.json", "--require", "latency.p50 <= 1s", "latency.p95 <= 1s"), 0, "same passes: 2 bounds."),
         (("same.json", "--require", "latency:1ms", "throughput:10samples/s"), 1, "same fails: latency.p95"),
         (("empty.json", "--require", "latency.p50 <= 1s"), 5, "It is undecided whether digits passes"),
         (("empty.json", "--baseline", "old.json"), 5, "It is undecided"),

@@ -81,7 +81,7 @@ def test_several_candidates_have_a_table(stored: Callable[..., Any]) -> None:
     """The reference is named."""
     said = stored("compare", OLD, NEW, ALIKE)
 
-    assert said.out.startswith("Beside ma, mb is worse and mc is the same.")
+    assert said.out.startswith("Compared with ma, mb is worse and mc is the same.")
     assert "ma (reference)" in said.out
 
 
