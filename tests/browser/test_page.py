@@ -77,7 +77,7 @@ def test_a_page_reads_without_script(opened: Open) -> None:
     with opened(html.render(full()), java_script_enabled=False) as found:
         assert found.page.locator("table").first.is_visible()
         assert found.page.locator("figure svg rect").first.is_visible()
-        assert found.page.locator("p.told").first.is_visible()
+        assert found.page.locator("p.description").first.is_visible()
 
 
 def test_tables_are_sorted_by_keyboard(opened: Open) -> None:

@@ -178,8 +178,7 @@ class TestAdvice:
         text = self.told(found)
         for said in (
             "worse", "the same", "one run only", "precision=int8 did not run: no torchao",
-            "precision=bf16 is not combined with others: outputs differ by 0.05, more than the tolerance of "
-            "0.01",
+            "precision=bf16 is not combined with others: outputs differ by 0.05, more than the tolerance",
             "no time was left for batch_size=64", "±0.05",
         ):  # fmt: skip
             assert said in text

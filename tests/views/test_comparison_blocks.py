@@ -491,9 +491,8 @@ def test_several_candidates_stand_side_by_side() -> None:
 
     blocks = contrasted(found)
 
-    assert (
-        said(blocks, Severity.VERDICT)[0] == "Compared with old, new is worse, newer is better and odd is undecided."
-    )
+    verdict = said(blocks, Severity.VERDICT)[0]
+    assert verdict == "Compared with old, new is worse, newer is better and odd is undecided."
     together = table(blocks, "Side by side")
     assert [column.title for column in together.columns] == [
         "metric",

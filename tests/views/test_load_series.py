@@ -247,7 +247,8 @@ class TestSearch:
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            ({"passed": None, "failed": None}, "No load was found that clearly holds or breaks latency.p99 <= 50 ms."),
+            ({"passed": None, "failed": None},
+             "No load was found that clearly holds or breaks latency.p99 <= 50 ms."),
             ({"passed": None, "failed": 1.0, "broke": (), "rungs": (Rung(load=1.0, failure="dead"),)},
              "Concurrency 1 breaks it (dead); no smaller load was found that holds latency.p99 <= 50 ms."),
             ({"failed": 1.0, "broke": (), "rungs": (Rung(load=1.0),)}, "breaks it (saturated)"),

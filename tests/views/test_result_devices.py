@@ -119,9 +119,7 @@ def test_traffic_is_told_where_there_was_any() -> None:
     network = (observed("network_received", 2048), observed("network_sent", 0))
 
     assert notes(*quiet, *network) == notes(*little, *network) == []
-    assert notes(*busy, *network) == [
-        "the timed pass read 3.00 MiB from disks, had 11 major page faults"
-    ]
+    assert notes(*busy, *network) == ["the timed pass read 3.00 MiB from disks, had 11 major page faults"]
     assert notes(*quiet, *network, verbose=True)[:2] == [
         "the timed pass read 0 B from disks, wrote 0 B to disks, had 0 major page faults",
         "meanwhile, all processes in this network namespace received 2.00 KiB and sent 0 B",

@@ -153,7 +153,8 @@ def test_the_layers_with_most_time_to_win_are_named() -> None:
         "(compute-bound, 50% of the roofline)"
     )
     assert texts[2] == (
-        "measuring the layers slowed the call by 12%, which is subtracted; 3.0% of the time is outside any layer"
+        "measuring the layers slowed the call by 12%, which is subtracted; "
+        "3.0% of the time is outside any layer"
     )
 
 

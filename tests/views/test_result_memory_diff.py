@@ -91,7 +91,9 @@ def test_a_sentence_leads() -> None:
     )
     assert text(OLD, OLD) == ["digits holds the same at its peak as before: 45.0 MiB."]
     moved = snapshot(("other", "workspace", 45))
-    assert text(OLD, moved) == ["digits holds as much at its peak as before, 45.0 MiB, but with different contents."]
+    assert text(OLD, moved) == [
+        "digits holds as much at its peak as before, 45.0 MiB, but with different contents."
+    ]
     assert text(snapshot(), snapshot()) == ["digits holds the same at its peak as before: 0 B."]
 
 

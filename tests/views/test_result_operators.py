@@ -146,7 +146,8 @@ def test_needless_steps_are_shown_with_their_reason() -> None:
         ("(the model itself)", "copy, Tensor.clone", "1", "1.00 us", "1.00 KiB", waste("", 0).reason),
     )
     many = tuple(waste(f"m{n}", 1e-3, reason=f"reason {chr(97 + n)}.") for n in range(9))
-    assert next(iter(tables(watched(wastes=many)))) == "Unnecessary copies and waits: 9.00 ms of a call, 8 of 9"
+    title = next(iter(tables(watched(wastes=many))))
+    assert title == "Unnecessary copies and waits: 9.00 ms of a call, 8 of 9"
 
 
 def test_that_nothing_is_needless_is_told_where_somebody_looked() -> None:

@@ -553,11 +553,10 @@ class TestEstimates:
 
     def test_a_device_is_an_estimate(self) -> None:
         """Title and signs say that these are lower bounds; the limit is named with its reason."""
-        found = table(an_inspection(), "Estimated lower bounds from the peaks of devices; nothing was run on them")
+        title = "Estimated lower bounds from the peaks of devices; nothing was run on them"
+        found = table(an_inspection(), title)
 
-        assert found.rows == (
-            ("a100", "≥ 131 us", "—", "≥ 58.4 us", "compute", "19.5 TFLOP/s, 1.55 TB/s"),
-        )
+        assert found.rows == (("a100", "≥ 131 us", "—", "≥ 58.4 us", "compute", "19.5 TFLOP/s, 1.55 TB/s"),)
 
     def test_the_lower_roof_is_named(self) -> None:
         """Where computing alone takes less than the bound it is memory; without peaks nobody knows."""

@@ -96,7 +96,8 @@ def test_nothing_of_what_is_to_be_smaller_is_told_against_the_default() -> None:
         for n, share in ((1, 0.5), (2, 0.0))
     )
 
-    assert "instances=2 gives error_rate 0%, compared with 50.0% for the default; " in said(log(found, trials))
+    text = said(log(found, trials))
+    assert "instances=2 gives error_rate 0%, compared with 50.0% for the default; " in text
 
 
 def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
@@ -136,7 +137,7 @@ def test_so_it_does_where_only_the_load_varies() -> None:
     bounded = goal("latency.mean <= 10ms")
     text = said(log(a_served_study("concurrency=1,2,4", goal=bounded, default={}), trials))
 
-    assert "concurrency=4 gives throughput 400/s, at latency.mean 9.80 ms not certainly <= 10 ms; certain" in text
+    assert "concurrency=4 gives throughput 400/s, at latency.mean 9.80 ms not certainly <= 10 ms; " in text
     assert text.endswith("; certain to hold the bounds: concurrency=2, which gives throughput 200/s.")
 
 
@@ -145,7 +146,7 @@ def test_when_nothing_holds_the_nearest_is_named() -> None:
     found = batches("throughput >= 500/s")
     text = said(found)
 
-    assert "no configuration holds throughput >= 500/s; the closest is batch_size=4, which misses by 20%" in text
+    assert "no configuration holds throughput >= 500/s; the closest is batch_size=4, which misses" in text
     assert brief(found, ranking(found)) == "no configuration holds the bounds"
 
 
@@ -163,9 +164,9 @@ def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
         )
         text = said(found)
         assert (
-            f"it is undecided whether any configuration holds latency.p99 <= 1 s; the closest is batch_size=1{hint}."
-            in text
-        )
+            "it is undecided whether any configuration holds latency.p99 <= 1 s; "
+            f"the closest is batch_size=1{hint}."
+        ) in text
         assert brief(found, ranking(found)) == "undecided whether the bounds hold"
 
 

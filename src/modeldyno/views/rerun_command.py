@@ -35,7 +35,7 @@ def command(result: Result, bounds: Sequence[Constraint] = ()) -> str:
     """
     job = result.job
     words = ["modeldyno", _subcommand(result), str(job.model), *_options(job, inspected=looked_at(result))]
-    words += [word for bound in bounds for word in ("--require", str(bound))]
+    words += [part for bound in bounds for part in ("--require", str(bound))]
     return shlex.join(words)
 
 

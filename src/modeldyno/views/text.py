@@ -141,12 +141,12 @@ def ending(text: str, limit: int) -> str:
 def called(results: Sequence[Result]) -> tuple[str, ...]:
     """Return names of models short enough for column titles; equal names are numbered."""
     names = [clean(result.name) or "the model" for result in results]
-    short = [shorten(name, _NAME) for name in names]
-    if len(set(short)) < len(set(names)):  # they begin alike
-        short = [ending(name, _NAME) for name in names]
+    shortened = [shorten(name, _NAME) for name in names]
+    if len(set(shortened)) < len(set(names)):  # they begin alike
+        shortened = [ending(name, _NAME) for name in names]
     return tuple(
-        f"{shorten(name, _NAME - 4)} ({place})" if short.count(name) > 1 else name
-        for place, name in enumerate(short, 1)
+        f"{shorten(name, _NAME - 4)} ({place})" if shortened.count(name) > 1 else name
+        for place, name in enumerate(shortened, 1)
     )
 
 

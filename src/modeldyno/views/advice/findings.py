@@ -83,15 +83,14 @@ def pointer(result: Result, items: Sequence[Finding]) -> Notice | None:
     )
 
 
-def saving(saving: Saving | None) -> str:
+def saving(estimate: Saving | None) -> str:
     """Describe the estimated saving and its basis; empty if nothing bounds it."""
-    if saving is None:
+    if estimate is None:
         return ""
-    if saving.low is None:
-        return (
-            f"Not tried: between a loss and {saving.high:.0%} less {saving.of}. Upper bound: {saving.basis}."
-        )
-    return f"It saves {saving.low:.0%} to {saving.high:.0%} of the {saving.of}: {saving.basis}."
+    if estimate.low is None:
+        most = f"{estimate.high:.0%} less {estimate.of}"
+        return f"Not tried: between a loss and {most}. Upper bound: {estimate.basis}."
+    return f"It saves {estimate.low:.0%} to {estimate.high:.0%} of the {estimate.of}: {estimate.basis}."
 
 
 def typed(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str:

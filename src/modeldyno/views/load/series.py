@@ -241,15 +241,15 @@ def _measurements(capacity: Capacity) -> Table:
 
 def _end_reason(capacity: Capacity) -> str:
     measurements = count(len(capacity.rungs), "measurement")
-    search = capacity.search
+    spec = capacity.search
     why = {
         End.NEIGHBOURS: "no load lies between the largest that passed and the smallest that failed",
         End.RESOLVED: f"the largest load that passed and the smallest that failed are within "
-        f"{search.resolution:.0%} of each other",
+        f"{spec.resolution:.0%} of each other",
         End.INDISTINCT: "loads in between are too close to the bound to be decided, even measured "
-        f"{search.patience:g} times as long as planned",
+        f"{spec.patience:g} times as long as planned",
         End.MEASUREMENTS: "the limit on measurements was reached",
-        End.LARGEST: f"{_load(search.most)} is the largest load allowed",
+        End.LARGEST: f"{_load(spec.most)} is the largest load allowed",
         End.SMALLEST: "there is no smaller load",
         End.CLIENT: "the client, not the server, limits higher loads: give it more drivers or cores",
         End.DISPUTED: "a larger load passed than one that failed, so the latency does not simply grow with "
@@ -264,12 +264,12 @@ def _judged(rung: Rung, bound: Constraint) -> Answer | None:
     return next((j.answer for j in rung.judgements if j.constraint == bound), None)
 
 
-def _limits(search: Search) -> list[Constraint]:
-    return [bound for bound in search.bounds if limits(bound)]
+def _limits(spec: Search) -> list[Constraint]:
+    return [bound for bound in spec.bounds if limits(bound)]
 
 
-def _bounds(search: Search) -> str:
-    return " and ".join(map(str, _limits(search)))
+def _bounds(spec: Search) -> str:
+    return " and ".join(map(str, _limits(spec)))
 
 
 # --- cells -----------------------------------------------------------------------------------------
@@ -282,34 +282,36 @@ def _failures(rungs: Sequence[Rung]) -> Iterator[Notice]:
             yield Notice(severity=Severity.FAILURE, text=text)
 
 
-def _cell(answer: Answer | None) -> str:
+def _cell(measured: Answer | None) -> str:
     """Format a value with half of its interval in percent; an uncertified value only as its lower bound."""
-    if answer is None:
+    if measured is None:
         return _NONE
-    bounds = answer.bounds()
-    if answer.value is None:
-        return _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, answer.query.unit, 3)}"
-    half = bounds.half_width() / answer.value if answer.value else 0.0
+    bounds = measured.bounds()
+    if measured.value is None:
+        return (
+            _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, measured.query.unit, 3)}"
+        )
+    half = bounds.half_width() / measured.value if measured.value else 0.0
     if not half or not isfinite(half):
-        return _plain(answer)
+        return _plain(measured)
     if half > 1:
-        return f"{_plain(answer)} ±>100%"
-    return f"{_plain(answer)} ±{100 * half:.{0 if half >= _PERCENT else 1}f}%"
+        return f"{_plain(measured)} ±>100%"
+    return f"{_plain(measured)} ±{100 * half:.{0 if half >= _PERCENT else 1}f}%"
 
 
 _PERCENT = 0.0095
 
 
-def _plain(answer: Answer | None) -> str:
+def _plain(measured: Answer | None) -> str:
     """Format a value with the digits that its interval justifies."""
-    if answer is None or answer.value is None:
+    if measured is None or measured.value is None:
         return _NONE
-    return estimate(answer.value, answer.interval, answer.query.unit)[0]
+    return estimate(measured.value, measured.interval, measured.query.unit)[0]
 
 
 def _rate(rung: Rung) -> float:
-    answer = rung.find("request_rate")
-    return (answer.value or 0.0) if answer is not None else 0.0
+    rate = rung.find("request_rate")
+    return (rate.value or 0.0) if rate is not None else 0.0
 
 
 def _load(load: float) -> str:

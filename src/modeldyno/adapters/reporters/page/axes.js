@@ -1,5 +1,5 @@
 "use strict";
-// What all pictures share: colours apart from each other, axes, lines and bands across.
+// Shared by all charts: distinct colours, axes, reference lines and bands.
 const axes = (() => {
   const { digits } = units;
   const SYMBOLS = ["circle", "triangle", "rect", "diamond", "emptyCircle", "emptyTriangle", "emptyRect"];
@@ -7,14 +7,14 @@ const axes = (() => {
 
   const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
 
-  // Patterns beside colours, for bars; a reader switches them on, or has asked the system for contrast.
+  // Patterns in addition to colours, for bars; on by a button, or if the system prefers more contrast.
   const state = { patterns: matchMedia("(prefers-contrast: more)").matches };
-  // Many points that no line joins are a cloud behind what matters.
+  // Many unconnected points are drawn as a faint cloud.
   const isCloud = (one) => !one.joined && !one.marked && one.x.length > 40;
 
-  const base = (colours, told) => ({
+  const base = (colours, description) => ({
     animation: false,
-    aria: { enabled: true, label: { description: told }, decal: { show: state.patterns } },
+    aria: { enabled: true, label: { description }, decal: { show: state.patterns } },
     color: colours.list,
     backgroundColor: "transparent",
     textStyle: { fontFamily: FONT, color: colours.text },
@@ -51,7 +51,7 @@ const axes = (() => {
       ...more,
       nameTextStyle: { color: colours.soft, fontSize: 12 },
     });
-  // Round numbers between the ends of a logarithmic axis: 1, 2 and 5, or powers of ten where these are many.
+  // Round ticks of a logarithmic axis: 1, 2 and 5, or powers of ten if those are too many.
   const rounded = (low, high) => {
     const steps = high / low > 2e3 ? [1] : high / low > 30 ? [1, 3] : high / low > 4 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8];
     const found = [];
@@ -84,7 +84,7 @@ const axes = (() => {
   };
   const merged = (one, other) => ({ ...one, ...other, axisLabel: { ...one.axisLabel, ...other.axisLabel } });
 
-  // A line across the picture with its name at its end, kept inside.
+  // A reference line across the chart, with its name kept inside.
   const rule = (colours, one, size, vertical, colour) => ({
     type: "custom",
     silent: true,

@@ -1,10 +1,10 @@
 "use strict";
-// Pictures of a report as options of ECharts: one function for each kind.
+// Convert charts to ECharts options: one function per kind of chart.
 const charts = (() => {
   const { digits, shown, unit, titled, finite } = units;
   const { FONT, SYMBOLS, DASHES, isCloud, base, grid, axis, across, upwards, ranged, merged, rule, band } = axes;
 
-  const NAMED = 8; // points of a series that have their names beside them
+  const NAMED = 8; // most points of a series that are labelled
 
   const plot = (picture, colours, width, hidden) => {
     const shownSeries = picture.series.map((one, place) => ({ ...one, place })).filter((one) => !hidden.has(one.place));
@@ -18,14 +18,14 @@ const charts = (() => {
       : ys;
     const [xSize, xSuffix] = unit(picture.x, xs);
     const [ySize, ySuffix] = unit(picture.y, totals);
-    // A course has no room beside it.
+    // Dense lines use the whole width.
     const continuous = picture.series.some((one) => one.joined && one.x.length > 60);
     const series = [];
     picture.bands.forEach((one) => series.push(band(colours, one, xSize)));
     shownSeries.forEach((one) => {
       const cloud = isCloud(one);
       const colour = cloud ? colours.list[6] : colours.list[one.place % colours.list.length];
-      // What goes straight up has no points, but ends of levels.
+      // Step lines have ends of levels, not points.
       const steps = one.joined && one.x.some((x, at) => at && x === one.x[at - 1]);
       const many = steps || one.x.length > 60;
       series.push({
@@ -87,7 +87,7 @@ const charts = (() => {
       series.push(rule(colours, named, one.vertical ? xSize : ySize, one.vertical, colours.text));
     });
     return {
-      ...base(colours, picture.told),
+      ...base(colours, picture.description),
       grid,
       xAxis: merged(across(colours, titled(picture.x, xSuffix)), ranged(picture.x, xs, xSize, continuous)),
       yAxis: merged(upwards(colours, titled(picture.y, ySuffix)), ranged(picture.y, totals, ySize)),
@@ -105,7 +105,7 @@ const charts = (() => {
     const marks = picture.marks.map((one) => ({ ...one, at: place(one.at) })).filter((one) => one.at !== null);
     marks.sort((a, b) => a.at - b.at);
     return {
-      ...base(colours, picture.told),
+      ...base(colours, picture.description),
       grid: { ...grid, right: 24 },
       xAxis: across(colours, picture.scale.label, {
         type: "value",
@@ -143,7 +143,7 @@ const charts = (() => {
     );
     const [size, suffix] = unit(picture.scale, sums);
     return {
-      ...base(colours, picture.told),
+      ...base(colours, picture.description),
       height: 64 + 30 * picture.bars.length,
       grid: { ...grid, top: 8 },
       xAxis: across(colours, titled(picture.scale, suffix), {
@@ -197,7 +197,7 @@ const charts = (() => {
     const own = (node) => Math.max(0, node.value - node.children.reduce((sum, child) => sum + child.value, 0));
     const most = Math.max(...cells.map((cell) => own(cell.node))) || 1;
     return {
-      ...base(colours, picture.told),
+      ...base(colours, picture.description),
       height: 58 + 28 * depth,
       grid: { ...grid, top: 4, right: 12 },
       xAxis: across(colours, titled(picture.scale, suffix), {
@@ -250,10 +250,10 @@ const charts = (() => {
   };
 
   const OUTCOMES = { better: "good", worse: "bad", same: "soft", undecided: "doubt" };
-  // Changes that an axis may name, the first of them rather than the later.
+  // Candidate ticks of the change axis, in order of preference.
   const CHANGES = [0, -0.5, 1, -0.9, 9, -0.99, 99, 999, -0.2, 0.25, -0.8, 4, -0.3, 0.5, -0.1, 0.1, 0.2, -0.05, 0.05, -0.02, 0.02, -0.01, 0.01];
   const forest = (picture, colours, width) => {
-    // By the logarithm of the ratio, half as much is as far from no change as twice as much.
+    // On a logarithmic axis, half is as far from no change as double.
     const log = (value) => Math.log(Math.max(1 + value, 1e-4));
     const logs = finite(picture.effects.flatMap((one) => [one.value, one.low, one.high, one.smallest, -one.smallest])).map(log);
     const [least, most] = [Math.min(...logs, -0.01), Math.max(...logs, 0.01)];
@@ -270,7 +270,7 @@ const charts = (() => {
       return change >= 1.5 ? `\u00d7${digits(Number((1 + change).toPrecision(3)))}` : `${change > 1e-9 ? "+" : ""}${digits(Number((100 * change).toFixed(2)) || 0)}%`;
     };
     return {
-      ...base(colours, picture.told),
+      ...base(colours, picture.description),
       height: 70 + 26 * picture.effects.length,
       grid: { ...grid, top: 8 },
       xAxis: across(colours, "change from the baseline, by its ratio", {
@@ -317,8 +317,8 @@ const charts = (() => {
           tooltip: {
             formatter: ({ dataIndex }) => {
               const one = picture.effects[dataIndex];
-              const told = (v) => (v === null ? "?" : `${v > 0 ? "+" : ""}${digits(100 * v)}%`);
-              return `${one.name}: ${one.outcome}\n${told(one.value)} (${told(one.low)} to ${told(one.high)})`;
+              const percent = (v) => (v === null ? "?" : `${v > 0 ? "+" : ""}${digits(100 * v)}%`);
+              return `${one.name}: ${one.outcome}\n${percent(one.value)} (${percent(one.low)} to ${percent(one.high)})`;
             },
           },
         },
@@ -342,7 +342,7 @@ const charts = (() => {
     const faint = Math.max(0.05, Math.min(0.6, 25 / rows.length));
     const room = (tall ? 120 : width / picture.scales.length) - 8;
     return {
-      ...base(colours, picture.told),
+      ...base(colours, picture.description),
       height: tall ? 70 * picture.scales.length + 40 : 360,
       parallel: tall
         ? { layout: "vertical", left: 24, right: 30, top: 34, bottom: 26 }

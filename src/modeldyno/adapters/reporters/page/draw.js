@@ -1,11 +1,11 @@
 "use strict";
-// Draws the pictures of a report from its data when they come into view, anew for print and for dark mode.
-// Nothing here is needed in order to read the page: tables, sentences and histograms are there without it.
+// Draws the charts of a report when they come into view, and redraws them for print and dark mode.
+// The page can be read without it: tables, sentences and histograms are static.
 (() => {
   const { names, columns, pictures } = JSON.parse(document.getElementById("pictures").textContent);
   const { state, isCloud, SYMBOLS, DASHES } = axes;
   const drawn = new Map();
-  // Each name and each column of numbers stands in the data once.
+  // Names and columns of numbers are stored once and referred to by index.
   const named = (column) => columns[column].map((at) => names[at]);
   pictures.forEach((picture) => {
     [...(picture.series ?? []), ...(picture.parts ?? [])].forEach((one) => {
@@ -50,7 +50,7 @@
     const chart = echarts.init(place, null, { renderer: "svg", width, height });
     chart.setOption(option);
     if (clicked) chart.on("click", clicked);
-    place.removeAttribute("role"); // the figure tells it, in words
+    place.removeAttribute("role"); // the figure describes the chart in words
     place.setAttribute("aria-hidden", "true");
     figure.classList.add("drawn");
     drawn.set(figure, chart);
@@ -120,9 +120,9 @@
     (entries) => entries.filter((one) => one.isIntersecting && !drawn.has(one.target)).forEach((one) => draw(one.target)),
     { rootMargin: "300px" },
   );
-  figures.slice(0, 1).forEach(draw); // whoever has opened the page is about to see it
+  figures.slice(0, 1).forEach(draw); // visible as soon as the page opens
   figures.forEach((figure) => watcher.observe(figure));
-  // The rest follows one by one while nothing else is to be done: whoever copies or photographs the page has all.
+  // The others follow while the browser is idle, so that a copy or screenshot of the page has all of them.
   const idle = window.requestIdleCallback ?? ((run) => setTimeout(run, 50));
   const drawNext = (at) => {
     if (at >= figures.length) return;
@@ -154,11 +154,11 @@
     button.className = "patterns";
     button.textContent = "Patterns";
     button.title = "Fill bars with patterns as well as colours";
-    const told = () => button.setAttribute("aria-pressed", String(state.patterns));
-    told();
+    const showState = () => button.setAttribute("aria-pressed", String(state.patterns));
+    showState();
     button.addEventListener("click", () => {
       state.patterns = !state.patterns;
-      told();
+      showState();
       again();
     });
     if (pictures.some((one) => one.kind === "stack")) document.querySelector("nav")?.append(button);

@@ -1,5 +1,5 @@
 "use strict";
-// Lets a reader sort tables: largest first, smallest first, as they were.
+// Make tables sortable: descending, ascending, original order.
 (() => {
   const SCALES = {
     ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, k: 1e3, M: 1e6,
@@ -20,7 +20,7 @@
     const body = table.tBodies[0];
     const original = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
-    // Values of several kinds in one column, such as of a list of names and values, have no order.
+    // Lists of names and values mix kinds of values in a column, which have no order.
     if (original.length < 3 || heads.filter((head) => head.classList.contains("right")).length < 2) return;
     heads.forEach((head, column) => {
       if (!head.textContent) return;
@@ -35,7 +35,7 @@
         head.setAttribute("aria-sort", way);
         const rows = original.map((row) => [key(row.cells[column].textContent.trim()), row]);
         const sign = way === "ascending" ? 1 : -1;
-        // What has no value comes last, either way.
+        // Missing values come last in both orders.
         if (way !== "none") rows.sort(([a], [b]) => (a === null) - (b === null) || sign * order(a, b));
         body.append(...rows.map(([, row]) => row));
       });
