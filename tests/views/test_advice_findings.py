@@ -91,15 +91,15 @@ class TestFindings:
 class TestPointer:
     def test_it_names_the_findings_and_how_to_try_them(self) -> None:
         """In a process `advise` tries them, of a server `show` tells them; nothing is no line."""
-        found = Finding(seen="", why="", code="threads", job=SHORT.job)
-        several = tuple(replace(found, code=f"code-{n}") for n in range(6))
-        one, many = pointer(SHORT, (found,)), pointer(SHORT, several)
+        a_finding = Finding(seen="", why="", code="threads", job=SHORT.job)
+        several = tuple(replace(a_finding, code=f"code-{n}") for n in range(6))
+        one, many = pointer(SHORT, (a_finding,)), pointer(SHORT, several)
         assert one is not None
         assert (one.text, one.advice) == ("threads", "modeldyno advise onnx:models/digits.onnx tries them")
         assert many is not None
         assert many.text == "code-0, code-1, code-2, code-3 and 2 more"
         served = replace(SHORT, job=replace(SHORT.job, load=Load()))
-        told = pointer(served, (found,))
+        told = pointer(served, (a_finding,))
         assert told is not None
         assert told.advice == "modeldyno show 012345 --findings shows them"
         assert pointer(SHORT, ()) is None
@@ -145,25 +145,25 @@ class TestAdvice:
     def test_the_best_is_told_first_with_its_price(self) -> None:
         """What to set, what it gains with its interval, and what it does to the outputs."""
         best = replace(tried(0.5, Outcome.BETTER, 7, threads=1), outputs=(AGREED,))
-        found = replace(ADVICE, tried=(best,), finals=(best,), best=best, command="modeldyno profile net")
-        said = sentence(found)
-        assert said.startswith(
+        an_advice = replace(ADVICE, tried=(best,), finals=(best,), best=best, command="modeldyno profile net")
+        clause = sentence(an_advice)
+        assert clause.startswith(
             "net: with threads=1, throughput 50.0% higher (49.0% to 51.0%), over 7 rounds in turns with the "
             "baseline (100/s in the first run)"
         )
-        assert "outputs differ by at most 0.002 of their largest value, cosine 0.999900" in said
-        assert "modeldyno profile net" in self.told(found)
+        assert "outputs differ by at most 0.002 of their largest value, cosine 0.999900" in clause
+        assert "modeldyno profile net" in self.told(an_advice)
         assert "the outputs are the same" in sentence(
-            replace(found, best=replace(best, outputs=(replace(AGREED, relative=0.0),)))
+            replace(an_advice, best=replace(best, outputs=(replace(AGREED, relative=0.0),)))
         )
         assert "another batch" in sentence(
-            replace(found, best=replace(best, outputs=(), unlike="another batch"))
+            replace(an_advice, best=replace(best, outputs=(), unlike="another batch"))
         )
-        assert "not compared" in sentence(replace(found, best=replace(best, outputs=())))
+        assert "not compared" in sentence(replace(an_advice, best=replace(best, outputs=())))
 
     def test_what_did_not_help_is_told_too(self) -> None:
         """Worse, the same, one run only, and what did not run, with why."""
-        found = replace(
+        an_advice = replace(
             ADVICE,
             tried=(
                 tried(-0.2, Outcome.WORSE, compile="default"), tried(0.0, Outcome.SAME, threads=2),
@@ -175,16 +175,16 @@ class TestAdvice:
             ),
             left_out=(Candidate(codes=(), settings={"batch_size": 64}),),
         )  # fmt: skip
-        text = self.told(found)
+        text = self.told(an_advice)
         for said in (
             "worse", "the same", "one run only", "precision=int8 did not run: no torchao",
             "precision=bf16 is not combined with others: outputs differ by 0.05, more than the tolerance",
             "no time was left for batch_size=64", "±0.05",
         ):  # fmt: skip
             assert said in text
-        assert "settings that seemed to help could not be confirmed" in sentence(found)
+        assert "settings that seemed to help could not be confirmed" in sentence(an_advice)
         assert "2 settings tried; none is confirmed to be better than the current ones" in sentence(
-            replace(found, tried=found.tried[:2])
+            replace(an_advice, tried=an_advice.tried[:2])
         )
         assert "there is nothing to try" in sentence(ADVICE)
 

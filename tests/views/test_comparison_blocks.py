@@ -64,8 +64,8 @@ COUNT = change("parameters", Outcome.WORSE, 0.5, 0.0)
 
 def compared(*changes: Change, baseline: Result | None = None, **more: Any) -> Comparison:
     """Make a comparison of two with these changes."""
-    found = several(Contrast(candidate=a_result(name="new", id="b" * 12), changes=changes, **more))
-    return found if baseline is None else replace(found, baseline=baseline)
+    comparison = several(Contrast(candidate=a_result(name="new", id="b" * 12), changes=changes, **more))
+    return comparison if baseline is None else replace(comparison, baseline=baseline)
 
 
 def several(*contrasts: Contrast, **more: Any) -> Comparison:
@@ -75,12 +75,12 @@ def several(*contrasts: Contrast, **more: Any) -> Comparison:
 
 
 def said(blocks: Sequence[Block], severity: Severity) -> list[str]:
-    """Give what is said with such weight."""
+    """Return what is said with such weight."""
     return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
 
 
 def table(blocks: Sequence[Block], title: str) -> Table:
-    """Give the table of a title that begins so."""
+    """Return the table of a title that begins so."""
     return next(block for block in blocks if isinstance(block, Table) and block.title.startswith(title))
 
 
@@ -202,7 +202,7 @@ def test_the_verdict_is_one_sentence(changes: tuple[Change, ...], expected: str)
 
 def test_only_what_differs_is_in_the_table() -> None:
     """What is the same, and what moves with others, is named below it."""
-    found = compared(
+    comparison = compared(
         WORSE,
         change("load_time", Outcome.SAME, 0.0),
         change("parameters", Outcome.SAME, 0.0004, 0.0),
@@ -212,7 +212,7 @@ def test_only_what_differs_is_in_the_table() -> None:
         judged=(P50,),
     )
 
-    blocks = contrasted(found)
+    blocks = contrasted(comparison)
 
     assert [row[0] for row in table(blocks, "What has changed").rows] == ["latency.p50", "throughput"]
     (rest,) = said(blocks, Severity.NOTE)
@@ -220,7 +220,7 @@ def test_only_what_differs_is_in_the_table() -> None:
         "also changed: macs +50.0%; changed too little to matter: parameters +0.04%; unchanged: load_time; "
         "undecided: first_call"
     )
-    everything = table(contrasted(found, everything=True), "What has changed")
+    everything = table(contrasted(comparison, everything=True), "What has changed")
     assert len(everything.rows) == 6
 
 
@@ -270,28 +270,28 @@ def test_what_else_differs_stands_beside_it() -> None:
         Difference(name="plan.max_time", baseline=5.0, candidate=9.0),
         *(Difference(name=f"knob{n}", baseline=n, candidate=None) for n in range(14)),
     )
-    found = compared(
+    comparison = compared(
         WORSE,
         settings=settings,
         software=(Difference(name="torch", baseline="2.1", candidate="2.2"),),
         hardware=(Difference(name="cores", baseline=2, candidate=8),),
     )
 
-    shown = table(contrasted(found), "Other differences")
+    shown_table = table(contrasted(comparison), "Other differences")
 
-    assert shown.rows[0] == ("setting", "model", "old", "new")
-    assert shown.rows[1] == ("setting", "knob0", "0", "—")
-    assert "3 more settings differ; --all shows them" in said(contrasted(found), Severity.NOTE)
-    fewer = compared(WORSE, settings=settings[3:], software=found.contrasts[0].software)
+    assert shown_table.rows[0] == ("setting", "model", "old", "new")
+    assert shown_table.rows[1] == ("setting", "knob0", "0", "—")
+    assert "3 more settings differ; --all shows them" in said(contrasted(comparison), Severity.NOTE)
+    fewer = compared(WORSE, settings=settings[3:], software=comparison.contrasts[0].software)
     assert "1 more setting differs; --all shows it" in said(contrasted(fewer), Severity.NOTE)
-    whole = table(contrasted(found, everything=True), "Other differences")
+    whole = table(contrasted(comparison, everything=True), "Other differences")
     assert len(whole.rows) == 19
     assert whole.rows[-1] == ("hardware", "cores", "2", "8")
 
 
 def test_outputs_are_told_by_their_differences() -> None:
     """Whether they are the same, or how far they are apart."""
-    found = compared(
+    comparison = compared(
         SAME,
         outputs=(
             Agreement(output="y", largest=0.0, relative=0.0, cosine=1.0),
@@ -300,11 +300,14 @@ def test_outputs_are_told_by_their_differences() -> None:
         ),
     )
 
-    told = said(contrasted(found), Severity.NOTE)
+    texts_shown = said(contrasted(comparison), Severity.NOTE)
 
-    assert "the output 'y' is identical in both" in told
-    assert "the output 'z' differs by at most 0.0012 (0.046 of the largest value), cosine 0.999000" in told
-    assert "the output 'w' differs by at most infinite, cosine 0.500000" in told
+    assert "the output 'y' is identical in both" in texts_shown
+    assert (
+        "the output 'z' differs by at most 0.0012 (0.046 of the largest value), cosine 0.999000"
+        in texts_shown
+    )
+    assert "the output 'w' differs by at most infinite, cosine 0.500000" in texts_shown
 
 
 PARTS = (
@@ -321,13 +324,13 @@ def test_a_cause_sums_to_the_change() -> None:
 
     blocks = contrasted(compared(WORSE, causes=(cause,)))
 
-    shown = table(blocks, "Where the change of latency.p50, +5.00 ms, comes from, by layer")
-    assert shown.rows[0] == ("body.fc2 (Linear)", "4.00 ms", "8.00 ms", "+4.00 ms", "80.0%")
-    assert shown.rows[1] == ("body.norm (LayerNorm)", "—", "1.00 ms", "+1.00 ms", "20.0%")
-    assert ("the model itself (Net)", "2.00 ms", "1.50 ms", "-500 us", "—") in shown.rows
-    assert shown.rows[-2][0] == "5 others"
-    assert shown.rows[-1][0] == "not attributed"
-    assert shown.rows[-1][3:] == ("+420 us", "8.4%")
+    shown_table = table(blocks, "Where the change of latency.p50, +5.00 ms, comes from, by layer")
+    assert shown_table.rows[0] == ("body.fc2 (Linear)", "4.00 ms", "8.00 ms", "+4.00 ms", "80.0%")
+    assert shown_table.rows[1] == ("body.norm (LayerNorm)", "—", "1.00 ms", "+1.00 ms", "20.0%")
+    assert ("the model itself (Net)", "2.00 ms", "1.50 ms", "-500 us", "—") in shown_table.rows
+    assert shown_table.rows[-2][0] == "5 others"
+    assert shown_table.rows[-1][0] == "not attributed"
+    assert shown_table.rows[-1][3:] == ("+420 us", "8.4%")
     assert "most of the change of latency.p50 is in layer body.fc2 (Linear): +4.00 ms of +5.00 ms" in said(
         blocks, Severity.NOTE
     )
@@ -441,22 +444,27 @@ def test_operators_new_and_gone_are_told() -> None:
         Cause(query=P50, by="operators", total=0.0, parts=(new,)),
     )
 
-    told = said(contrasted(compared(WORSE, causes=causes)), Severity.NOTE)
+    texts_shown = said(contrasted(compared(WORSE, causes=causes)), Severity.NOTE)
 
-    assert "most of the change of latency.p50 is in operator aten::copy_, new: +1.00 ms of +1.00 ms" in told
-    assert any("aten::relu, gone: -1.00 ms of -1.00 ms" in text for text in told)
+    assert (
+        "most of the change of latency.p50 is in operator aten::copy_, new: +1.00 ms of +1.00 ms"
+        in texts_shown
+    )
+    assert any("aten::relu, gone: -1.00 ms of -1.00 ms" in text for text in texts_shown)
 
 
 def test_counts_are_explained_in_a_sentence() -> None:
     """They have no table but with --all."""
     part = Part(scope="fc", kind="Linear", baseline=1e6, candidate=4e6)
-    found = compared(
+    comparison = compared(
         COUNT, causes=(Cause(query=Query.parse("flops"), by="layers", total=3e6, parts=(part,)),)
     )
 
-    assert any("fc (Linear): +3.00 M of +3.00 M" in text for text in said(contrasted(found), Severity.NOTE))
-    assert not [b for b in contrasted(found) if isinstance(b, Table) and b.title.startswith("Where")]
-    assert table(contrasted(found, everything=True), "Where").rows[0][0] == "fc (Linear)"
+    assert any(
+        "fc (Linear): +3.00 M of +3.00 M" in text for text in said(contrasted(comparison), Severity.NOTE)
+    )
+    assert not [b for b in contrasted(comparison) if isinstance(b, Table) and b.title.startswith("Where")]
+    assert table(contrasted(comparison, everything=True), "Where").rows[0][0] == "fc (Linear)"
 
 
 def test_doubts_and_failures_are_told() -> None:
@@ -471,15 +479,15 @@ def test_doubts_and_failures_are_told() -> None:
 
     (failure,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
     assert failure.text == "The child took 2 GiB."
-    told = said(blocks, Severity.DOUBT)
-    assert told[0] == "they ran apart"
-    assert any(text.endswith(": see its result") for text in told)
-    assert told[-1].endswith(": also other")
+    texts_shown = said(blocks, Severity.DOUBT)
+    assert texts_shown[0] == "they ran apart"
+    assert any(text.endswith(": see its result") for text in texts_shown)
+    assert texts_shown[-1].endswith(": also other")
 
 
 def test_several_candidates_stand_side_by_side() -> None:
     """The reference is named, and each has its own verdict."""
-    found = several(
+    comparison = several(
         Contrast(candidate=a_result(name="new"), changes=(WORSE, COUNT), judged=(P50,)),
         Contrast(candidate=a_result(name="newer"), changes=(BETTER,)),
         Contrast(
@@ -489,7 +497,7 @@ def test_several_candidates_stand_side_by_side() -> None:
         sequence=(0, 1, 2, 3, 3, 2, 1, 0, 30),
     )
 
-    blocks = contrasted(found)
+    blocks = contrasted(comparison)
 
     verdict = said(blocks, Severity.VERDICT)[0]
     assert verdict == "Compared with old, new is worse, newer is better and odd is undecided."
@@ -502,7 +510,7 @@ def test_several_candidates_stand_side_by_side() -> None:
         "odd",
     ]
     assert together.rows[0] == ("latency.p50", "1.00 s", "1.12 s (+12.3% worse)", "—", "—")
-    assert brief(found) == "new, newer, odd against old"
+    assert brief(comparison) == "new, newer, odd against old"
     assert ("runs", "in turns: A B C D D C B A 30") in _rows(blocks[-1])
 
 
@@ -518,16 +526,16 @@ def test_how_it_was_run_stands_at_the_end() -> None:
 
 def test_models_of_one_name_are_numbered() -> None:
     """So that a reader can tell them apart."""
-    found = several(Contrast(candidate=a_result(name="old"), changes=(WORSE,)))
+    comparison = several(Contrast(candidate=a_result(name="old"), changes=(WORSE,)))
 
-    assert said(contrasted(found), Severity.VERDICT)[0].startswith("old (2) is worse than old (1): ")
+    assert said(contrasted(comparison), Severity.VERDICT)[0].startswith("old (2) is worse than old (1): ")
 
 
 def test_it_fits_eighty_columns_and_nothing_is_obeyed() -> None:
     """Whatever models, layers and outputs are called."""
     for text in HOSTILE:
         part = Part(scope=text, kind=text, baseline=1e-3, candidate=2e-3)
-        found = several(
+        comparison = several(
             Contrast(
                 candidate=a_result(name=text),
                 changes=(WORSE, change("load_time", Outcome.WORSE, why=text)),
@@ -538,18 +546,18 @@ def test_it_fits_eighty_columns_and_nothing_is_obeyed() -> None:
             baseline=a_result(name=text),
         )
 
-        shown = terminal.text(contrasted(found, everything=True))
+        text_shown = terminal.text(contrasted(comparison, everything=True))
 
-        assert max(map(terminal.cells, shown.splitlines())) <= 80
-        assert not set(shown) & {"\x1b", "\x07", "\u202e"}
+        assert max(map(terminal.cells, text_shown.splitlines())) <= 80
+        assert not set(text_shown) & {"\x1b", "\x07", "\u202e"}
 
 
 def test_its_numbers_are_a_table_for_other_programs() -> None:
     """In base units, unrounded; what is not bounded or not there is empty."""
     unbounded = Interval(low=-0.5, high=inf)
-    found = compared(WORSE, replace(COUNT, interval=unbounded), replace(OPEN, interval=None))
+    comparison = compared(WORSE, replace(COUNT, interval=unbounded), replace(OPEN, interval=None))
 
-    rows = numbers(found).rows
+    rows = numbers(comparison).rows
 
     assert rows[0][:4] == ("new", "latency.p50", "s", "worse")
     assert rows[0][5:] == ("1", "1.123", "0.123", "0.103", "0.143", "0.03")

@@ -35,11 +35,11 @@ def texts(found: Trend) -> list[str]:
 
 def test_a_step_with_another_version_is_not_held_against_the_model() -> None:
     """It is told with both versions, as a note."""
-    found = history(*[1.0] * 8, *[1.2] * 8, torch_from=8, model_from=8)
-    (notice,) = [b for b in laid_out(found) if isinstance(b, Notice) and "not counted" in b.text]
+    a_trend = history(*[1.0] * 8, *[1.2] * 8, torch_from=8, model_from=8)
+    (notice,) = [b for b in laid_out(a_trend) if isinstance(b, Notice) and "not counted" in b.text]
     assert notice.severity is Severity.NOTE
     assert "torch 2.1 → 2.2) together with the model" in notice.text
-    assert "after a step of +20" in sentence(found)
+    assert "after a step of +20" in sentence(a_trend)
 
 
 def test_a_step_that_nothing_explains_says_so() -> None:
@@ -52,8 +52,8 @@ def test_a_step_that_nothing_explains_says_so() -> None:
 
 def test_a_step_that_was_undone_is_a_note() -> None:
     """It stands no more."""
-    found = history(*[1.0] * 8, *[1.2] * 8, *[1.0] * 8)
-    assert any("reverted since" in text for text in texts(found))
+    a_trend = history(*[1.0] * 8, *[1.2] * 8, *[1.0] * 8)
+    assert any("reverted since" in text for text in texts(a_trend))
 
 
 def test_a_change_of_the_environment_without_a_step_is_told() -> None:
@@ -87,44 +87,43 @@ def test_a_sparkline_fits_its_width() -> None:
 
 def test_a_picture_has_the_levels_and_the_environment() -> None:
     """A line of levels, points of results, a rule where the environment changed."""
-    found = picture(history(*[1.0] * 8, *[1.2] * 8, torch_from=8))
-    results, levels = found.series
+    plot = picture(history(*[1.0] * 8, *[1.2] * 8, torch_from=8))
+    results, levels = plot.series
     assert len(results.x) == 16
     assert levels.x == (0.5, 8.5, 8.5, 16.5)
     assert levels.y[1] < levels.y[2]
     assert not results.joined
-    (rule,) = found.rules
+    (rule,) = plot.rules
     assert (rule.at, rule.vertical) == (8.5, True)
     assert "torch 2.1" in rule.name
 
 
 def test_a_picture_has_the_steps_and_the_intervals() -> None:
     """Where the level changed and the environment did not, a rule has the size of the step."""
-    found = history(*[1.0] * 8, *[1.2] * 8)
-    sure = replace(found.readings[0], interval=Interval(low=0.9, high=1.1))
-    drawn = picture(replace(found, readings=(sure, *found.readings[1:])))
+    a_trend = history(*[1.0] * 8, *[1.2] * 8)
+    sure = replace(a_trend.readings[0], interval=Interval(low=0.9, high=1.1))
+    drawn = picture(replace(a_trend, readings=(sure, *a_trend.readings[1:])))
     (rule,) = drawn.rules
-    assert (rule.at, rule.name) == (8.5, f"{found.steps[0].change:+.1%}")
+    assert (rule.at, rule.name) == (8.5, f"{a_trend.steps[0].change:+.1%}")
     assert (drawn.series[0].low[0], drawn.series[0].high[0]) == (0.9, 1.1)
     assert isnan(drawn.series[0].low[1])
 
 
 def test_a_page_has_the_picture_between_what_is_said_and_the_results() -> None:
     """First the sentence, then the picture and the levels, then every result, the newest first."""
-    found = history(*[1.0] * 8, *[1.2] * 8)
-    blocks = list(page(found))
+    a_trend = history(*[1.0] * 8, *[1.2] * 8)
+    blocks = list(page(a_trend))
     assert isinstance(blocks[0], Notice)
-    assert blocks[0].text == sentence(found)
-    assert picture(found) == next(block for block in blocks if isinstance(block, Plot))
+    assert blocks[0].text == sentence(a_trend)
+    assert picture(a_trend) == next(block for block in blocks if isinstance(block, Plot))
     assert not any(isinstance(block, Notice) and block.code == "course" for block in blocks)
     assert [block.title for block in blocks if isinstance(block, Heading)] == ["The history", "The results"]
     assert isinstance(blocks[-1], Table)
-    assert [row[1] for row in blocks[-1].rows] == [r.result[:6] for r in reversed(found.readings)]
+    assert [row[1] for row in blocks[-1].rows] == [r.result[:6] for r in reversed(a_trend.readings)]
 
 
 def test_the_numbers_are_unrounded() -> None:
     """A row for each result; what has no interval leaves its ends empty."""
-    found = history(*[1.0] * 8)
-    assert numbers(found).rows[0] == (
-        found.readings[0].created, found.readings[0].result, repr(found.readings[0].value), "", "", "old",
-    )  # fmt: skip
+    a_trend = history(*[1.0] * 8)
+    first = a_trend.readings[0]
+    assert numbers(a_trend).rows[0] == (first.created, first.result, repr(first.value), "", "", "old")

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 def an_entry(**changes: object) -> Entry:
     """Make what a store tells of a Result."""
-    made = Entry(
+    entry = Entry(
         id="0123456789ab", created="2026-01-02T03:04:05.678901+00:00", name="digits", digest="sha256:5a",
         backend="onnxruntime", config={}, tags=(), headline="38.3 k parameters, 338 kMACs", failed=False,
     )  # fmt: skip
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(entry, **changes)  # type: ignore[arg-type]
 
 
 def open_ended() -> Result:

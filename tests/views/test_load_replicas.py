@@ -41,11 +41,11 @@ def test_what_is_sure_or_open_is_told_so() -> None:
 
 def test_costs_are_a_table() -> None:
     """Each with its interval where it has one."""
-    found = (
+    items = (
         Cost(of="1,000 inferences", amount=0.0123, interval=Interval(low=0.01, high=0.02), rate=100.0),
         Cost(of="million tokens", amount=2.5, interval=None, rate=50.0),
     )
-    (table,) = costs(found, PRICE)
+    (table,) = costs(items, PRICE)
     assert isinstance(table, Table)
     assert table.title.startswith("Cost at 1.20 EUR per hour")
     assert table.rows[0] == ("1,000 inferences", "0.0123 EUR", "0.01 EUR to 0.02 EUR", "100/s")

@@ -39,10 +39,10 @@ def rung(load: float, **changes: object) -> Rung:
         known("error_rate", 0.0),
         known("client_cpu", 0.12),
     )
-    made = Rung(
+    one_rung = Rung(
         load=load, answers=(*latency.values(), *others), judgements=(BOUND.on(latency["p99"]),), result="0123"
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(one_rung, **changes)  # type: ignore[arg-type]
 
 
 PARTS = {"mean": 1.0, "p50": 0.9, "p95": 1.5, "p99": 2.0}
@@ -64,8 +64,8 @@ def tables(blocks: object) -> list[Table]:
 
 
 def notices(blocks: object, severity: Severity) -> list[Notice]:
-    found = (block for block in blocks if isinstance(block, Notice))  # type: ignore[attr-defined]
-    return [block for block in found if block.severity is severity]
+    items = (block for block in blocks if isinstance(block, Notice))  # type: ignore[attr-defined]
+    return [block for block in items if block.severity is severity]
 
 
 class TestLadder:
@@ -82,12 +82,12 @@ class TestLadder:
 
     def test_the_sentence_tells_the_knee_and_the_most(self) -> None:
         """With what the server gives there."""
-        said = climbed(a_ladder())
+        clause = climbed(a_ladder())
 
-        assert said.startswith(
+        assert clause.startswith(
             "The knee is at concurrency 4 (between 2 and 8), with 400/s and a median of 9.0"
         )
-        assert "at most 400/s" in said
+        assert "at most 400/s" in clause
 
     def test_a_ladder_without_a_knee_says_so(self) -> None:
         """Nor does one that measured nothing pretend to."""
@@ -140,10 +140,10 @@ class TestLadder:
     def test_a_figure_that_is_hardly_known_says_no_more_than_that(self) -> None:
         """Twice its own size, or a half of a percent."""
         loose, tight = known("request_rate", 50.0, 2.0), known("latency.p50", 0.01, 0.005)
-        shown = tables(ladder(Ladder(knob="concurrency", rungs=(rung(1, answers=(loose, tight)),))))[0]
+        by_title = tables(ladder(Ladder(knob="concurrency", rungs=(rung(1, answers=(loose, tight)),))))[0]
 
-        assert shown.rows[0][1].endswith(" ±>100%")
-        assert shown.rows[0][2].endswith(" ±0.5%")
+        assert by_title.rows[0][1].endswith(" ±>100%")
+        assert by_title.rows[0][2].endswith(" ±0.5%")
 
     def test_several_bounds_name_the_one_that_is_not_held(self) -> None:
         """A broken one before one that is undecided."""
@@ -165,22 +165,22 @@ class TestLadder:
 class TestSearch:
     def test_the_answer_is_a_sentence_with_both_ends(self) -> None:
         """What holds, what breaks it and by how much, and what the server gives there."""
-        found = a_search()
-        said = answer(found)
+        capacity = a_search()
+        clause = answer(capacity)
 
-        assert found.passed is not None
-        assert found.failed is not None
-        assert said.startswith(f"Concurrency {found.passed:.0f} holds latency.p99 <= 50 ms, and ")
-        assert f"{found.failed:.0f} breaks it ({5 * found.failed:.0f} ms, " in said
-        assert f"{found.failed / 10 - 1:.0%} beyond); there it delivers 400/s, goodput 396/s." in said
+        assert capacity.passed is not None
+        assert capacity.failed is not None
+        assert clause.startswith(f"Concurrency {capacity.passed:.0f} holds latency.p99 <= 50 ms, and ")
+        assert f"{capacity.failed:.0f} breaks it ({5 * capacity.failed:.0f} ms, " in clause
+        assert f"{capacity.failed / 10 - 1:.0%} beyond); there it delivers 400/s, goodput 396/s." in clause
 
     def test_every_measurement_is_a_row(self) -> None:
         """In its order, with the time it took and the verdict that the search took it for."""
-        found = a_search()
-        (table,) = tables(search(found))
+        capacity = a_search()
+        (table,) = tables(search(capacity))
 
-        assert [row[1] for row in table.rows] == [f"{each.load:.0f}" for each in found.rungs]
-        assert [row[0] for row in table.rows] == [f"{n}" for n in range(1, len(found.rungs) + 1)]
+        assert [row[1] for row in table.rows] == [f"{each.load:.0f}" for each in capacity.rungs]
+        assert [row[0] for row in table.rows] == [f"{n}" for n in range(1, len(capacity.rungs) + 1)]
         marks = {row[-1]: row for row in table.rows}
         assert marks["largest that passed"][-2] == "held"
         assert marks["smallest that failed"][-2] == "broken"
@@ -195,35 +195,35 @@ class TestSearch:
     )
     def test_a_fresh_server_has_the_last_word(self, p99: float, severity: Severity, words: str) -> None:
         """Until it was asked, that is a doubt."""
-        found = a_search()
-        fresh = Rung(load=found.passed or 0.0, judgements=(BOUND.on(known("latency.p99", p99)),))
-        (told,) = notices(search(found.with_verification(fresh)), severity)
+        capacity = a_search()
+        fresh = Rung(load=capacity.passed or 0.0, judgements=(BOUND.on(known("latency.p99", p99)),))
+        (told,) = notices(search(capacity.with_verification(fresh)), severity)
 
-        assert [n.code for n in notices(search(found), Severity.DOUBT)] == ["unverified"]
+        assert [n.code for n in notices(search(capacity), Severity.DOUBT)] == ["unverified"]
         assert told.text.startswith(words)
         assert "latency.p99 <= 50 ms: " in told.text
 
     def test_too_few_answers_are_no_nearness_to_the_bound(self) -> None:
         """What could not be claimed is told as that, with what to do."""
-        found = a_search()
+        capacity = a_search()
         answer = Answer(query=BOUND.query, value=None, interval=Interval(low=0.003, high=inf))
-        few = Rung(load=found.passed or 0.0, judgements=(BOUND.on(answer),))
-        (told,) = notices(search(found.with_verification(few)), Severity.UNDECIDED)
+        few = Rung(load=capacity.passed or 0.0, judgements=(BOUND.on(answer),))
+        (told,) = notices(search(capacity.with_verification(few)), Severity.UNDECIDED)
 
         assert "is undecided: too few answers to be sure; allow more time (" in told.text
 
     def test_the_server_of_others_is_not_started_anew(self) -> None:
         """Where we may not start the server, nothing is said of a start."""
-        found = a_search()
-        broken = Rung(load=found.passed or 0.0, judgements=(BOUND.on(known("latency.p99", 0.09)),))
-        (told,) = notices(search(replace(found.with_verification(broken), ours=False)), Severity.BROKEN)
+        capacity = a_search()
+        broken = Rung(load=capacity.passed or 0.0, judgements=(BOUND.on(known("latency.p99", 0.09)),))
+        (told,) = notices(search(replace(capacity.with_verification(broken), ours=False)), Severity.BROKEN)
         assert told.text.startswith("another measurement broke it")
         assert "start" not in told.text
 
     def test_a_fresh_server_may_fail(self) -> None:
         """Then its failure is told."""
-        found = a_search()
-        dead = found.with_verification(Rung(load=found.passed or 0.0, failure="it did not start"))
+        capacity = a_search()
+        dead = capacity.with_verification(Rung(load=capacity.passed or 0.0, failure="it did not start"))
         (told,) = notices(search(dead), Severity.BROKEN)
 
         assert told.text.endswith("(it did not start)")
@@ -235,12 +235,12 @@ class TestSearch:
     def test_a_bound_that_no_load_meets_is_told(self) -> None:
         """More load would break the one, less load the other."""
         rate = Constraint.parse("request_rate >= 1000/s")
-        found = a_search(Search(bounds=(BOUND,)))
+        capacity = a_search(Search(bounds=(BOUND,)))
         judged = tuple(
             replace(each, judgements=(*each.judgements, rate.on(known("request_rate", 400.0))))
-            for each in found.rungs
+            for each in capacity.rungs
         )
-        (told, *_) = notices(search(replace(found, rungs=judged)), Severity.BROKEN)
+        (told, *_) = notices(search(replace(capacity, rungs=judged)), Severity.BROKEN)
 
         assert told.text.endswith("no load meets every bound")
 
@@ -264,9 +264,9 @@ class TestSearch:
     def test_among_several_bounds_the_broken_one_is_named(self) -> None:
         """The one that broke first."""
         other = Constraint.parse("error_rate <= 1%")
-        found = replace(a_search(), search=Search(bounds=(BOUND, other)))
+        capacity = replace(a_search(), search=Search(bounds=(BOUND, other)))
 
-        assert " breaks latency.p99 <= 50 ms (" in answer(found)
+        assert " breaks latency.p99 <= 50 ms (" in answer(capacity)
 
     def test_a_bound_of_zero_is_exceeded_by_no_share(self) -> None:
         """By how much is told as it was seen; of a percentile that is no claim, by its lower end."""
@@ -280,11 +280,11 @@ class TestSearch:
     @pytest.mark.parametrize("end", list(End))
     def test_every_end_is_explained(self, end: End) -> None:
         """With the number of measurements."""
-        found = replace(a_search(), end=end)
-        (note,) = notices(search(found), Severity.NOTE)
+        capacity = replace(a_search(), end=end)
+        (note,) = notices(search(capacity), Severity.NOTE)
 
         assert note.code == end
-        assert note.text.startswith(f"ended after {len(found.rungs)} measurements: ")
+        assert note.text.startswith(f"ended after {len(capacity.rungs)} measurements: ")
 
     def test_it_fits_into_80_columns(self) -> None:
         """With two bounds as well."""
@@ -293,8 +293,8 @@ class TestSearch:
         def both(each: Rung) -> Rung:
             return replace(each, judgements=(*each.judgements, other.on(known("latency.mean", 0.02))))
 
-        found = a_search()
-        two = replace(found, search=Search(bounds=(BOUND, other)), rungs=tuple(map(both, found.rungs)))
-        lines = terminal.text((*search(found), *search(two))).splitlines()
+        capacity = a_search()
+        two = replace(capacity, search=Search(bounds=(BOUND, other)), rungs=tuple(map(both, capacity.rungs)))
+        lines = terminal.text((*search(capacity), *search(two))).splitlines()
 
         assert all(len(line) <= 80 for line in lines)

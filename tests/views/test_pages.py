@@ -41,12 +41,12 @@ class TestResult:
         document = full()
         blocks = list(page(document, judged(document)))
         first = next(place for place, block in enumerate(blocks) if isinstance(block, Heading))
-        told = [block.severity for block in blocks[:first] if isinstance(block, Notice)]
+        items = [block.severity for block in blocks[:first] if isinstance(block, Notice)]
 
-        assert told[0] is Severity.VERDICT
-        assert told[1:] == sorted(told[1:], key=lambda severity: severity is Severity.DOUBT)
-        assert len(told) == 1 + 4 + 2
-        assert first == len(told) + 1
+        assert items[0] is Severity.VERDICT
+        assert items[1:] == sorted(items[1:], key=lambda severity: severity is Severity.DOUBT)
+        assert len(items) == 1 + 4 + 2
+        assert first == len(items) + 1
         assert isinstance(blocks[1], Table)
         assert [row[0] for row in blocks[1].rows] == [
             "median latency", "p99 latency", "throughput", "peak memory", "parameters",
@@ -95,8 +95,8 @@ class TestResult:
     def test_processes_are_lines_of_their_own(self) -> None:
         """Each process is a line, and those beyond six are counted."""
         runs = [[1e-3 + n * 1e-6 for n in range(30)] for _ in range(8)]
-        found = a_result(measurements=(Measurement(metric="latency", value=Distribution.of(*runs)),))
-        (picture,) = course(found)
+        document = a_result(measurements=(Measurement(metric="latency", value=Distribution.of(*runs)),))
+        (picture,) = course(document)
 
         assert [series.name for series in picture.series[:2]] == [
             "process 1: each call",
@@ -107,16 +107,16 @@ class TestResult:
 
     def test_memory_is_drawn_beyond_what_was_given(self) -> None:
         """Weights and inputs are no part of the picture, and are named below it."""
-        found = a_result(activity=an_activity())
-        (picture,) = memory(found)
+        document = a_result(activity=an_activity())
+        (picture,) = memory(document)
 
         assert picture.stacked
         assert not {"weights", "inputs"} & {series.name for series in picture.series}
 
     def test_stages_of_a_request_are_parts_of_a_bar(self) -> None:
         """The server's own account is one bar, in the order in which a request passes."""
-        found = a_result(measurements=(observed("queue_time", 0.002), observed("compute_time", 0.003)))
-        (picture,) = account([("request", found)])
+        document = a_result(measurements=(observed("queue_time", 0.002), observed("compute_time", 0.003)))
+        (picture,) = account([("request", document)])
 
         assert [(part.name, part.y) for part in picture.parts] == [
             ("queue", (0.002,)),
@@ -128,8 +128,8 @@ class TestResult:
 class TestStudy:
     def test_it_has_what_a_summary_of_a_sweep_has(self) -> None:
         """Curves with the bound, memory, knobs, all configurations with their verdicts, winners in detail."""
-        found = a_large_study(200)
-        blocks = list(study_page.page(found, ranking(found), lambda _: None))
+        swept_study = a_large_study(200)
+        blocks = list(study_page.page(swept_study, ranking(swept_study), lambda _: None))
         plots = {block.title: block for block in blocks if isinstance(block, Plot)}
         (every,) = (
             block for block in blocks if isinstance(block, Table) and block.title == "Each at its best load"
@@ -150,9 +150,9 @@ class TestStudy:
 
     def test_a_result_that_is_gone_is_said_to_be(self) -> None:
         """Where the store has forgotten a trial's result, the page says so; else it shows it."""
-        found = a_large_study(50)
-        gone = list(study_page.page(found, ranking(found), lambda _: None))
-        there = list(study_page.page(found, ranking(found), lambda _: full()))
+        swept_study = a_large_study(50)
+        gone = list(study_page.page(swept_study, ranking(swept_study), lambda _: None))
+        there = list(study_page.page(swept_study, ranking(swept_study), lambda _: full()))
 
         assert len([text for text in notices(gone, Severity.NOTE) if "is not in the store" in text]) == 4
         assert not [text for text in notices(there, Severity.NOTE) if "is not in the store" in text]
@@ -160,8 +160,8 @@ class TestStudy:
 
     def test_it_can_be_made_again(self) -> None:
         """The command has the space, the goal and the seed."""
-        found = a_large_study(10)
-        last = list(study_page.page(found, ranking(found), lambda _: None))[-1]
+        swept_study = a_large_study(10)
+        last = list(study_page.page(swept_study, ranking(swept_study), lambda _: None))[-1]
 
         assert isinstance(last, Notice)
         assert "--space precision=fp32,fp16,int8" in last.log
@@ -219,6 +219,6 @@ def test_several_documents_are_one_page() -> None:
 
 def test_layers_are_a_tree() -> None:
     """Where layers were watched they are drawn in each other; what is too thin to see is left out."""
-    found = [block for block in page(a_result(activity=an_activity())) if isinstance(block, Picture)]
+    items = [block for block in page(a_result(activity=an_activity())) if isinstance(block, Picture)]
 
-    assert not [block for block in found if isinstance(block, Tree) and block.root.value <= 0]
+    assert not [block for block in items if isinstance(block, Tree) and block.root.value <= 0]

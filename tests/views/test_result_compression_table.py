@@ -50,12 +50,12 @@ def test_ratios_are_words(first: float, second: float, words: str) -> None:
 
 def test_two_models_have_an_enhancement() -> None:
     """Sizes are decimal, multiply-accumulates are called so, and what is better is said."""
-    found = views.summary([an_inspection(name="teacher"), smaller(2)])
+    numbers_table = views.summary([an_inspection(name="teacher"), smaller(2)])
 
-    assert [column.title for column in found.columns] == [
+    assert [column.title for column in numbers_table.columns] == [
         "Evaluation metric", "teacher", "student", "Enhancement",
     ]  # fmt: skip
-    assert found.rows == (
+    assert numbers_table.rows == (
         ("Model size", "90.9 MB", "45.4 MB", "2.00x smaller"),
         ("Computational complexity", "1.41 GMACs", "706 MMACs", "2.00x fewer"),
         ("Total parameters", "22.7 M", "11.4 M", "2.00x fewer"),
@@ -67,10 +67,10 @@ def test_two_models_have_an_enhancement() -> None:
 def test_one_model_has_none() -> None:
     """There is nothing to be better than; small sizes are bytes."""
     tiny = an_inspection(measurements=(Measurement(metric="weight_bytes", value=512),))
-    found = views.summary([tiny])
+    numbers_table = views.summary([tiny])
 
-    assert [column.title for column in found.columns] == ["Evaluation metric", "mini"]
-    assert found.rows[0] == ("Model size", "512 B")
+    assert [column.title for column in numbers_table.columns] == ["Evaluation metric", "mini"]
+    assert numbers_table.rows[0] == ("Model size", "512 B")
 
 
 def test_a_latency_is_an_execution_time() -> None:

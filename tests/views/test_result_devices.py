@@ -56,19 +56,19 @@ def notes(*found: Measurement, verbose: bool = False) -> list[str]:
 
 def test_a_device_is_a_row() -> None:
     """The mean of what varies, the most of memory, the digits that an interval justifies."""
-    shown = tables(*CARD)["Devices in the timed pass"]
-    titles = [column.title for column in shown.columns]
+    by_title = tables(*CARD)["Devices in the timed pass"]
+    titles = [column.title for column in by_title.columns]
 
     assert titles == ["device", "busy", "memory", "clock", "temp", "power", "idle", "energy"]
-    assert shown.rows == (
+    assert by_title.rows == (
         ("cuda:0", "85.0%", "2.00 GiB", "1.98 GHz", "61.0 °C", "250 W", "50.0 W", "250 mJ"),
     )
 
 
 def test_what_no_device_tells_has_no_column() -> None:
     """A processor package knows its power and nothing else; the energies of several are summed."""
-    shown = tables(*PACKAGE, observed("power", 2.0, scope="dram-0"), observed("energy", 0.06))
-    table = shown["Devices in the timed pass"]
+    by_title = tables(*PACKAGE, observed("power", 2.0, scope="dram-0"), observed("energy", 0.06))
+    table = by_title["Devices in the timed pass"]
 
     assert [column.title for column in table.columns] == ["device", "power", "energy"]
     assert table.rows == (
@@ -94,21 +94,21 @@ def test_the_floor_is_told_beside_the_energy() -> None:
 
 def test_memory_that_only_grew_is_marked() -> None:
     """Where the driver names no process, what all of them grew by stands with a plus."""
-    found = (
+    items = (
         spread("gpu_utilization", 0.5),
         spread("device_used", 2 * GIB, 3 * GIB),
         observed("device_used", GIB, scope="cuda:0 baseline"),
     )
 
-    assert tables(*found)["Devices in the timed pass"].rows[0][2] == "+2.00 GiB"
-    assert any(note.startswith("memory with a +") for note in notes(*found))
+    assert tables(*items)["Devices in the timed pass"].rows[0][2] == "+2.00 GiB"
+    assert any(note.startswith("memory with a +") for note in notes(*items))
 
 
 def test_a_baseline_alone_is_no_growth() -> None:
     """What cannot be subtracted is not shown."""
-    found = (spread("gpu_utilization", 0.5), observed("device_used", GIB, scope="cuda:0 baseline"))
+    items = (spread("gpu_utilization", 0.5), observed("device_used", GIB, scope="cuda:0 baseline"))
 
-    assert tables(*found)["Devices in the timed pass"].rows == (("cuda:0", "50.0%"),)
+    assert tables(*items)["Devices in the timed pass"].rows == (("cuda:0", "50.0%"),)
 
 
 def test_traffic_is_told_where_there_was_any() -> None:
@@ -138,8 +138,8 @@ def test_what_is_unknown_is_told_to_those_who_ask() -> None:
 
 def test_a_device_fits_a_terminal() -> None:
     """All columns are seen at 80 characters."""
-    shown = terminal.render(measured(*CARD, *PACKAGE, observed("energy", 0.3)))
-    lines = str(shown).splitlines()
+    text_shown = terminal.render(measured(*CARD, *PACKAGE, observed("energy", 0.3)))
+    lines = str(text_shown).splitlines()
     (title,) = (line for line in lines if line.startswith("device "))
 
     assert len(title) <= 80

@@ -39,7 +39,7 @@ LAYERS = tuple(Layer(path=path, kind=kind, calls=1.0 if kind else 0.0) for path,
 
 
 def within(path: str) -> float:
-    """Give the time of a layer with its children, in ms."""
+    """Return the time of a layer with its children, in ms."""
     return sum(own for other, (_, own, _) in NET.items() if other == path or other.startswith(f"{path}."))
 
 
@@ -48,14 +48,14 @@ def of(path: str, factors: tuple[float, ...]) -> list[Measurement]:
     kind, own, flops = NET[path]
     del kind
     values = {"self_time": own} | ({"latency": within(path)} if path else {})
-    found = [
+    items = [
         Measurement(
             metric=metric, scope=path, value=Distribution.of([factor * value * MS for factor in factors])
         )
         for metric, value in values.items()
     ]
     counts = {"flops": 2 * flops, "macs": flops, "bytes_read": 8e3, "bytes_written": 8e3, "weight_bytes": 4e3}
-    return found + [Measurement(metric=m, scope=path, value=v) for m, v in counts.items() if path and flops]
+    return items + [Measurement(metric=m, scope=path, value=v) for m, v in counts.items() if path and flops]
 
 
 def watched(factors: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0), **changes: Any) -> Result:
@@ -77,7 +77,7 @@ def watched(factors: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0), **changes: Any) -
 
 
 def shown(result: Result, look: Look = views.PLAIN) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Give the rows of the table by their first cell, and the sentences."""
+    """Return the rows of the table by their first cell, and the sentences."""
     blocks = list(layers(result, look))
     rows = {row[0]: row[1:] for block in blocks if isinstance(block, Table) for row in block.rows}
     return rows, [block.text for block in blocks if isinstance(block, Notice)]
@@ -105,33 +105,33 @@ def test_the_whole_stands_under_the_bound_of_the_analysis() -> None:
 
 def test_more_than_the_roof_is_explained() -> None:
     """Data that came from a cache came faster than from memory; without such a row nothing is said."""
-    found = watched()
+    document = watched()
     slow = tuple(
         replace(m, value=1e5 if m.metric == "peak_bandwidth" else m.value)
-        for m in found.measurements
+        for m in document.measurements
         if (m.metric, m.scope) != ("roofline_latency", "here")
     )
-    rows, texts = shown(replace(found, measurements=slow))
+    rows, texts = shown(replace(document, measurements=slow))
 
     cell = rows["· head (Linear)"][4]
     assert cell.endswith("% of memory")
     assert float(cell.removesuffix("% of memory")) > 100
     (told,) = (text for text in texts if text.startswith("over 100 % of the roof"))
     assert "came from a cache" in told
-    assert not [text for text in shown(found)[1] if text.startswith("over 100 %")]
+    assert not [text for text in shown(document)[1] if text.startswith("over 100 %")]
 
 
 def test_a_layer_that_is_a_mere_number_is_named_with_its_class() -> None:
     """The third part of a sequence is called by its number and what it is."""
     times = {"": 0.5, "0": 1.0, "2": 2.0}
-    found = [
+    items = [
         Measurement(metric=metric, scope=path, value=Distribution.of([time * MS] * 4))
         for path, time in times.items()
         for metric in ("latency", "self_time")
         if path or metric == "self_time"
     ]
     made = tuple(Layer(path=path, kind="Linear" if path else "Sequential") for path in times)
-    _, texts = shown(a_result(measurements=tuple(found), activity=Activity(layers=made)))
+    _, texts = shown(a_result(measurements=tuple(items), activity=Activity(layers=made)))
 
     assert texts[0].startswith("the layer 2 (Linear) takes ")
 
@@ -168,9 +168,9 @@ def test_a_call_with_a_hiccup_changes_nothing() -> None:
 
 def test_without_an_analysis_there_is_time_alone() -> None:
     """No rate and no roof where nothing was counted."""
-    found = watched()
-    times = tuple(m for m in found.measurements if m.metric in {"latency", "self_time"})
-    rows, texts = shown(replace(found, measurements=times))
+    document = watched()
+    times = tuple(m for m in document.measurements if m.metric in {"latency", "self_time"})
+    rows, texts = shown(replace(document, measurements=times))
 
     assert rows["· · wide (3 x Linear)"] == ("24.0 ms", "80.0%", "24.0 ms")
     assert len(texts) == 1
@@ -178,9 +178,9 @@ def test_without_an_analysis_there_is_time_alone() -> None:
 
 def test_what_ran_on_a_device_is_not_held_to_the_processor() -> None:
     """The peaks of this machine are those of its processor."""
-    found = watched()
-    place = replace(found.environment, conditions={"device": "cuda:0"})
-    rows, _ = shown(replace(found, environment=place))
+    document = watched()
+    place = replace(document.environment, conditions={"device": "cuda:0"})
+    rows, _ = shown(replace(document, environment=place))
 
     assert len(rows["Net"]) == 3
 
@@ -209,13 +209,15 @@ def test_layers_that_are_light_or_deep_are_left_out_and_counted() -> None:
 
 def test_layers_that_were_asked_for_by_name_are_joined_across_their_numbers() -> None:
     """Only some modules were watched, none of what is around them: alike ones are one row all the same."""
-    found = watched()
+    document = watched()
     wide = tuple(layer for layer in LAYERS if not layer.path or layer.path.endswith("wide"))
     kept = {layer.path for layer in wide}
-    measured = tuple(m for m in found.measurements if m.scope in kept or m.scope == "here")
-    trust = tuple(m for m in found.measurements if m.scope == "layers")
-    job = replace(found.job, observation=Observation(layers=("wide",)))
-    watched_some = replace(found, job=job, activity=Activity(layers=wide), measurements=(*measured, *trust))
+    measured = tuple(m for m in document.measurements if m.scope in kept or m.scope == "here")
+    trust = tuple(m for m in document.measurements if m.scope == "layers")
+    job = replace(document.job, observation=Observation(layers=("wide",)))
+    watched_some = replace(
+        document, job=job, activity=Activity(layers=wide), measurements=(*measured, *trust)
+    )
     rows, texts = shown(watched_some)
 
     assert list(rows) == ["Net", "· layer.0-2.wide (3 x Linear)"]
@@ -225,13 +227,13 @@ def test_layers_that_were_asked_for_by_name_are_joined_across_their_numbers() ->
 
 def test_the_class_of_what_holds_layers_comes_from_the_analysis() -> None:
     """A runtime that knows no modules is told their classes by the model's file."""
-    found = watched()
+    document = watched()
     kinds = {path: kind for path, (kind, _, _) in NET.items()} | {"layer": "List"}
     outline = Outline(modules=tuple(Module(path=path, kind=kind) for path, kind in kinds.items()))
     two = tuple(layer for layer in LAYERS if layer.path not in {"layer.1", "layer.2"})
     two = tuple(layer for layer in two if not layer.path.startswith(("layer.1.", "layer.2.")))
     two += (Layer(path="layer.odd", kind="Odd"),)
-    rows, _ = shown(replace(found, outline=outline, activity=Activity(layers=two)))
+    rows, _ = shown(replace(document, outline=outline, activity=Activity(layers=two)))
 
     assert "· layer (List)" in rows
 
@@ -256,7 +258,7 @@ def test_the_whole_itself_may_take_most() -> None:
 
 def test_every_format_shows_them() -> None:
     """Terminal, page and Markdown have the table; numbers of layers fill no other."""
-    found = watched(job=a_job())
-    for text in (terminal.render(found), html.render(found), markdown.render(found)):
+    document = watched(job=a_job())
+    for text in (terminal.render(document), html.render(document), markdown.render(document)):
         assert "layer.0-2" in str(text)
         assert "self_time" not in str(text)

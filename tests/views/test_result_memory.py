@@ -73,23 +73,23 @@ TRAINED = result(
 
 
 def rows(shown: Result, title: str) -> dict[str, tuple[str, ...]]:
-    """Give the rows of the one table of this title by their first cell."""
+    """Return the rows of the one table of this title by their first cell."""
     (found,) = (b for b in views.blocks(shown) if isinstance(b, Table) and b.title.startswith(title))
     return {row[0]: row[1:] for row in found.rows}
 
 
 def titles(shown: Result) -> set[str]:
-    """Give the titles of all tables."""
+    """Return the titles of all tables."""
     return {block.title for block in views.blocks(shown) if isinstance(block, Table)}
 
 
 def notes(shown: Result) -> list[str]:
-    """Give the texts of all side notes."""
+    """Return the texts of all side notes."""
     return [b.text for b in views.blocks(shown) if isinstance(b, Notice) and b.severity is Severity.NOTE]
 
 
 def verdict(shown: Result) -> str:
-    """Give the verdict."""
+    """Return the verdict."""
     return next(b.text for b in views.blocks(shown) if isinstance(b, Notice))
 
 
@@ -119,8 +119,8 @@ def test_the_contents_of_the_peak_are_listed() -> None:
         "inputs": ("1.00 KiB", "—"),
     }
     many = tuple(Held(scope=f"part{chr(97 + n)}", role="activations", bytes=MIB) for n in range(9))
-    found = rows(result(activity=Activity(held=many)), "Memory at the measured peak")
-    assert found["3 more"] == ("3.00 MiB", "33.3%")
+    cells = rows(result(activity=Activity(held=many)), "Memory at the measured peak")
+    assert cells["3 more"] == ("3.00 MiB", "33.3%")
 
 
 def test_the_course_is_drawn_without_what_is_always_there() -> None:
@@ -143,16 +143,16 @@ def test_the_course_is_drawn_without_what_is_always_there() -> None:
 )
 def test_a_course_without_a_course_is_not_drawn(course: Course | None) -> None:
     """There is nothing to see."""
-    shown = result(observed("allocated_peak", 0.0), activity=Activity(course=course, held=HELD[2:3]))
-    assert notes(shown) == []
+    document = result(observed("allocated_peak", 0.0), activity=Activity(course=course, held=HELD[2:3]))
+    assert notes(document) == []
 
 
 def test_a_step_is_shown_by_its_stages() -> None:
     """Each with its time, its share and what it holds; the verdict says how long a step takes."""
-    found = rows(TRAINED, "A training step")
-    assert list(found) == ["a whole step", "forward", "backward"]
-    assert found["forward"][2:] == ("20.0%", "3.00 MiB")
-    assert found["backward"][2:] == ("50.0%", "—")
+    cells = rows(TRAINED, "A training step")
+    assert list(cells) == ["a whole step", "forward", "backward"]
+    assert cells["forward"][2:] == ("20.0%", "3.00 MiB")
+    assert cells["backward"][2:] == ("50.0%", "—")
     assert "takes 10.0" in verdict(TRAINED)
     assert "for a training step with sgd on onnxruntime" in verdict(TRAINED)
     beside = rows(TRAINED, "Memory of a training step")
@@ -169,17 +169,17 @@ def test_a_run_that_watched_memory_alone_says_so() -> None:
 
 def test_few_steps_are_told_as_such() -> None:
     """The verdict says about how long, without an interval; peaks that were not asked for have no column."""
-    shown = result(
+    document = result(
         Measurement(metric="step_time", value=steady(0.010, 5)), inspection=Inspection(optimizer="none")
     )
-    assert "takes about 10.0 ms (median) for a training step without an optimiser" in verdict(shown)
-    assert [len(row) for row in rows(shown, "A training step").values()] == [3]
+    assert "takes about 10.0 ms (median) for a training step without an optimiser" in verdict(document)
+    assert [len(row) for row in rows(document, "A training step").values()] == [3]
     assert views.headline(result(observed("step_time", 1.0))) == views.headline(result())
 
 
 def test_a_device_has_its_reserve_and_the_process_its_own() -> None:
     """Each number by its own name."""
-    shown = result(
+    document = result(
         observed("allocated_peak", MIB),
         observed("fragmentation", 0.25),
         observed("allocator_reserved", 2 * MIB),
@@ -187,39 +187,39 @@ def test_a_device_has_its_reserve_and_the_process_its_own() -> None:
         observed("memory_growth", 512.0),
         inspection=Inspection(mode=Mode.TRAIN),
     )
-    found = rows(shown, "Memory of a training step")
-    assert found["reserved but unused by the allocator"][0] == "25.0%"
-    assert found["reserved by the allocator"][0] == "2.00 MiB"
-    assert found["whole process, above its baseline"][0] == "3.00 MiB"
-    assert found["growth per step"][0] == "512 B"
+    cells = rows(document, "Memory of a training step")
+    assert cells["reserved but unused by the allocator"][0] == "25.0%"
+    assert cells["reserved by the allocator"][0] == "2.00 MiB"
+    assert cells["whole process, above its baseline"][0] == "3.00 MiB"
+    assert cells["growth per step"][0] == "512 B"
 
 
 def test_the_steps_that_were_timed_are_counted() -> None:
     """How many there were, and why no more, stands where it does for calls."""
-    found = result(Measurement(metric="step_time", value=steady(0.01)))
+    document = result(Measurement(metric="step_time", value=steady(0.01)))
 
-    assert rows(found, "How it was measured")["measured"][0].startswith("40 training steps in 1 process")
+    assert rows(document, "How it was measured")["measured"][0].startswith("40 training steps in 1 process")
 
 
 def test_a_share_is_one_of_the_medians_that_stand_beside_it() -> None:
     """One step that was held up for long does not give its stage all of the time."""
     whole, held_up = [0.010] * 20, [0.004] * 20
-    found = result(
+    document = result(
         Measurement(metric="step_time", value=Distribution.of([*whole, 9.010])),
         Measurement(metric="step_time", value=Distribution.of([*held_up, 9.004]), scope="optimizer"),
     )
 
-    assert rows(found, "A training step")["optimizer"][-1] == "40.0%"
+    assert rows(document, "A training step")["optimizer"][-1] == "40.0%"
 
 
 def test_the_largest_batch_is_told_with_its_limit() -> None:
     """A count, beside the prediction."""
-    shown = result(
+    document = result(
         observed("largest_batch", 4096, scope="measured"),
         Measurement(metric="largest_batch", value=4000),
         plan=Plan(memory_limit=2**30),
     )
-    assert rows(shown, "Memory of a call")["largest batch within 1 GiB"] == ("4,096", "4,000", "102.4%")
+    assert rows(document, "Memory of a call")["largest batch within 1 GiB"] == ("4,096", "4,000", "102.4%")
     unbound = result(observed("largest_batch", 7, scope="measured"))
     assert rows(unbound, "Memory of a call")["largest batch"] == ("7", "—", "—")
 
@@ -227,10 +227,12 @@ def test_the_largest_batch_is_told_with_its_limit() -> None:
 def test_the_largest_batch_that_was_predicted_has_its_base() -> None:
     """It stands beside the measured one, and how much memory it was predicted for is said."""
     room = Measurement(metric="largest_batch", value=4000, scope=f"room={3 * 2**30}")
-    shown = result(observed("largest_batch", 4096, scope="measured"), room, plan=Plan(memory_limit=4 * 2**30))
+    document = result(
+        observed("largest_batch", 4096, scope="measured"), room, plan=Plan(memory_limit=4 * 2**30)
+    )
 
-    assert rows(shown, "Memory of a call")["largest batch within 4 GiB"] == ("4,096", "4,000", "102.4%")
-    assert any("predicted for 3.00 GiB, the limit less" in note for note in notes(shown))
+    assert rows(document, "Memory of a call")["largest batch within 4 GiB"] == ("4,096", "4,000", "102.4%")
+    assert any("predicted for 3.00 GiB, the limit less" in note for note in notes(document))
 
 
 def test_the_largest_batch_is_the_verdict_where_nothing_was_timed() -> None:
@@ -254,9 +256,9 @@ def test_training_has_names_for_what_it_holds() -> None:
         Held(scope="", role="workspace", bytes=4),
         Held(scope="", role="new kind", bytes=1),
     )
-    shown = result(observed("allocated_peak", 15.0), activity=Activity(held=held))
-    assert "at the peak, 66.7% of 15 B is gradients of parameters" in notes(shown)
-    assert set(rows(shown, "Memory at the measured peak")) == {
+    document = result(observed("allocated_peak", 15.0), activity=Activity(held=held))
+    assert "at the peak, 66.7% of 15 B is gradients of parameters" in notes(document)
+    assert set(rows(document, "Memory at the measured peak")) == {
         "optimiser state", "gradients of parameters", "workspace outside of any module", "new kind",
     }  # fmt: skip
 

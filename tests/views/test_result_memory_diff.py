@@ -38,8 +38,8 @@ def snapshot(
 ) -> Result:
     """Make a Result that holds so many MiB at its peak."""
     parts = tuple(Held(scope=scope, role=role, bytes=int(size * MIB)) for scope, role, size in held)
-    found = Activity(held=parts, course=over or course(0, 0), held_in=held_in)
-    return a_small_result(activity=found, **changes)
+    activity = Activity(held=parts, course=over or course(0, 0), held_in=held_in)
+    return a_small_result(activity=activity, **changes)
 
 
 OLD = snapshot(
@@ -55,22 +55,22 @@ NEW = snapshot(
 
 
 def text(baseline: Result, candidate: Result, severity: Severity = Severity.VERDICT) -> list[str]:
-    """Give what is said with such weight."""
-    found = memory_changed(baseline, candidate)
-    return [block.text for block in found if isinstance(block, Notice) and block.severity is severity]
+    """Return what is said with such weight."""
+    blocks = memory_changed(baseline, candidate)
+    return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
 
 
 def rows(baseline: Result, candidate: Result) -> dict[str, tuple[str, ...]]:
-    """Give the rows of the one table by their first cell."""
+    """Return the rows of the one table by their first cell."""
     (table,) = (block for block in memory_changed(baseline, candidate) if isinstance(block, Table))
     return {row[0]: row[1:] for row in table.rows}
 
 
 def test_places_are_told_by_how_much_they_changed() -> None:
     """The sum first, then the largest differences; modules alike are one row, and so is what is alike."""
-    found = rows(OLD, NEW)
+    cells = rows(OLD, NEW)
 
-    assert list(found.items()) == [
+    assert list(cells.items()) == [
         ("total", ("45.0 MiB", "51.0 MiB", "+6.00 MiB")),
         ("output of layer.0-1.fc", ("8.00 MiB", "18.0 MiB", "+10.0 MiB")),
         ("workspace of head", ("6.00 MiB", "—", "-6.00 MiB (gone)")),
@@ -110,11 +110,11 @@ def test_many_places_are_cut_to_the_largest() -> None:
     """What is left out is summed up, so that the rows still add up to the whole."""
     names = [chr(97 + n) for n in range(20)]
     many = snapshot(*((name, "workspace", n + 1) for n, name in enumerate(names)))
-    found = rows(snapshot(), many)
+    cells = rows(snapshot(), many)
 
-    assert list(found)[1] == "workspace of t"
-    assert len(found) == 1 + 12 + 1
-    assert found["8 more"] == ("—", "36.0 MiB", "+36.0 MiB (new)")
+    assert list(cells)[1] == "workspace of t"
+    assert len(cells) == 1 + 12 + 1
+    assert cells["8 more"] == ("—", "36.0 MiB", "+36.0 MiB (new)")
 
 
 def test_courses_have_one_scale() -> None:
@@ -141,9 +141,9 @@ def test_what_was_unlike_beforehand_is_told() -> None:
         inputs=(InputSpec(name="image", shape=(16, 64), dtype="float32"),),
         environment=Environment(hardware={"cores": 2}, software={"torch": "2.13"}),
     )
-    told = text(OLD, other, Severity.NOTE)[0]
+    note = text(OLD, other, Severity.NOTE)[0]
 
-    assert told == (
+    assert note == (
         "other differences: model digits -> onnx:models/student.onnx, content 5a5a5a5a5a5a -> none, "
         "batch_size 8 -> 16, threads 2 -> none, image none -> 16x64 float32, cores none -> 2, "
         "torch none -> 2.13"
@@ -153,9 +153,9 @@ def test_what_was_unlike_beforehand_is_told() -> None:
 def test_training_steps_tell_of_their_optimiser() -> None:
     """It is no matter where there is no training."""
     step = (Measurement(metric="step_time", value=1.0),)
-    told = text(OLD, replace(OLD, measurements=step), Severity.NOTE)[0]
+    note = text(OLD, replace(OLD, measurements=step), Severity.NOTE)[0]
 
-    assert told == "other differences: optimizer none -> adamw"
+    assert note == "other differences: optimizer none -> adamw"
 
 
 def test_a_result_without_a_snapshot_cannot_be_compared() -> None:
@@ -171,7 +171,7 @@ def test_names_from_outside_fit_eighty_columns(hostile: str) -> None:
         (hostile + "x" * 200, "activations", 5), ("y" * 200, hostile, 4), name=hostile * 20,
         over=course(0, MIB),
     )  # fmt: skip
-    shown = terminal.text(memory_changed(OLD, long))
+    text_shown = terminal.text(memory_changed(OLD, long))
 
-    assert max(map(len, shown.splitlines())) <= 80
-    assert "\x1b" not in shown
+    assert max(map(len, text_shown.splitlines())) <= 80
+    assert "\x1b" not in text_shown

@@ -48,12 +48,12 @@ def watched(*executed: Executed, wastes: tuple[Waste, ...] | None = None, **chan
 
 
 def tables(result: Result) -> dict[str, Table]:
-    """Give the tables by their titles."""
+    """Return the tables by their titles."""
     return {block.title: block for block in operations(result) if isinstance(block, Table)}
 
 
 def notes(result: Result) -> list[str]:
-    """Give the texts of the notices."""
+    """Return the texts of the notices."""
     return [block.text for block in operations(result) if isinstance(block, Notice)]
 
 
@@ -67,14 +67,14 @@ def test_nothing_is_shown_where_nobody_looked() -> None:
 
 def test_the_costliest_come_first_by_name_and_by_module() -> None:
     """Calls and times of alike modules are summed up; a share is that of all own times."""
-    found = tables(watched(*EXECUTED))
+    by_title = tables(watched(*EXECUTED))
 
-    assert found["Slowest operators"].rows == (
+    assert by_title["Slowest operators"].rows == (
         ("aten::addmm", "2", "6.00 ms", "60.0%"),
         ("aten::add", "1", "2.00 ms", "20.0%"),
         ("aten::relu", "1", "2.00 ms", "20.0%"),
     )
-    assert found["Slowest operators by module"].rows == (
+    assert by_title["Slowest operators by module"].rows == (
         ("encoder.layer.0-1.fc", "aten::addmm", "2", "6.00 ms", "60.0%"),
         ("encoder.layer.0", "aten::add", "1", "2.00 ms", "20.0%"),
         ("(the model itself)", "aten::relu", "1", "2.00 ms", "20.0%"),
@@ -108,37 +108,37 @@ def test_on_a_device_its_time_counts() -> None:
         row("cudaStreamSynchronize", 4e-3, kind=Happening.SYNCHRONISATION),
         row("my range", 1e-3, "fc", kind=Happening.RANGE),
     )
-    found = tables(result)
+    by_title = tables(result)
 
     assert "take 10.0 ms on the device; aten::mm has 80.0%" in notes(result)[0]
-    assert found["Slowest operators"].rows[0] == ("aten::mm", "1", "1.00 ms", "8.00 ms", "80.0%")
-    assert found["Kernels"].rows == (("fc", "gemm", "1", "0 s", "8.00 ms", "100%"),)
-    assert found["Transfers"].rows == (("Memcpy DtoH", "1", "0 s", "2.00 ms", "100%"),)
-    assert found["Waits for a device"].rows == (("cudaStreamSynchronize", "1", "4.00 ms", "100%"),)
-    assert found["Ranges marked in the model's code"].rows == (("fc", "my range", "1", "1.00 ms", "100%"),)
+    assert by_title["Slowest operators"].rows[0] == ("aten::mm", "1", "1.00 ms", "8.00 ms", "80.0%")
+    assert by_title["Kernels"].rows == (("fc", "gemm", "1", "0 s", "8.00 ms", "100%"),)
+    assert by_title["Transfers"].rows == (("Memcpy DtoH", "1", "0 s", "2.00 ms", "100%"),)
+    assert by_title["Waits for a device"].rows == (("cudaStreamSynchronize", "1", "4.00 ms", "100%"),)
+    assert by_title["Ranges marked in the model's code"].rows == (("fc", "my range", "1", "1.00 ms", "100%"),)
 
 
 def test_modules_are_left_out_where_there_are_none() -> None:
     """A runtime that names no modules has one table of operators."""
-    found = tables(watched(row("Conv", 1e-3), row("Relu", 1e-4)))
-    assert list(found) == ["Slowest operators"]
+    by_title = tables(watched(row("Conv", 1e-3), row("Relu", 1e-4)))
+    assert list(by_title) == ["Slowest operators"]
 
 
 def test_only_the_costliest_are_shown_and_how_many_there_are() -> None:
     """A long list is cut, and its title says so."""
     many = tuple(row(f"op{n:02}", 1e-3 / (n + 1), f"m{n}") for n in range(20))
-    found = tables(watched(*many))
+    by_title = tables(watched(*many))
 
-    assert list(found) == ["Slowest operators, 8 of 20", "Slowest operators by module, 8 of 20"]
-    assert [len(table.rows) for table in found.values()] == [8, 8]
+    assert list(by_title) == ["Slowest operators, 8 of 20", "Slowest operators by module, 8 of 20"]
+    assert [len(table.rows) for table in by_title.values()] == [8, 8]
 
 
 def test_needless_steps_are_shown_with_their_reason() -> None:
     """Alike ones in alike modules are one row; the costliest comes first, and the title has the sum."""
     cast = waste("head", 5e-3, kind=WasteKind.CAST, name="Tensor.float", reason="leave it out.", bytes=0.0)
-    found = tables(watched(wastes=(waste("layer.0", 1e-3), waste("layer.1", 1e-3), cast, waste("", 1e-6))))
+    by_title = tables(watched(wastes=(waste("layer.0", 1e-3), waste("layer.1", 1e-3), cast, waste("", 1e-6))))
 
-    (table,) = found.values()
+    (table,) = by_title.values()
     assert table.title == "Unnecessary copies and waits: 7.00 ms of a call"
     assert table.rows == (
         ("head", "cast, Tensor.float", "1", "5.00 ms", "0 B", "leave it out."),
@@ -163,8 +163,8 @@ def test_the_trace_is_told_where_it_is() -> None:
     files = tuple(
         Artifact(name=name, path=f"/tmp/{name}.json", digest="sha256:0") for name in ("log", "trace")
     )
-    told = notes(watched(*EXECUTED, artifacts=files))
-    assert told[1:] == ["the trace is in /tmp/trace.json; open it at ui.perfetto.dev"]
+    texts_shown = notes(watched(*EXECUTED, artifacts=files))
+    assert texts_shown[1:] == ["the trace is in /tmp/trace.json; open it at ui.perfetto.dev"]
 
 
 def test_it_fits_eighty_columns_whatever_it_is_called() -> None:

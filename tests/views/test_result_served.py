@@ -49,15 +49,15 @@ RATE = observed("request_rate", 1234.0, interval=Interval(low=1230, high=1238))
 
 def test_the_sentence_gives_rate_and_latency_at_the_load() -> None:
     """One sentence says how much, at which load, and how fast."""
-    said = spoken(result(RATE, spread("latency")))
-    assert said.startswith("answers 1,234 requests/s at concurrency 16 on triton: latency ")
-    assert said.endswith(" (p99)")
+    clause = spoken(result(RATE, spread("latency")))
+    assert clause.startswith("answers 1,234 requests/s at concurrency 16 on triton: latency ")
+    assert clause.endswith(" (p99)")
 
 
 def test_a_void_latency_is_not_told() -> None:
     """Where the load was too much, the sentence says so in the place of a number."""
-    said = spoken(result(RATE, spread("latency", void="saturated"), load=None))
-    assert said.endswith("under load on triton, but was saturated, so its latency is not meaningful")
+    clause = spoken(result(RATE, spread("latency", void="saturated"), load=None))
+    assert clause.endswith("under load on triton, but was saturated, so its latency is not meaningful")
 
 
 @pytest.mark.parametrize(("count", "tail"), [(20, False), (2000, True)])
@@ -78,10 +78,10 @@ STREAM = (
 
 def test_the_sentence_of_a_language_model_is_of_its_tokens() -> None:
     """How many, when the first one comes, and how fast the others follow; then the requests."""
-    said = spoken(result(*STREAM))
+    clause = spoken(result(*STREAM))
     begin = "generates 4,936 tokens/s (1,234 requests/s) at concurrency 16 on triton: first token after "
-    assert said.startswith(begin)
-    assert " (p99), then one every " in said
+    assert clause.startswith(begin)
+    assert " (p99), then one every " in clause
     few = spoken(
         result(*STREAM[:2], spread("time_to_first_token", 5), spread("time_per_output_token", 5), STREAM[-1])
     )
@@ -91,9 +91,9 @@ def test_the_sentence_of_a_language_model_is_of_its_tokens() -> None:
 
 def test_a_stream_whose_tokens_nobody_counts_has_its_first_token() -> None:
     """The rate is that of requests then; where there is no time of a token, none is told."""
-    said = spoken(result(RATE, STREAM[2], STREAM[-1]))
-    assert said.startswith("answers 1,234 requests/s at concurrency 16 on triton: first token after ")
-    assert "every" not in said
+    clause = spoken(result(RATE, STREAM[2], STREAM[-1]))
+    assert clause.startswith("answers 1,234 requests/s at concurrency 16 on triton: first token after ")
+    assert "every" not in clause
     void = spoken(result(*STREAM[:3], spread("latency", void="saturated")))
     assert void.startswith("generates 4,936 tokens/s (1,234 requests/s) at ")
     assert void.endswith("was saturated, so its latency is not meaningful")

@@ -30,17 +30,17 @@ def table(result: Result, title: str, look: Look = views.PLAIN) -> Table:
 
 
 def tables(result: Result, look: Look = views.PLAIN) -> list[Table]:
-    """Give all tables."""
+    """Return all tables."""
     return [block for block in views.blocks(result, (), look) if isinstance(block, Table)]
 
 
 def notes(blocks: tuple[Block, ...]) -> list[str]:
-    """Give the texts of all side notes."""
+    """Return the texts of all side notes."""
     return [b.text for b in blocks if isinstance(b, Notice) and b.severity is Severity.NOTE]
 
 
 def rows(result: Result, title: str, look: Look = views.PLAIN) -> dict[str, tuple[str, ...]]:
-    """Give the rows of a table by their first cell."""
+    """Return the rows of a table by their first cell."""
     return {row[0]: row[1:] for row in table(result, title, look).rows}
 
 
@@ -61,14 +61,14 @@ def network(modules: dict[str, tuple[str, int]]) -> Result:
 
 def unbounded() -> Result:
     """Make an inspection with an operator of unknown shapes."""
-    found = an_inspection()
+    analysed = an_inspection()
     magic = Operator(kind="own.Magic", calls=1, counted=False, most=None, shapes="? -> ?")
     return replace(
-        found,
+        analysed,
         outline=replace(an_outline(), operators=(magic,)),
         measurements=tuple(
             replace(m, interval=Interval(low=1_412_628_480, high=inf)) if m.metric == "macs" else m
-            for m in found.measurements
+            for m in analysed.measurements
         ),
     )
 
@@ -76,31 +76,31 @@ def unbounded() -> Result:
 class TestSentence:
     def test_it_says_what_the_model_has_and_costs(self) -> None:
         """Parameters, work at which sizes, and memory, in one sentence."""
-        found = an_inspection()
-        exact = tuple(replace(m, interval=None) for m in found.measurements)
+        analysed = an_inspection()
+        exact = tuple(replace(m, interval=None) for m in analysed.measurements)
 
-        assert views.headline(replace(found, measurements=exact)) == (
+        assert views.headline(replace(analysed, measurements=exact)) == (
             "mini has 22.7 M parameters (86.6 MiB) and costs 1.41 GMACs (2.85 GFLOPs) at batch 1, seq 128; "
             "it needs 88.5 MiB at the peak, 1.88 MiB of it activations."
         )
 
     def test_what_is_open_is_told_as_open(self) -> None:
         """Operators without a formula make the count a span, in units of each end."""
-        found = an_inspection()
+        analysed = an_inspection()
         wide = tuple(
             replace(m, interval=Interval(low=900_000, high=2_000_000)) if m.metric == "macs" else m
-            for m in found.measurements
+            for m in analysed.measurements
         )
 
-        assert " costs 1.41 to 1.44 GMACs (2.85 GFLOPs) at " in views.headline(found)
-        assert " costs 900 kMACs to 2.00 MMACs (" in views.headline(replace(found, measurements=wide))
+        assert " costs 1.41 to 1.44 GMACs (2.85 GFLOPs) at " in views.headline(analysed)
+        assert " costs 900 kMACs to 2.00 MMACs (" in views.headline(replace(analysed, measurements=wide))
 
     def test_what_nothing_bounds_is_at_least_what_was_counted(self) -> None:
         """Past unknown shapes the sentence and the meaning give the lower end alone."""
-        found = unbounded()
+        document = unbounded()
 
-        assert " costs at least 1.41 GMACs (2.85 GFLOPs) at " in views.headline(found)
-        assert rows(found, "Totals")["macs"] == ("1.41 G", "1.41 G or more: 1 operator uncounted")
+        assert " costs at least 1.41 GMACs (2.85 GFLOPs) at " in views.headline(document)
+        assert rows(document, "Totals")["macs"] == ("1.41 G", "1.41 G or more: 1 operator uncounted")
 
     def test_a_training_step_is_called_one(self) -> None:
         """In training the cost is that of a step."""
@@ -112,10 +112,10 @@ class TestSentence:
         """Without parameters, sizes or the whole of the memory the sentence is shorter."""
         macs = Measurement(metric="macs", value=640)
         peak = Measurement(metric="activation_peak", value=2048)
-        found = an_inspection(outline=None, measurements=(macs, peak))
+        analysed = an_inspection(outline=None, measurements=(macs, peak))
 
-        assert views.headline(found) == "mini costs 640 MACs; its activations need 2.00 KiB at the peak."
-        assert views.headline(replace(found, measurements=(macs,))) == "mini costs 640 MACs."
+        assert views.headline(analysed) == "mini costs 640 MACs; its activations need 2.00 KiB at the peak."
+        assert views.headline(replace(analysed, measurements=(macs,))) == "mini costs 640 MACs."
 
 
 def views_train() -> Inspection:
@@ -128,15 +128,15 @@ def views_train() -> Inspection:
 class TestTotals:
     def test_each_number_has_its_meaning(self) -> None:
         """Every total of the whole is told under its own name, in words."""
-        found = rows(an_inspection(), "Totals, at batch 1, seq 128")
+        cells = rows(an_inspection(), "Totals, at batch 1, seq 128")
 
-        assert found["parameters"] == ("22.7 M", "all trainable, 512 more elements in buffers")
-        assert found["weight_bytes"] == ("86.6 MiB", "float32 86.6 MiB, int64 4.00 KiB")
-        assert found["macs"] == ("1.41 G", "between 1.41 G and 1.44 G: 1 operator uncounted")
-        assert found["flops"] == ("2.85 G", "2 x macs + elementwise")
-        assert found["memory_peak"] == ("88.5 MiB", "predicted for this CPU, with weights, inputs")
-        assert found["largest_batch"] == ("10,240", "whose peak fits")
-        assert "trainable_parameters" not in found
+        assert cells["parameters"] == ("22.7 M", "all trainable, 512 more elements in buffers")
+        assert cells["weight_bytes"] == ("86.6 MiB", "float32 86.6 MiB, int64 4.00 KiB")
+        assert cells["macs"] == ("1.41 G", "between 1.41 G and 1.44 G: 1 operator uncounted")
+        assert cells["flops"] == ("2.85 G", "2 x macs + elementwise")
+        assert cells["memory_peak"] == ("88.5 MiB", "predicted for this CPU, with weights, inputs")
+        assert cells["largest_batch"] == ("10,240", "whose peak fits")
+        assert "trainable_parameters" not in cells
 
     @pytest.mark.parametrize(("trainable", "words"), [(0, "none trainable"), (500, "500 trainable")])
     def test_frozen_parameters_are_told(self, trainable: int, words: str) -> None:
@@ -168,11 +168,11 @@ class TestTotals:
             Measurement(metric="largest_batch", value=12),
         )
         job = replace(a_job(), inspection=replace(views_train(), memory=24 * 2**30))
-        found = rows(an_inspection(job=job, measurements=more), "Totals")
+        cells = rows(an_inspection(job=job, measurements=more), "Totals")
 
-        assert found["memory_peak"][1].endswith("with weights, inputs, gradients, optimiser state")
-        assert found["optimizer_bytes"] == ("2.00 KiB", "of the state of adam")
-        assert found["largest_batch"] == ("12", "whose peak fits 24 GiB")
+        assert cells["memory_peak"][1].endswith("with weights, inputs, gradients, optimiser state")
+        assert cells["optimizer_bytes"] == ("2.00 KiB", "of the state of adam")
+        assert cells["largest_batch"] == ("12", "whose peak fits 24 GiB")
 
     def test_a_batch_of_none_is_told(self) -> None:
         """Where not even one sample fits, that is an answer."""
@@ -200,9 +200,9 @@ class TestTotals:
     def test_modules_are_no_dtypes(self) -> None:
         """Without an outline the bytes of a module are told apart from those of a dtype."""
         sizes = [Measurement(metric="weight_bytes", value=8, scope=scope) for scope in ("", "float32", "fc")]
-        found = (*sizes, Measurement(metric="parameters", value=2, scope="fc"))
+        items = (*sizes, Measurement(metric="parameters", value=2, scope="fc"))
 
-        assert rows(an_inspection(outline=None, measurements=found), "Totals")["weight_bytes"][1] == "float32"
+        assert rows(an_inspection(outline=None, measurements=items), "Totals")["weight_bytes"][1] == "float32"
 
     def test_a_model_that_was_run_keeps_its_table(self) -> None:
         """With a latency the totals that explain it are rows of the one table of results."""
@@ -216,23 +216,23 @@ class TestTotals:
                 *(m for m in static.measurements if m.metric != "parameters"),
             ),
         )
-        found = {**rows(both, "Measured"), **rows(both, "Computed from the model, not measured")}
+        cells = {**rows(both, "Measured"), **rows(both, "Computed from the model, not measured")}
 
-        assert found["macs"] == ("1.41 G", "", "between 1.41 G and 1.44 G: 1 operator uncounted")
-        assert {"flops", "coverage", "activation_peak", "memory_peak"} <= set(found)
-        assert not {"elementwise", "bytes_read", "roofline_latency@a100"} & set(found)
-        assert not any("@encoder" in name for name in found)
+        assert cells["macs"] == ("1.41 G", "", "between 1.41 G and 1.44 G: 1 operator uncounted")
+        assert {"flops", "coverage", "activation_peak", "memory_peak"} <= set(cells)
+        assert not {"elementwise", "bytes_read", "roofline_latency@a100"} & set(cells)
+        assert not any("@encoder" in name for name in cells)
         assert rows(both, "Not counted")["custom.rotate"][1] == "0 to 30.0 M"
 
 
 class TestModules:
     def test_alike_layers_are_one_row(self) -> None:
         """Six layers with equal numbers are one row that has their sum; shells are joined to it."""
-        found = rows(an_inspection(), "Modules")
+        cells = rows(an_inspection(), "Modules")
 
-        assert found["· encoder.layer.0-5 (6 x Layer)"] == ("1x128x384", "10.6 M", "1.41 G", "100%")
-        assert found["· · attention (6 x Attention)"][2:] == ("507 M", "35.9%")
-        assert not any("dropout" in name for name in found)
+        assert cells["· encoder.layer.0-5 (6 x Layer)"] == ("1x128x384", "10.6 M", "1.41 G", "100%")
+        assert cells["· · attention (6 x Attention)"][2:] == ("507 M", "35.9%")
+        assert not any("dropout" in name for name in cells)
         assert "equal modules are merged into one row with their sum" in notes(views.blocks(an_inspection()))
 
     def test_sorted_by_weights_they_are_shown(self) -> None:
@@ -264,22 +264,22 @@ class TestModules:
 
     def test_unlike_layers_stay_apart(self) -> None:
         """A layer that differs in anything has a row of its own."""
-        found = network({
+        document = network({
             "": ("Net", 33), "a": ("List", 33), "a.0": ("B", 3), "a.1": ("B", 3), "a.2": ("B", 4),
             "a.3": ("C", 4), "a.4": ("C", 4), "a.6": ("C", 4), "a.7x": ("C", 4), "a.8": ("B", 4),
             "a.9": ("B", 1), "a.9.x": ("D", 1), "a.10": ("B", 1), "a.10.y": ("D", 1),
         })  # fmt: skip
 
-        assert [row[0] for row in table(found, "Modules", Look(depth=9)).rows][1:] == [
+        assert [row[0] for row in table(document, "Modules", Look(depth=9)).rows][1:] == [
             "· a (List)", "· · 0-1 (2 x B)", "· · 2 (B)", "· · 3-4 (2 x C)", "· · 6 (C)", "· · 7x (C)",
             "· · 8 (B)", "· · 9.x (D)", "· · 10.y (D)",
         ]  # fmt: skip
 
     def test_a_class_that_is_not_known_leaves_no_brackets(self) -> None:
         """An exporter need not tell the class of what only holds others."""
-        found = network({"": ("N", 9), "a": ("", 9), "a.x": ("B", 5), "a.y": ("", 4)})
+        document = network({"": ("N", 9), "a": ("", 9), "a.x": ("B", 5), "a.y": ("", 4)})
 
-        assert [row[0] for row in table(found, "Modules", Look(depth=9)).rows] == [
+        assert [row[0] for row in table(document, "Modules", Look(depth=9)).rows] == [
             "N", "· a", "· · x (B)", "· · y",
         ]  # fmt: skip
         alike = network({"": ("N", 8), "a.0": ("", 4), "a.1": ("", 4)})
@@ -298,9 +298,9 @@ class TestModules:
 
     def test_a_list_need_not_be_a_module(self) -> None:
         """Numbered neighbours are alike whether what holds them is listed or not."""
-        found = network({"": ("N", 6), "a.0": ("B", 3), "a.1": ("B", 3)})
+        document = network({"": ("N", 6), "a.0": ("B", 3), "a.1": ("B", 3)})
 
-        assert "· a.0-1 (2 x B)" in rows(found, "Modules")
+        assert "· a.0-1 (2 x B)" in rows(document, "Modules")
 
     def test_the_depth_is_what_is_read_at_a_glance(self) -> None:
         """Without a depth the deepest is shown that needs no more than 25 rows."""
@@ -315,23 +315,23 @@ class TestModules:
 
     def test_a_wide_network_is_cut(self) -> None:
         """More than 25 modules at the first level are cut, and the note says how to see them."""
-        found = network({"": ("N", 1), **{f"m{i}x": ("P", i + 1) for i in range(40)}})
+        document = network({"": ("N", 1), **{f"m{i}x": ("P", i + 1) for i in range(40)}})
 
-        assert len(table(found, "Modules").rows) == 25
-        assert "16 more modules at this depth; --depth 1 shows all" in notes(views.blocks(found))
-        assert len(table(found, "Modules", Look(depth=1)).rows) == 41
+        assert len(table(document, "Modules").rows) == 25
+        assert "16 more modules at this depth; --depth 1 shows all" in notes(views.blocks(document))
+        assert len(table(document, "Modules", Look(depth=1)).rows) == 41
 
     def test_what_weighs_nothing_is_left_out(self) -> None:
         """A module with neither parameters nor MACs is shown only where a depth is asked for."""
-        found = network({"": ("N", 3), "a": ("L", 3), "act": ("Tanh", 0), "b": ("L", 0)})
+        document = network({"": ("N", 3), "a": ("L", 3), "act": ("Tanh", 0), "b": ("L", 0)})
         tanh = Measurement(metric="elementwise", value=5, scope="act")
-        found = replace(found, measurements=(*found.measurements, tanh))
+        document = replace(document, measurements=(*document.measurements, tanh))
 
-        assert list(rows(found, "Modules")) == ["N", "· a (L)"]
+        assert list(rows(document, "Modules")) == ["N", "· a (L)"]
         assert "1 module with neither parameters nor MACs left out; --depth shows all" in notes(
-            views.blocks(found)
+            views.blocks(document)
         )
-        assert list(rows(found, "Modules", Look(depth=1))) == ["N", "· a (L)", "· act (Tanh)"]
+        assert list(rows(document, "Modules", Look(depth=1))) == ["N", "· a (L)", "· act (Tanh)"]
 
     def test_siblings_are_sorted(self) -> None:
         """Sorted by a number the largest comes first, each below its parent."""
@@ -344,10 +344,10 @@ class TestModules:
 
     def test_modules_are_filtered(self) -> None:
         """Only those whose path or class holds the text are shown, by their whole path."""
-        found = rows(an_inspection(), "Modules with 'ATTENTION'", Look(filter="ATTENTION"))
+        cells = rows(an_inspection(), "Modules with 'ATTENTION'", Look(filter="ATTENTION"))
 
-        assert list(found)[1] == "encoder.layer.0-5.attention.query"
-        assert len(found) == 5
+        assert list(cells)[1] == "encoder.layer.0-5.attention.query"
+        assert len(cells) == 5
         assert len(rows(an_inspection(), "Modules with", Look(filter="attention", depth=2))) == 1
         assert "no module has 'conv' in its path or class" in notes(
             views.blocks(an_inspection(), (), Look(filter="conv"))
@@ -355,10 +355,10 @@ class TestModules:
 
     def test_the_costliest_are_leaves(self) -> None:
         """The five costliest are the modules that no deeper one explains, over all layers."""
-        found = table(an_inspection(), "Most expensive, by MACs").rows
+        shown_table = table(an_inspection(), "Most expensive, by MACs").rows
 
-        assert found[0] == ("encoder.layer.0-5.intermediate", "6 x Linear", "453 M", "32.1%")
-        assert len(found) == 5
+        assert shown_table[0] == ("encoder.layer.0-5.intermediate", "6 x Linear", "453 M", "32.1%")
+        assert len(shown_table) == 5
 
     def test_work_between_modules_is_some_ones(self) -> None:
         """What a module does beside its children is told as its own."""
@@ -371,25 +371,28 @@ class TestModules:
 
     def test_the_costliest_are_named_over_unlike_layers(self) -> None:
         """Layers that are not alike as a whole still add up where their parts have one name."""
-        found = network({
+        document = network({
             "": ("N", 9), "a.0": ("B", 3), "a.0.x": ("L", 3), "a.1": ("C", 6), "a.1.x": ("L", 6),
         })  # fmt: skip
 
-        assert table(found, "Most expensive").rows == (("a.*.x", "2 x L", "9", "100%"),)
+        assert table(document, "Most expensive").rows == (("a.*.x", "2 x L", "9", "100%"),)
 
     def test_without_macs_the_costliest_are_those_with_operations(self) -> None:
         """A network without matrix products is ranked by FLOPs, and one without anything not at all."""
-        found = network({"": ("N", 0), "a": ("B", 0)})
+        document = network({"": ("N", 0), "a": ("B", 0)})
         flops = tuple(Measurement(metric="flops", value=7, scope=path) for path in ("", "a"))
 
-        assert not any(t.title.startswith("Most expensive") for t in tables(found))
-        assert table(replace(found, measurements=flops), "Most expensive, by FLOPs").rows[0][:2] == ("a", "B")
+        assert not any(t.title.startswith("Most expensive") for t in tables(document))
+        assert table(replace(document, measurements=flops), "Most expensive, by FLOPs").rows[0][:2] == (
+            "a",
+            "B",
+        )
 
     def test_long_names_keep_their_end(self) -> None:
         """A path that leaves no room is cut at its beginning; no row is wider than the terminal."""
         path = "very_long_package.language_model.decoder_layers"
-        found = network({"": ("N", 2), f"{path}.mlp": ("FeedForward", 1), f"{path}.attention": ("A", 1)})
-        lines = terminal.text(views.blocks(found)).splitlines()
+        document = network({"": ("N", 2), f"{path}.mlp": ("FeedForward", 1), f"{path}.attention": ("A", 1)})
+        lines = terminal.text(views.blocks(document)).splitlines()
 
         assert max(map(len, lines)) <= 80
         assert any(line.startswith("…") and "decoder_layers.mlp" in line for line in lines)
@@ -403,9 +406,9 @@ class TestModules:
     def test_a_network_may_be_absurdly_deep(self) -> None:
         """A thousand levels are shown like any other network."""
         paths = [".".join(["m"] * level) for level in range(1000)]
-        found = network({path: (f"K{level}", 1000 - level) for level, path in enumerate(paths)})
+        document = network({path: (f"K{level}", 1000 - level) for level, path in enumerate(paths)})
 
-        assert len(table(found, "Modules").rows) == 25
+        assert len(table(document, "Modules").rows) == 25
 
 
 @pytest.mark.parametrize(
@@ -430,21 +433,21 @@ def test_paths_of_one_pattern_are_named_together(paths: tuple[str, ...], name: s
 class TestPeak:
     def test_activations_are_told_by_module(self) -> None:
         """Weights and inputs are one row each; activations are told by what made them."""
-        found = table(an_inspection(), "Memory at the peak, in encoder.layer.3.output (aten.addmm)")
+        shown_table = table(an_inspection(), "Memory at the peak, in encoder.layer.3.output (aten.addmm)")
 
-        assert [row[0] for row in found.rows] == [
+        assert [row[0] for row in shown_table.rows] == [
             "weights", "activations of encoder.layer.2-3.output", "activations of embeddings.word", "inputs",
         ]  # fmt: skip
-        assert found.rows[0][1:] == ("86.6 MiB", "97.9%")
-        assert found.rows[-1][2] == "<0.1%"
+        assert shown_table.rows[0][1:] == ("86.6 MiB", "97.9%")
+        assert shown_table.rows[-1][2] == "<0.1%"
 
     def test_the_rest_is_summed(self) -> None:
         """Beyond six rows the rest is one."""
         held = tuple(Held(scope=f"m{i}x", role="activation", bytes=10 - i) for i in range(9))
-        found = table(outlined(peak=held, peak_scope="", peak_operator=""), "Memory at the peak")
+        shown_table = table(outlined(peak=held, peak_scope="", peak_operator=""), "Memory at the peak")
 
-        assert found.rows[-1] == ("3 more", "9 B", "16.7%")
-        assert found.title == "Memory at the peak"
+        assert shown_table.rows[-1] == ("3 more", "9 B", "16.7%")
+        assert shown_table.title == "Memory at the peak"
 
     def test_other_roles_keep_their_names(self) -> None:
         """Gradients and state have words; a role that nobody knows is told as it is."""
@@ -480,19 +483,19 @@ class TestOperators:
 
     def test_what_has_no_shape_has_no_bound(self) -> None:
         """Operators of unknown shapes may take any number of MACs, and the title says what is wanting."""
-        found = unbounded()
+        document = unbounded()
 
-        assert rows(found, "Not counted: no formula, or unknown shapes")["own.Magic"][1] == "0 or more"
-        assert rows(found, "Operators", Look(verbose=True))["own.Magic"][1] == "0 or more"
+        assert rows(document, "Not counted: no formula, or unknown shapes")["own.Magic"][1] == "0 or more"
+        assert rows(document, "Operators", Look(verbose=True))["own.Magic"][1] == "0 or more"
         many = tuple(Operator(kind=f"x.{i}", calls=1, counted=False, most=None) for i in range(13))
         assert table(outlined(operators=many), "Not counted").rows[-1][2] == "0 or more"
 
     def test_all_operators_are_listed_when_asked_for(self) -> None:
         """Verbose adds the table of operators, the costliest first."""
-        found = rows(an_inspection(), "Operators", Look(verbose=True))
+        cells = rows(an_inspection(), "Operators", Look(verbose=True))
 
-        assert found["aten.addmm"] == ("36", "1.36 G", "0")
-        assert found["custom.rotate"] == ("6", "0 to 30.0 M", "—")
+        assert cells["aten.addmm"] == ("36", "1.36 G", "0")
+        assert cells["custom.rotate"] == ("6", "0 to 30.0 M", "—")
         assert not any(t.title == "Operators" for t in tables(an_inspection()))
         assert not any(t.title == "Operators" for t in tables(outlined(operators=()), Look(verbose=True)))
 
@@ -513,12 +516,12 @@ class TestOperators:
 class TestEstimates:
     def test_other_sizes_are_a_grid(self) -> None:
         """A row for each combination, the bounds of a device marked as such, and the formulas."""
-        found = table(an_inspection(), "At other sizes")
+        shown_table = table(an_inspection(), "At other sizes")
 
-        assert [column.title for column in found.columns] == [
+        assert [column.title for column in shown_table.columns] == [
             "batch", "seq", "MACs", "activations", "memory", "a100 bound",
         ]  # fmt: skip
-        assert found.rows[0] == ("1", "128", "≥ 1.41 G", "1.88 MiB", "88.5 MiB", "≥ 132 us")
+        assert shown_table.rows[0] == ("1", "128", "≥ 1.41 G", "1.88 MiB", "88.5 MiB", "≥ 132 us")
         assert rows(an_inspection(), "Formulas")["activation_peak"] == ("15360*batch*seq",)
         assert "the formulas hold for batch >= 1 (traced to 8), seq = 16k (traced to 512)" in notes(
             views.blocks(an_inspection())
@@ -531,32 +534,34 @@ class TestEstimates:
             Point(sizes={"batch": 1}, values={"macs": 5.0}),
             Point(sizes={"seq": 2}, values={"flops": 7.0}),
         )
-        found = table(outlined(points=points), "At other sizes")
+        shown_table = table(outlined(points=points), "At other sizes")
 
-        assert found.rows == (("1", "—", "≥ 5", "—"), ("—", "2", "—", "7"))
+        assert shown_table.rows == (("1", "—", "≥ 5", "—"), ("—", "2", "—", "7"))
 
     def test_many_points_are_cut(self) -> None:
         """Forty rows are shown; the document has all."""
         points = tuple(Point(sizes={"batch": i + 1}, values={"macs": 1.0}) for i in range(50))
-        found = outlined(points=points, formulas={}, traced=True)
+        analysed = outlined(points=points, formulas={}, traced=True)
 
-        assert len(table(found, "At other sizes").rows) == 40
-        assert "10 more sizes are in the JSON output: --json PATH" in notes(views.blocks(found))
-        assert any("each was traced separately" in text for text in notes(views.blocks(found)))
-        assert not any(t.title == "Formulas" for t in tables(found))
+        assert len(table(analysed, "At other sizes").rows) == 40
+        assert "10 more sizes are in the JSON output: --json PATH" in notes(views.blocks(analysed))
+        assert any("each was traced separately" in text for text in notes(views.blocks(analysed)))
+        assert not any(t.title == "Formulas" for t in tables(analysed))
 
     def test_points_without_a_word_on_formulas(self) -> None:
         """Where none was sought nothing is said of it."""
-        found = outlined(formulas={}, traced=False)
+        analysed = outlined(formulas={}, traced=False)
 
-        assert not any("traced" in text for text in notes(views.blocks(found)))
+        assert not any("traced" in text for text in notes(views.blocks(analysed)))
 
     def test_a_device_is_an_estimate(self) -> None:
         """Title and signs say that these are lower bounds; the limit is named with its reason."""
         title = "Estimated lower bounds from the peaks of devices; nothing was run on them"
-        found = table(an_inspection(), title)
+        shown_table = table(an_inspection(), title)
 
-        assert found.rows == (("a100", "≥ 131 us", "—", "≥ 58.4 us", "compute", "19.5 TFLOP/s, 1.55 TB/s"),)
+        assert shown_table.rows == (
+            ("a100", "≥ 131 us", "—", "≥ 58.4 us", "compute", "19.5 TFLOP/s, 1.55 TB/s"),
+        )
 
     def test_the_lower_roof_is_named(self) -> None:
         """Where computing alone takes less than the bound it is memory; without peaks nobody knows."""
@@ -566,14 +571,14 @@ class TestEstimates:
             "peak_flops": 1e14,
             "peak_bandwidth": 1e12,
         }
-        found = [Measurement(metric=m, value=value, scope="d") for m, value in scoped.items()]
+        items = [Measurement(metric=m, value=value, scope="d") for m, value in scoped.items()]
         bound = [
-            table(an_inspection(measurements=(*found, Measurement(metric=m, value=macs))), "Estimated").rows[
+            table(an_inspection(measurements=(*items, Measurement(metric=m, value=macs))), "Estimated").rows[
                 0
             ]
             for m, macs in (("macs", 4.9e10), ("macs", 5e10), ("causal_macs", 5e10))
         ]
-        unknown = table(an_inspection(measurements=(found[0], found[3])), "Estimated").rows[0]
+        unknown = table(an_inspection(measurements=(items[0], items[3])), "Estimated").rows[0]
 
         assert [row[4] for row in bound] == ["memory", "compute", "compute"]
         assert unknown == ("d", "≥ 1.00 ms", "—", "—", "memory", "unknown FLOP/s, 1.00 TB/s")
@@ -588,32 +593,32 @@ class TestEstimates:
             Measurement(metric=metric, value=value, scope=device)
             for metric, value in (("roofline_latency", 1e-3), ("peak_flops", peak))
         )
-        said = notes(views.blocks(an_inspection(measurements=measurements)))
-        assert sum("TF32" in text for text in said) == told
+        texts_shown = notes(views.blocks(an_inspection(measurements=measurements)))
+        assert sum("TF32" in text for text in texts_shown) == told
 
 
 class TestFooter:
     def test_it_says_that_nothing_was_run(self) -> None:
         """The course stands where the backend does otherwise, and the load of the machine is no matter."""
-        told = rows(an_inspection(), "How it was measured")
+        cells = rows(an_inspection(), "How it was measured")
         training = an_inspection(job=replace(a_job(), inspection=views_train()))
 
-        assert told["analysed"] == ("inference at batch 1, seq 128, nothing was run",)
-        assert not {"backend", "conditions"} & set(told)
+        assert cells["analysed"] == ("inference at batch 1, seq 128, nothing was run",)
+        assert not {"backend", "conditions"} & set(cells)
         assert rows(training, "How it was measured")["analysed"][0].startswith("a training step with adam at")
 
     def test_what_could_not_be_analysed_is_an_inspection_all_the_same(self) -> None:
         """Without an outline the totals that are known stand in the same table."""
-        found = an_inspection(outline=None, measurements=(Measurement(metric="parameters", value=5),))
+        analysed = an_inspection(outline=None, measurements=(Measurement(metric="parameters", value=5),))
 
-        assert rows(found, "Totals")["parameters"] == ("5", "")
-        assert rows(found, "How it was measured")["analysed"] == ("inference, nothing was run",)
+        assert rows(analysed, "Totals")["parameters"] == ("5", "")
+        assert rows(analysed, "How it was measured")["analysed"] == ("inference, nothing was run",)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_names_do_not_act(text: str) -> None:
     """Whatever modules, operators and devices are called, every format comes out in one piece."""
-    found = an_inspection(
+    analysed = an_inspection(
         measurements=(
             *an_inspection().measurements,
             Measurement(metric="macs", value=1, scope=text),
@@ -635,14 +640,16 @@ def test_names_do_not_act(text: str) -> None:
             assumptions=(text,),
         ),
     )
-    written = terminal.text(views.blocks(found, (), Look(filter=text, verbose=True))) + terminal.render(found)
+    written = terminal.text(views.blocks(analysed, (), Look(filter=text, verbose=True))) + terminal.render(
+        analysed
+    )
 
     assert "\x1b" not in written
     assert "\u202e" not in written
-    page = html.render(found)
+    page = html.render(analysed)
     assert page.count("<script") == html.render(an_inspection()).count("<script")
-    assert markdown.render(found)
-    assert not any(line.startswith(("=", "+", "@")) for line in csv.render(found).splitlines())
+    assert markdown.render(analysed)
+    assert not any(line.startswith(("=", "+", "@")) for line in csv.render(analysed).splitlines())
 
 
 def test_csv_has_the_numbers_of_modules() -> None:
@@ -674,6 +681,6 @@ def test_csv_of_two_models_names_them() -> None:
 
 def test_a_path_that_looks_like_a_formula_is_defused() -> None:
     """A spreadsheet takes a module called =1+1 for text."""
-    found = an_inspection(measurements=(Measurement(metric="macs", value=1, scope="=1+1"),))
+    analysed = an_inspection(measurements=(Measurement(metric="macs", value=1, scope="=1+1"),))
 
-    assert "macs,'=1+1,,1,,,,,," in csv.render(found).splitlines()
+    assert "macs,'=1+1,,1,,,,,," in csv.render(analysed).splitlines()

@@ -30,7 +30,7 @@ def times(extent: Extent, sequences: int, *, first: float = 0.08) -> np.ndarray:
 
 
 def a_generation(*extents: Extent, sequences: int = 400, more: tuple[Measurement, ...] = ()) -> Result:
-    """Give the Result of a run that generated, and timed no calls."""
+    """Return the Result of a run that generated, and timed no calls."""
     found: list[Measurement] = []
     for extent in extents:
         found += measured(times(extent, sequences), extent, 1, HOW)
@@ -39,12 +39,12 @@ def a_generation(*extents: Extent, sequences: int = 400, more: tuple[Measurement
 
 
 def tables(result: Result) -> dict[str, Table]:
-    """Give the tables of generation by their titles."""
+    """Return the tables of generation by their titles."""
     return {block.title: block for block in generation(result) if isinstance(block, Table)}
 
 
 def notes(result: Result) -> dict[str, str]:
-    """Give the notes by their codes."""
+    """Return the notes by their codes."""
     return {block.code: block.text for block in generation(result) if isinstance(block, Notice)}
 
 
@@ -53,15 +53,15 @@ TWO = (Extent(prompt=32, generated=16), Extent(prompt=1024, generated=16))
 
 def test_the_verdict_is_about_tokens_where_no_call_was_timed() -> None:
     """One sentence: the first token, those after it, under which circumstances, and the rate."""
-    said = headline(a_generation(*TWO))
+    clause = headline(a_generation(*TWO))
 
     words = (
         r"digits generates its first token after (\S+) ms, then one every (\S+) ms "
         r"\(median; prompt 32, batch 8 on onnxruntime\): (\S+) tokens/s overall\."
     )
-    found = re.fullmatch(words, said)
-    assert found is not None
-    assert [float(text) for text in found.groups()] == pytest.approx([80, 10, 16 / 0.23], rel=0.02)
+    match = re.fullmatch(words, clause)
+    assert match is not None
+    assert [float(text) for text in match.groups()] == pytest.approx([80, 10, 16 / 0.23], rel=0.02)
 
 
 def test_a_timed_call_keeps_the_verdict() -> None:
@@ -119,10 +119,10 @@ def test_a_mean_that_differs_from_its_tokens_is_explained() -> None:
 
 def test_a_single_token_has_no_row_by_place() -> None:
     """Of one token there is the first one only."""
-    found = tables(a_generation(Extent(prompt=8, generated=1)))
-    (row,) = found["Generated tokens, batch 8: medians"].rows
+    by_title = tables(a_generation(Extent(prompt=8, generated=1)))
+    (row,) = by_title["Generated tokens, batch 8: medians"].rows
 
-    assert len(found) == 1
+    assert len(by_title) == 1
     assert row[3:6] == ("—", "—", "—")
     assert "then" not in headline(a_generation(Extent(prompt=8, generated=1)))
 
@@ -140,11 +140,11 @@ def test_quarters_tell_how_a_token_depends_on_its_place() -> None:
     extent = Extent(prompt=8, generated=17)
     made = times(extent, 60)
     made[:, 1:] += 1e-3 * np.arange(16)
-    found = (
+    items = (
         *measured(made, extent, 1, HOW),
         Measurement(metric="kv_cache_bytes", value=4096, scope=extent.scope),
     )
-    _, places = tables(a_result(measurements=found)).values()
+    _, places = tables(a_result(measurements=items)).values()
     (row,) = places.rows
 
     assert [float(cell.split()[0]) for cell in row[2:6]] == pytest.approx([11.5, 15.5, 19.5, 23.5], rel=0.01)
@@ -178,9 +178,9 @@ def test_the_bound_of_this_machine_shows_what_was_reached() -> None:
         Measurement(metric="decode_latency", value=0.0025, scope=scope) for scope in ("here", "a100")
     )
 
-    said = notes(a_generation(*TWO, more=(here,)))["bound"]
-    assert "2.50 ms" in said
-    assert "25.0%" in said
+    texts_shown = notes(a_generation(*TWO, more=(here,)))["bound"]
+    assert "2.50 ms" in texts_shown
+    assert "25.0%" in texts_shown
     assert "bound" not in notes(a_generation(*TWO, more=(other,)))
     assert "bound" not in notes(a_generation(Extent(prompt=8, generated=1), more=(here,)))
 

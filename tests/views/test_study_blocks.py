@@ -51,8 +51,10 @@ def by_batch(point: dict[str, Any]) -> float:
 
 
 def batches(*bounds: str, **changes: Any) -> Study:
-    made = a_study("batch_size=1,2,4", **{"goal": goal(*bounds), "default": {"batch_size": 1}, **changes})
-    return swept(made, by_batch)
+    swept_study = a_study(
+        "batch_size=1,2,4", **{"goal": goal(*bounds), "default": {"batch_size": 1}, **changes}
+    )
+    return swept(swept_study, by_batch)
 
 
 def said(found: Study) -> str:
@@ -81,29 +83,31 @@ def test_less_is_told_as_less() -> None:
 
 def test_a_small_gain_is_told_in_percent() -> None:
     """Up to a factor of two, percents say more."""
-    found = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
+    swept_study = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
 
-    assert "50% more than the default" in said(swept(found, lambda p: 100.0 + 50.0 * (p["batch_size"] == 2)))
+    assert "50% more than the default" in said(
+        swept(swept_study, lambda p: 100.0 + 50.0 * (p["batch_size"] == 2))
+    )
 
 
 def test_nothing_of_what_is_to_be_smaller_is_told_against_the_default() -> None:
     """There is no ratio to nothing."""
     aim = Goal(objectives=(Objective.parse("error_rate"),))
-    found = a_served_study("instances=1,2", goal=aim, default={"instances": 1})
+    swept_study = a_served_study("instances=1,2", goal=aim, default={"instances": 1})
     trials = (
         a_trial({"instances": n}, an_answer("error_rate", share), stage=stage)
         for stage in (Stage.SEARCH, Stage.VERIFY, Stage.VERIFY)
         for n, share in ((1, 0.5), (2, 0.0))
     )
 
-    text = said(log(found, trials))
+    text = said(log(swept_study, trials))
     assert "instances=2 gives error_rate 0%, compared with 50.0% for the default; " in text
 
 
 def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
     """Rivals are named with their shares of the resamples, and the cheaper one is advised."""
-    found = a_study("intra_threads=1,2", goal=goal(), default={"intra_threads": 1})
-    text = said(swept(found, lambda p: 100.0 + 0.1 * (p["intra_threads"] == 2)))
+    swept_study = a_study("intra_threads=1,2", goal=goal(), default={"intra_threads": 1})
+    text = said(swept(swept_study, lambda p: 100.0 + 0.1 * (p["intra_threads"] == 2)))
 
     assert text.count("not distinguishable from") == 1
     assert "of 100 resamples" in text
@@ -143,18 +147,18 @@ def test_so_it_does_where_only_the_load_varies() -> None:
 
 def test_when_nothing_holds_the_nearest_is_named() -> None:
     """The configuration that misses least is told, and by how much."""
-    found = batches("throughput >= 500/s")
-    text = said(found)
+    swept_study = batches("throughput >= 500/s")
+    text = said(swept_study)
 
     assert "no configuration holds throughput >= 500/s; the closest is batch_size=4, which misses" in text
-    assert brief(found, ranking(found)) == "no configuration holds the bounds"
+    assert brief(swept_study, ranking(swept_study)) == "no configuration holds the bounds"
 
 
 def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
     """Of a percentile that wants for samples it is not shown, whatever its plain quantile."""
     p99 = an_answer("latency.p99", None, size=50, interval=Interval(low=0.004, high=math.inf))
     for raw, hint in ((0.005, ""), (2.0, ", which seems to miss by 100%")):
-        found = log(
+        swept_study = log(
             a_study("batch_size=1,2", goal=goal("latency.p99 <= 1s")),
             [
                 a_trial(
@@ -162,12 +166,12 @@ def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
                 )
             ],
         )
-        text = said(found)
+        text = said(swept_study)
         assert (
             "it is undecided whether any configuration holds latency.p99 <= 1 s; "
             f"the closest is batch_size=1{hint}."
         ) in text
-        assert brief(found, ranking(found)) == "undecided whether the bounds hold"
+        assert brief(swept_study, ranking(swept_study)) == "undecided whether the bounds hold"
 
 
 def test_what_is_not_known_is_no_miss() -> None:
@@ -179,16 +183,16 @@ def test_what_is_not_known_is_no_miss() -> None:
 
 def test_the_default_may_be_the_best() -> None:
     """It is called by its name, and not compared with itself."""
-    found = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
-    text = said(swept(found, lambda p: 100.0 / float(p["batch_size"])))
+    swept_study = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
+    text = said(swept(swept_study, lambda p: 100.0 / float(p["batch_size"])))
 
     assert "the default (batch_size=1) gives throughput 100/s; " in text
 
 
 def test_when_all_fails_the_cause_is_told() -> None:
     """The first failure stands for all of them, and the list says so in two words."""
-    found = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
-    failed = swept(found, by_batch, fails=lambda _point: FailureKind.OOM)
+    swept_study = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
+    failed = swept(swept_study, by_batch, fails=lambda _point: FailureKind.OOM)
 
     assert "all failed: load: it took too much" in said(failed)
     assert brief(failed, ranking(failed)) == "all failed"
@@ -197,12 +201,14 @@ def test_when_all_fails_the_cause_is_told() -> None:
 
 def test_nothing_measured_is_said_with_the_reason() -> None:
     """Where no configuration can be, that is the answer."""
-    found = a_study("batch_size=1", goal=goal())
-    none = found.add(Trial(number=1, point={"batch_size": 1}, state=State.SKIPPED, failure="it cannot be"))
+    swept_study = a_study("batch_size=1", goal=goal())
+    none = swept_study.add(
+        Trial(number=1, point={"batch_size": 1}, state=State.SKIPPED, failure="it cannot be")
+    )
 
-    assert said(found) == "Nothing was measured."
+    assert said(swept_study) == "Nothing was measured."
     assert "none of the configurations is possible (it cannot be)" in said(none)
-    assert brief(found, ranking(found)) == "nothing measured"
+    assert brief(swept_study, ranking(swept_study)) == "nothing measured"
 
 
 def test_the_table_has_the_best_the_default_and_the_marks() -> None:
@@ -226,23 +232,25 @@ def test_many_axes_become_one_text() -> None:
         "parallel=false,true",
     )
     made = a_study(*axes, goal=goal("latency.mean <= 1s"), default={"batch_size": 1, "parallel": False})
-    found = swept(made, lambda p: by_batch(p) + float(p["intra_threads"]) if "intra_threads" in p else 50.0)
-    text = terminal.text(study(found, ranking(found)))
+    swept_study = swept(
+        made, lambda p: by_batch(p) + float(p["intra_threads"]) if "intra_threads" in p else 50.0
+    )
+    text = terminal.text(study(swept_study, ranking(swept_study)))
 
-    assert tables(found)[0].columns[-1].title == "at"
+    assert tables(swept_study)[0].columns[-1].title == "at"
     assert "graph_optimization=" in text
     assert all(len(line) <= terminal.WIDTH for line in text.splitlines())
 
 
 def test_failures_are_counted_by_their_reason() -> None:
     """What cannot be and what went wrong is grouped, the most frequent first, with an example."""
-    found = a_study("batch_size=1..8*2", goal=goal())
+    swept_study = a_study("batch_size=1..8*2", goal=goal())
     oom = (
         Trial(number=n, point={"batch_size": n}, state=State.FAILED, failure="load: too much", kind="oom")
         for n in (4, 8)
     )
     odd = Trial(number=3, point={"batch_size": 3}, state=State.SKIPPED, failure="odd")
-    skipped = found.add(odd, *oom)
+    skipped = swept_study.add(odd, *oom)
     rows = tables(skipped)[-1].rows
 
     assert [row[:2] for row in rows] == [("2", "failed: out of memory"), ("1", "skipped")]
@@ -252,8 +260,8 @@ def test_failures_are_counted_by_their_reason() -> None:
 
 def test_few_reasons_stand_for_many() -> None:
     """Beyond six reasons the rest is a number."""
-    found = a_study("batch_size=1..20", goal=goal())
-    many = found.add(
+    swept_study = a_study("batch_size=1..20", goal=goal())
+    many = swept_study.add(
         *(
             Trial(number=n, point={"batch_size": n}, state=State.SKIPPED, failure=f"why {n}")
             for n in range(1, 11)
@@ -269,13 +277,13 @@ def test_the_best_is_shown_under_each_of_its_loads() -> None:
     made = a_served_study(
         "instances=1,2", "concurrency=4,1", goal=bounds, default={"instances": 1}, strategy="grid"
     )
-    found = swept(made, lambda p: 50.0 * float(p["concurrency"]) * float(p["instances"]))
-    table = next(t for t in tables(found) if t.title == "instances=2 under each load")
+    swept_study = swept(made, lambda p: 50.0 * float(p["concurrency"]) * float(p["instances"]))
+    table = next(t for t in tables(swept_study) if t.title == "instances=2 under each load")
 
     assert [(row[0], row[-1]) for row in table.rows] == [("1", ""), ("4", "best")]
     assert table.rows[1][1].startswith("400/s")
     assert table.rows[1][2].endswith("✓")
-    open_ = replace(found, goal=goal("latency.p99 <= 1s"))
+    open_ = replace(swept_study, goal=goal("latency.p99 <= 1s"))
     unknown = next(iter(curve(open_, ranking(open_).rows[0])))
     assert [row[2][-1] for row in unknown.rows] == ["?", "?"]
 
@@ -283,11 +291,13 @@ def test_the_best_is_shown_under_each_of_its_loads() -> None:
 def test_one_configuration_is_compared_with_nothing() -> None:
     """Where only the load varies, its best is told without a gain, a default or a certainty."""
     made = a_served_study("concurrency=1,4,16", goal=goal("latency.mean <= 9ms"), strategy="grid")
-    found = swept(made, lambda p: 100.0 * float(p["concurrency"]))
-    texts = [table.title for table in tables(found)]
+    swept_study = swept(made, lambda p: 100.0 * float(p["concurrency"]))
+    texts = [table.title for table in tables(swept_study)]
 
-    assert "over 1 configuration: concurrency=16 gives throughput 1,600/s, at latency.mean" in said(found)
-    assert said(found).endswith("<= 9 ms.")
+    assert "over 1 configuration: concurrency=16 gives throughput 1,600/s, at latency.mean" in said(
+        swept_study
+    )
+    assert said(swept_study).endswith("<= 9 ms.")
     assert texts[0].startswith("The configuration at its best load")
     assert texts[1] == "Under each load"
 
@@ -298,10 +308,10 @@ def test_each_load_has_a_best_of_its_own() -> None:
         "instances=1,2", "concurrency=1,4", goal=goal(rank=Rank.EACH), default={"instances": 1}
     )
     rate = {1: 100.0, 4: 300.0}
-    found = swept(
+    swept_study = swept(
         made, lambda p: rate[p["concurrency"]] * (1 + (p.get("instances") == 2 and p["concurrency"] == 4))
     )
-    table = next(t for t in tables(found) if t.title == "The best at each load")
+    table = next(t for t in tables(swept_study) if t.title == "The best at each load")
 
     assert [row[0] for row in table.rows] == ["1", "4"]
     assert table.rows[1][-1] == "instances=2"
@@ -309,8 +319,10 @@ def test_each_load_has_a_best_of_its_own() -> None:
 
 def test_doubts_about_the_best_are_told() -> None:
     """A winner that was not measured again is a rumour, and what its trials doubt is said."""
-    found = batches()
-    searched = replace(found, trials=tuple(t for t in found.trials if t.stage is not Stage.VERIFY))
+    swept_study = batches()
+    searched = replace(
+        swept_study, trials=tuple(t for t in swept_study.trials if t.stage is not Stage.VERIFY)
+    )
     doubted = replace(searched, trials=tuple(replace(t, doubts=("interference",)) for t in searched.trials))
     codes = [
         block.code
@@ -330,25 +342,27 @@ def test_doubts_about_the_best_are_told() -> None:
 
 def test_a_doubt_says_how_many_measurements_it_is_about() -> None:
     """Where the best has several."""
-    found = batches()
-    best = ranking(found).best
+    swept_study = batches()
+    best = ranking(swept_study).best
     assert best is not None
-    *_, last = (t for t in found.trials if t.point in best.promising and t.stage is Stage.VERIFY)
+    *_, last = (t for t in swept_study.trials if t.point in best.promising and t.stage is Stage.VERIFY)
     trials = tuple(
-        replace(t, doubts=("drift",), result="abcdef123456") if t is last else t for t in found.trials
+        replace(t, doubts=("drift",), result="abcdef123456") if t is last else t for t in swept_study.trials
     )
-    doubted = replace(found, trials=trials)
-    told = " ".join(terminal.text(study(doubted, ranking(doubted))).split())
+    doubted = replace(swept_study, trials=trials)
+    text_shown = " ".join(terminal.text(study(doubted, ranking(doubted))).split())
 
-    assert f"in 1 of {best.verified} measurements" in told
-    assert "modeldyno show abcdef for details" in told
+    assert f"in 1 of {best.verified} measurements" in text_shown
+    assert "modeldyno show abcdef for details" in text_shown
 
 
 @pytest.mark.parametrize("name", ["=1+1", "a\x1b[31mb", "x\ny"])
 def test_what_a_model_says_is_harmless(name: str) -> None:
     """A failure's text from outside stays in its cell."""
-    found = a_study("batch_size=1,2", goal=goal())
-    told = found.add(Trial(number=1, point={"batch_size": 1}, state=State.FAILED, failure=name, kind="odd"))
+    swept_study = a_study("batch_size=1,2", goal=goal())
+    told = swept_study.add(
+        Trial(number=1, point={"batch_size": 1}, state=State.FAILED, failure=name, kind="odd")
+    )
 
     assert "\x1b" not in terminal.text(study(told, ranking(told)))
 
@@ -358,12 +372,12 @@ def test_what_a_model_says_is_harmless(name: str) -> None:
 
 def test_every_trial_is_a_row_of_numbers() -> None:
     """Axes, values with their ends, verdicts and the place of its candidate, in base units."""
-    found = batches("throughput >= 150/s")
-    table = trials(found, ranking(found))
+    swept_study = batches("throughput >= 150/s")
+    table = trials(swept_study, ranking(swept_study))
     titles = [column.title for column in table.columns]
     first = dict(zip(titles, table.rows[0], strict=True))
 
-    assert len(table.rows) == len(found.trials)
+    assert len(table.rows) == len(swept_study.trials)
     assert float(first["throughput"]) == 100.0
     assert float(first["throughput.low"]) == 99.0
     assert first["throughput >= 150/s"] == "broken"
@@ -376,8 +390,8 @@ def test_every_trial_is_a_row_of_numbers() -> None:
 
 def test_a_failure_is_a_row_as_well() -> None:
     """It has its kind and its cause, and no numbers."""
-    found = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
-    failed = swept(found, by_batch, fails=lambda p: FailureKind.OOM if p["batch_size"] == 2 else None)
+    swept_study = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
+    failed = swept(swept_study, by_batch, fails=lambda p: FailureKind.OOM if p["batch_size"] == 2 else None)
     table = trials(failed, ranking(failed))
     titles = [column.title for column in table.columns]
     row = next(dict(zip(titles, r, strict=True)) for r in table.rows if "failed" in r)
@@ -394,8 +408,8 @@ def test_throughput_is_drawn_against_latency_with_the_bound() -> None:
     made = a_served_study(
         "instances=1,2", "concurrency=1,4,16", goal=goal("latency.p99 <= 10ms"), default={"instances": 1}
     )
-    found = swept(made, lambda p: float(p["concurrency"]) * 10 * float(p.get("instances", 1)))
-    picture = next(charts(found, ranking(found)))
+    swept_study = swept(made, lambda p: float(p["concurrency"]) * 10 * float(p.get("instances", 1)))
+    picture = next(charts(swept_study, ranking(swept_study)))
 
     assert isinstance(picture, Plot)
     assert [(rule.at, rule.vertical) for rule in picture.rules] == [(0.01, True)]
@@ -408,8 +422,8 @@ def test_throughput_is_drawn_against_latency_with_the_bound() -> None:
 def test_the_objective_is_drawn_against_each_knob() -> None:
     """Every candidate is a point, and a line joins the best of each value; words have places."""
     made = a_study("batch_size=1,2", "graph_optimization=all,basic", goal=goal(), default={"batch_size": 1})
-    found = swept(made, by_batch)
-    plots = {p.title: p for p in charts(found, ranking(found)) if isinstance(p, Plot)}
+    swept_study = swept(made, by_batch)
+    plots = {p.title: p for p in charts(swept_study, ranking(swept_study)) if isinstance(p, Plot)}
     words = plots["throughput against graph_optimization"]
 
     assert plots["throughput against batch_size"].series[1].y == pytest.approx((100.0, 200.0))
@@ -421,9 +435,9 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
     """With two objectives, larger batches and smaller latencies are on the front, the rest is not."""
     objectives = (Objective.parse("throughput"), Objective.parse("cpu_utilization", maximize=False))
     made = a_study("batch_size=1,2,4", goal=Goal(objectives=objectives), default={"batch_size": 1})
-    found = swept(a_study("batch_size=1,2,4", goal=goal(), default={"batch_size": 1}), by_batch)
+    swept_study = swept(a_study("batch_size=1,2,4", goal=goal(), default={"batch_size": 1}), by_batch)
     both = replace(
-        found,
+        swept_study,
         goal=Goal(
             objectives=(Objective.parse("throughput"), Objective.parse("latency.mean", maximize=False))
         ),
@@ -438,8 +452,8 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
 
 def test_each_candidate_is_a_line_across_its_knobs() -> None:
     """A line has a place on every axis that matters to it; the best one is marked."""
-    found = batches("latency.mean <= 1s")
-    picture = next(p for p in charts(found, ranking(found)) if isinstance(p, Parallel))
+    swept_study = batches("latency.mean <= 1s")
+    picture = next(p for p in charts(swept_study, ranking(swept_study)) if isinstance(p, Parallel))
 
     assert [scale.label for scale in picture.scales] == ["batch_size", "throughput", "latency.mean"]
     assert [line.name for line in picture.lines if line.marked] == ["batch_size=4"]
@@ -448,6 +462,6 @@ def test_each_candidate_is_a_line_across_its_knobs() -> None:
 
 def test_a_study_without_figures_has_no_pictures() -> None:
     """Nothing is drawn of nothing."""
-    found = a_study("batch_size=1,2", goal=goal())
+    swept_study = a_study("batch_size=1,2", goal=goal())
 
-    assert list(charts(found, ranking(found))) == []
+    assert list(charts(swept_study, ranking(swept_study))) == []

@@ -37,10 +37,10 @@ def measured(*measurements: Measurement) -> Result:
 
 
 def results(document: Result, *bounds: str) -> dict[str, tuple[str, ...]]:
-    """Give the rows of the table of results by their first cell."""
+    """Return the rows of the table of results by their first cell."""
     judgements = [Constraint.parse(bound).judge(document.measurements) for bound in bounds]
-    found = [block for block in views.blocks(document, judgements) if isinstance(block, Table)]
-    return {row[0]: row[1:] for each in found if each.title in {MEASURED, COMPUTED} for row in each.rows}
+    items = [block for block in views.blocks(document, judgements) if isinstance(block, Table)]
+    return {row[0]: row[1:] for each in items if each.title in {MEASURED, COMPUTED} for row in each.rows}
 
 
 def table(blocks: tuple[Block, ...], title: str) -> Table:
@@ -49,7 +49,7 @@ def table(blocks: tuple[Block, ...], title: str) -> Table:
 
 
 def footer(document: Result) -> dict[str, str]:
-    """Give what is said of how it was measured."""
+    """Return what is said of how it was measured."""
     rows = table(views.blocks(document), "How it was measured").rows
     return {row[0]: row[1] for row in rows}
 
@@ -196,9 +196,9 @@ class TestResults:
     def test_the_time_to_load_is_told_in_parts(self) -> None:
         """The stages of loading stand beside their sum, and have no rows of their own."""
         stages = (observed("load_time", 0.125, scope="load"), observed("load_time", 0.5, scope="import"))
-        found = results(measured(observed("load_time", 0.625), *stages))
+        tables_shown = results(measured(observed("load_time", 0.625), *stages))
 
-        assert found == {"load_time": ("625 ms", "", "measured once, import 500 ms, load 125 ms")}
+        assert tables_shown == {"load_time": ("625 ms", "", "measured once, import 500 ms, load 125 ms")}
 
     def test_memory_is_told_above_its_baseline(self) -> None:
         """The peak is above the baseline where there is one; the baseline has a row of its own."""
@@ -234,10 +234,10 @@ class TestNotices:
     def test_bounds_come_with_their_figures(self) -> None:
         """Each bound is told with its verdict."""
         document = full()
-        told = [b for b in views.blocks(document, judged(document)) if isinstance(b, Notice)][1:5]
+        items = [b for b in views.blocks(document, judged(document)) if isinstance(b, Notice)][1:5]
 
-        assert [str(notice.severity) for notice in told] == ["held", "broken", "undecided", "held"]
-        assert told[0].text == "latency.p99 <= 50 ms: held (520 us, 95 % interval 510 to 580 us)"
+        assert [str(notice.severity) for notice in items] == ["held", "broken", "undecided", "held"]
+        assert items[0].text == "latency.p99 <= 50 ms: held (520 us, 95 % interval 510 to 580 us)"
 
     def test_a_failure_comes_with_the_end_of_its_log(self) -> None:
         """A failure shows where and what, and the last lines of the log; its message is not told twice."""
@@ -256,8 +256,8 @@ class TestNotices:
 
         def shown(lines: list[str]) -> list[str]:
             failure = Failure(where="latency", kind=FailureKind.CRASH, message="m", log="\n".join(lines))
-            found = views.blocks(replace(full(), failures=(failure,)))
-            (told,) = (b for b in found if isinstance(b, Notice) and b.severity is Severity.FAILURE)
+            blocks = views.blocks(replace(full(), failures=(failure,)))
+            (told,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
             return told.log.splitlines()
 
         assert shown(log) == [head, '  File "nets.py", line 7']
@@ -309,31 +309,31 @@ class TestHistogram:
 class TestFooter:
     def test_it_tells_what_the_figures_depend_on(self) -> None:
         """Model, inputs, settings, machine and the way of measuring are told in a line each."""
-        told = footer(full())
+        facts = footer(full())
 
-        assert list(told) == [
+        assert list(facts) == [
             "model", "inputs", "backend", "measured", "noise", "hardware", "software", "conditions", "result",
         ]  # fmt: skip
-        assert told["model"] == "digits.onnx, sha256:1a2b3c4d5e6f, onnx"
-        assert told["inputs"].startswith(
+        assert facts["model"] == "digits.onnx, sha256:1a2b3c4d5e6f, onnx"
+        assert facts["inputs"].startswith(
             "image 32x64 float32, random in 0..16, 16 distinct; scale scalar int64"
         )
-        assert told["backend"] == "onnxruntime, batch_size 32, device cpu, threads 2, io_binding off"
+        assert facts["backend"] == "onnxruntime, batch_size 32, device cpu, threads 2, io_binding off"
         constant = replace(full().inputs[0], low=1, high=1)
         assert footer(replace(full(), inputs=(constant,)))["inputs"].startswith("image 32x64 float32, all 1")
-        assert told["noise"] == "others 0.121 cores, stolen 0 cores, preemptions 31"
-        assert told["hardware"].endswith("x86_64, cores 8, cores allowed 2, cpu quota 2, memory 8.00 GiB")
-        assert told["conditions"] == "load average 0.25, governor performance, turbo off"
-        assert told["result"] == "0123456789ab, 2026-01-02 03:04:05 UTC"
+        assert facts["noise"] == "others 0.121 cores, stolen 0 cores, preemptions 31"
+        assert facts["hardware"].endswith("x86_64, cores 8, cores allowed 2, cpu quota 2, memory 8.00 GiB")
+        assert facts["conditions"] == "load average 0.25, governor performance, turbo off"
+        assert facts["result"] == "0123456789ab, 2026-01-02 03:04:05 UTC"
 
     def test_how_it_was_measured_names_every_shortcoming(self) -> None:
         """Processes, correlation, what was left out, and what was not reached are told."""
         drifting = [1e-3 + n * 1e-6 for n in range(40)]
         value = Distribution.of(drifting, drifting, stop="time limit", unmet=("precision 2 %",), rejected=3)
-        told = footer(measured(Measurement(metric="latency", value=value)))["measured"]
+        facts = footer(measured(Measurement(metric="latency", value=value)))["measured"]
 
-        assert told.startswith("80 calls in 2 processes, equivalent to ")
-        assert told.endswith(
+        assert facts.startswith("80 calls in 2 processes, equivalent to ")
+        assert facts.endswith(
             " independent ones for the median, no warm-up, 3 rejected as invalid, "
             "stop: time limit (precision 2 %)"
         )
@@ -341,10 +341,10 @@ class TestFooter:
     def test_what_is_unknown_is_left_out(self) -> None:
         """A model that never loaded has no digest, and inputs without a shape have none to show."""
         inputs = (InputSpec(name="text", source="README.md"), InputSpec(name="x"))
-        told = footer(replace(empty(), inputs=inputs))
+        facts = footer(replace(empty(), inputs=inputs))
 
-        assert list(told) == ["model", "inputs", "backend", "result"]
-        assert told["inputs"] == "text, from README.md; x"
+        assert list(facts) == ["model", "inputs", "backend", "result"]
+        assert facts["inputs"] == "text, from README.md; x"
 
     def test_a_digest_without_a_scheme_is_cut(self) -> None:
         """A digest is shown by its first twelve digits, with its scheme where it has one."""
@@ -358,13 +358,13 @@ class TestFooter:
 class TestNumbers:
     def test_every_number_has_a_row(self) -> None:
         """A number has one row, a distribution one for each statistic."""
-        found = views.numbers(
+        numbers_table = views.numbers(
             measured(
                 Measurement(metric="latency", value=Distribution.of(calls(100))), observed("load_time", 2.0)
             )
         )
 
-        assert [row[2] for row in found.rows] == [
+        assert [row[2] for row in numbers_table.rows] == [
             "p50",
             "p90",
             "p95",
@@ -376,14 +376,16 @@ class TestNumbers:
             "max",
             "",
         ]
-        assert found.rows[-1] == ("load_time", "", "", "2.0", "", "", "s", "1", "")
+        assert numbers_table.rows[-1] == ("load_time", "", "", "2.0", "", "", "s", "1", "")
 
     def test_an_unbounded_end_is_empty(self) -> None:
         """An end of an interval that is not bounded is no number."""
         interval = Interval(low=1.0, high=float("inf"))
-        found = views.numbers(measured(Measurement(metric="throughput", value=2.0, interval=interval)))
+        numbers_table = views.numbers(
+            measured(Measurement(metric="throughput", value=2.0, interval=interval))
+        )
 
-        assert found.rows[0][3:6] == ("2.0", "1.0", "")
+        assert numbers_table.rows[0][3:6] == ("2.0", "1.0", "")
 
 
 def test_a_store_is_listed() -> None:

@@ -33,18 +33,18 @@ def test_each_line_ends_as_the_standard_says() -> None:
 def test_numbers_are_in_base_units_and_whole() -> None:
     """A number is written as it is in the document, without rounding."""
     document = full()
-    found = {tuple(row[:3]): row for row in rows(csv.render(document))}
+    by_key = {tuple(row[:3]): row for row in rows(csv.render(document))}
 
-    assert float(found["latency", "", "mean"][3]) == document["latency.mean"]
-    assert found["weight_bytes", "int64", ""][3:] == ["4096", "", "", "B", "", ""]
+    assert float(by_key["latency", "", "mean"][3]) == document["latency.mean"]
+    assert by_key["weight_bytes", "int64", ""][3:] == ["4096", "", "", "B", "", ""]
 
 
 def test_an_uncertified_percentile_has_no_value() -> None:
     """A percentile that is no claim has an empty value, and a note why."""
-    found = {tuple(row[:3]): row for row in rows(csv.render(full()))}
+    by_key = {tuple(row[:3]): row for row in rows(csv.render(full()))}
 
-    assert found["latency", "", "p99.9"][3] == ""
-    assert found["latency", "", "p99.9"][8].startswith("not certified: 4,236 more")
+    assert by_key["latency", "", "p99.9"][3] == ""
+    assert by_key["latency", "", "p99.9"][8].startswith("not certified: 4,236 more")
 
 
 @pytest.mark.parametrize("scope", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", " =1"])
@@ -58,10 +58,10 @@ def test_text_is_no_formula(scope: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_stay_in_their_cell(text: str) -> None:
     """No name begins a formula, a row or a field of its own."""
-    found = rows(csv.render(hostile(text)))
+    cells = rows(csv.render(hostile(text)))
 
-    assert {len(row) for row in found} == {len(HEADER)}
-    assert not any(row[place].startswith(("=", "+", "-", "@")) for row in found for place in (0, 1, 2, 6, 8))
+    assert {len(row) for row in cells} == {len(HEADER)}
+    assert not any(row[place].startswith(("=", "+", "-", "@")) for row in cells for place in (0, 1, 2, 6, 8))
 
 
 def test_a_negative_number_is_a_number() -> None:

@@ -84,7 +84,7 @@ def test_names_are_no_elements(text: str) -> None:
 
 
 def own(page: str) -> list[str]:
-    """Give the scripts of a page, its data among them."""
+    """Return the scripts of a page, its data among them."""
     return re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL)
 
 

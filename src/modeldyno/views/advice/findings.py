@@ -54,7 +54,7 @@ def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
 
 
 _NOTHING = (
-    "no findings in this data; a profile with --probe static,latency,throughput,layers,ops has more of it"
+    "no findings in this data; profile with --probe static,latency,throughput,layers,ops to see more"
 )
 
 
