@@ -781,7 +781,7 @@ def test_the_report_fits_80_columns(mark: Profiled, clock: Clock) -> None:
     assert "end_of_a_name" in report
     assert "—" in report
     assert "too few independent calls" in report
-    assert "called nothing that is marked" in Profiled().report()
+    assert "called no code that is marked" in Profiled().report()
 
 
 def test_noting_down_has_a_cost_that_is_told() -> None:
