@@ -48,7 +48,11 @@ def data(pictures: Iterable[Picture]) -> str:
     """Write charts as ASCII JSON that is safe inside a script element."""
     shared = Kept()
     drawings = [
-        {"kind": type(picture).__name__.lower(), "description": told(picture), **_picture_data(picture, shared)}
+        {
+            "kind": type(picture).__name__.lower(),
+            "description": told(picture),
+            **_picture_data(picture, shared),
+        }
         for picture in pictures
     ]
     document = {"names": list(shared.names), "columns": list(shared.columns), "pictures": drawings}

@@ -202,7 +202,8 @@ def figure(picture: Picture, number: int) -> str:
     return (
         f'<figure data-picture="{number}" aria-label="{html.escape(picture.title)}">'
         f"<figcaption>{html.escape(picture.title)}</figcaption>\n"
-        f'<div class="chart">{histogram}</div><p class="description">{_text(told(picture))}</p>{note}{details}'
+        f'<div class="chart">{histogram}</div>'
+        f'<p class="description">{_text(told(picture))}</p>{note}{details}'
         "</figure>\n"
     )
 

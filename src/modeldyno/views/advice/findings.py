@@ -53,9 +53,7 @@ def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, text=_NOTHING)
 
 
-_NOTHING = (
-    "no findings in this data; profile with --probe static,latency,throughput,layers,ops to see more"
-)
+_NOTHING = "no findings in this data; profile with --probe static,latency,throughput,layers,ops to see more"
 
 
 def limited(limit: Bottleneck | None) -> Iterator[Notice]:
