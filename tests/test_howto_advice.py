@@ -178,7 +178,7 @@ def test_a_stored_load_answers_too(url: str, tmp_path: Path, capsys: pytest.Capt
     assert "5,000/s takes" in capsys.readouterr().out
     assert run(*asked, "latency.p50 <= 1us") == 2
     told = " ".join(capsys.readouterr().err.split())
-    assert "No number of replicas is known, for latency.p50 <= 1 us" in told
+    assert "The number of replicas is unknown, because latency.p50 <= 1 us" in told
     assert run("show", path, "--findings") == 0
     assert "limited by" in capsys.readouterr().out
 
@@ -187,7 +187,7 @@ def test_what_no_curve_answers_is_refused_before_it_is_measured(capsys: pytest.C
     """A price without a demand, a demand without a bound, and what is neither."""
     where = ("load", "http://127.0.0.1:1#m", "-c", "1,2")
     for words, said in (
-        (("--price", "1/h"), "needs a demand to share"),
+        (("--price", "1/h"), "needs a demand: --demand 1000/s"),
         (("--demand", "10/s"), "needs a bound that a replica is to hold"),
         (("--demand", "10ms"), "--demand"),
         (("--price", "cheap"), "is no price"),

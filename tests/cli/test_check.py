@@ -78,7 +78,7 @@ def test_a_result_is_judged_by_its_exit_code(
         (("same.json", "--baseline", "old.json", "--max-regression", "5"), "no part of a whole"),
         (("same.json", "--baseline", "old.json", "--metric", "cpu_utilization"), "has cpu_utilization"),
         (("same.json", "--baseline", "old.json", "--junit", "gone/x.xml"), "directory gone does not exist"),
-        (("same.json", "--require", "requests:5"), "better neither way"),
+        (("same.json", "--require", "requests:5"), "no better direction"),
     ],
 )
 def test_a_wrong_request_is_one_sentence(
@@ -126,9 +126,9 @@ def test_short_bounds_are_read_as_they_are_meant() -> None:
         "process_memory.max <= 1GB",
         "latency.p50 <= 1s",
     )
-    assert notes[0] == "latency:100ms is taken as latency.p95 <= 100ms"
+    assert notes[0] == "latency:100ms is read as latency.p95 <= 100ms"
     assert len(notes) == 4
-    with pytest.raises(RequestError, match="better neither way"):
+    with pytest.raises(RequestError, match="no better direction"):
         bounds(("requests:5",))
 
 
@@ -152,9 +152,9 @@ def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said]
         "--max-regression", "99%", "--output-dir", "out", "--threshold", "latency:100s", "latency.min:1ns",
     )  # fmt: skip
     assert said.code == 1, said.err
-    assert said.err.startswith("Judging by rounds of both models, within 0 s (--budget).\n")
+    assert said.err.startswith("Measuring rounds of both models, within 0 s (--budget).\n")
     assert "latency.min <= 1 ns" in said.out
-    assert "latency:100s is taken as latency.p95 <= 100s" in " ".join(said.out.split())
+    assert "latency:100s is read as latency.p95 <= 100s" in " ".join(said.out.split())
     assert "as it was measured; it was not run again, as it was measured by the same command" in " ".join(
         said.out.split()
     )
@@ -208,7 +208,7 @@ def test_the_doctor_judges_this_machine(
     monkeypatch.setattr("modeldyno.cli.doctor._REHEARSALS", 100)
     said = modeldyno("doctor", "--budget", "1ms")
     assert said.code == 0, said.err
-    assert said.err.startswith("Running it against itself for 0 s (--budget), but in at least ")
+    assert said.err.startswith("Running it against itself for 0 s (--budget), in at least ")
     text = " ".join(said.out.split())
     assert text.startswith("sample_network.network against itself, 8 processes: ")
     assert "false alarms in 100 rehearsals" in text

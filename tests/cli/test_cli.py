@@ -77,7 +77,7 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
         (
             ("sweep", STEADY, "--space", "a=1,2", "b=3"),
             2,
-            "'b=3' belongs to no option; if it is another --space, write --space b=3.",
+            "'b=3' belongs to no option; for another --space, write --space b=3.",
         ),
         (
             ("profile", STEADY, "more"),
@@ -99,7 +99,7 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
             "--min-runs 9 is more than --max-runs 5",
         ),
         (("profile", STEADY, "--memory-limit", "10"), 2, "it was read as bytes; write 10GiB."),
-        (("profile", STEADY, "--memory-limit", "1MiB"), 2, "a child process takes 64 MiB at least"),
+        (("profile", STEADY, "--memory-limit", "1MiB"), 2, "a child process needs at least 64 MiB"),
         (("profile", STEADY, "--metric", "latency"), 2, "--metric is about what may not get worse than a"),
         (("profile", STEADY, "--max-regression", "5%"), 2, "name one with --baseline."),
         (("doctor", "--max-regression", "0%"), 2, "cannot be told apart from noise; write 5%"),
@@ -159,7 +159,7 @@ def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp
     assert (tmp_path / "r.csv").read_text().startswith("metric,scope,statistic")
     assert modeldyno("report", "first", "-o", "r.docx").code == 2
     assert result.id in modeldyno("rm", result.id[:6]).out
-    assert "nothing stored yet" in modeldyno("list").out
+    assert "Nothing is stored yet" in modeldyno("list").out
     assert "no such results" in modeldyno("list", "--tag", "first").out
 
 
@@ -269,7 +269,7 @@ def test_a_tag_of_several_removes_none_of_them(modeldyno: Callable[..., Said]) -
 
     refused = modeldyno("rm", "a")
     assert refused.code == 2
-    assert "2 results have the tag 'a'; name those to remove by their ids" in refused.err
+    assert "2 results have the tag 'a'; give their ids" in refused.err
     assert modeldyno("rm", "0000").out == "removed 000000000000, the baseline @main\n"
     assert modeldyno("rm", "a").out == "removed 111111111111\n"
 

@@ -63,5 +63,5 @@ def test_a_load_that_does_not_says_which_bound_and_why(bound: str, void: str, sa
     found = planned(bound, void)
 
     assert found.provision is None
-    assert found.why.startswith("No number of replicas is known, for ")
+    assert found.why.startswith("The number of replicas is unknown, because ")
     assert said in found.why

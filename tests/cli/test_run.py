@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno as package
-from modeldyno.cli import _ours
+from modeldyno.cli import _own_word_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,6 +155,6 @@ def test_a_missing_script_or_directory_is_told(modeldyno: Callable[..., Said], t
 
 def test_words_behind_the_script_are_its_own() -> None:
     """--debug is ours before `run`, and anywhere in other commands."""
-    assert _ours(["--debug", "run", "x.py", "--debug"]) == 1
-    assert _ours(["profile", "run", "--debug"]) == 3
-    assert _ours(["--debug"]) == 1
+    assert _own_word_count(["--debug", "run", "x.py", "--debug"]) == 1
+    assert _own_word_count(["profile", "run", "--debug"]) == 3
+    assert _own_word_count(["--debug"]) == 1

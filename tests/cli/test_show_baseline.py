@@ -61,7 +61,7 @@ def test_one_question_at_a_time(modeldyno: Callable[..., Said], more: tuple[str,
     said = modeldyno("show", "new.json", "--baseline", "old.json", *more)
 
     assert said.code == 2
-    assert "--baseline goes with none of --get, --require and --json" in said.err
+    assert "--baseline cannot be combined with --get, --require or --json" in said.err
 
 
 def test_python_has_the_same(saved: Path) -> None:

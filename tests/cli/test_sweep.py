@@ -95,7 +95,7 @@ def test_the_best_is_told_and_kept(modeldyno: Callable[..., Said], bench: Callab
 @pytest.mark.parametrize(
     ("words", "limit"),
     [
-        ((), "It ends when nothing more is to be learnt; --max-time ends it before."),
+        ((), "It ends when nothing more can be learned; --max-time sets a limit."),
         (("--max-time", "3m"), "At most 3 min (--max-time)."),
         (("--max-time", "1m", "--max-trials", "3"), "At most 60 s (--max-time), 3 trials (--max-trials)."),
     ],
@@ -188,12 +188,15 @@ def test_a_study_that_is_over_says_why(modeldyno: Callable[..., Said], bench: Ca
     bench()
     modeldyno("sweep", *BATCHES, "--max-trials", "3")
     by_trials = modeldyno("sweep", "--resume", "--max-trials", "3").out.replace("\n", " ")
-    assert "Nothing more was measured: all of 3 trials are made; allow more with --max-trials." in by_trials
+    assert (
+        "Nothing more was measured: the limit of 3 trials is reached; raise it with --max-trials."
+        in by_trials
+    )
     by_time = modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "1ns").out.replace("\n", " ")
-    assert "of 1.000 ns are spent, a trial takes about" in by_time
+    assert "of 1.000 ns are spent, and a trial takes about" in by_time
     modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "10m")
     again = modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "10m").out.replace("\n", " ")
-    assert "no trial that is left would make the answer more certain" in again
+    assert "no remaining trial would make the answer more certain" in again
 
 
 def test_a_study_is_ranked_anew_without_measuring(
@@ -231,7 +234,9 @@ def test_a_winner_under_another_goal_is_verified(
     said = modeldyno(
         "sweep", "--rerank", found.id, "--objective", "throughput:2", "--require", "throughput <= 250/s"
     )
-    line = next(line for line in said.out.splitlines() if line.startswith("To search on and verify it: "))
+    line = next(
+        line for line in said.out.splitlines() if line.startswith("To continue the search and verify it: ")
+    )
     assert len(used.jobs) == made
     words = shlex.split(line.partition("modeldyno ")[2])
     again = modeldyno(*words, "--max-trials", "40")
@@ -311,7 +316,7 @@ def test_results_that_are_gone_are_told(modeldyno: Callable[..., Said], bench: C
         assert modeldyno("rm", trial.result).code == 0
     said = modeldyno("sweep", "--rerank", found.id, "--require", "latency.max <= 1s")
 
-    assert f"{len(found.trials)} of {len(found.trials)} trials do not tell all that is asked for" in said.out
+    assert f"{len(found.trials)} of {len(found.trials)} trials lack a requested metric" in said.out
 
 
 def test_the_document_and_the_table_are_written(
@@ -356,7 +361,7 @@ def test_standard_output_may_hold_the_document_alone(
     said = modeldyno("sweep", *BATCHES, "--json", "-", "--no-store")
 
     assert json.loads(said.out)["kind"] == "study"
-    assert "nothing stored yet" in modeldyno("list").out
+    assert "Nothing is stored yet" in modeldyno("list").out
 
 
 def test_studies_are_listed_shown_and_removed(
@@ -371,7 +376,7 @@ def test_studies_are_listed_shown_and_removed(
     assert "throughput 400/s: batch_size=4" in " ".join(listed.split())
     assert "The best of 3 configurations" in modeldyno("show", found.id[:6]).out
     refused = modeldyno("show", found.id, "--get", "throughput")
-    assert (refused.code, "--get is asked of a result" in refused.err) == (2, True)
+    assert (refused.code, "--get applies to a result" in refused.err) == (2, True)
     assert modeldyno("rm", found.id[:6]).out == f"removed {found.id}\n"
     assert modeldyno("show", found.id).code == 2
     assert modeldyno("rm", found.id).code == 2
@@ -386,11 +391,11 @@ def test_the_plan_is_printed_and_nothing_is_measured(
     said = modeldyno("sweep", MODEL, *words, "--dry-run", "--strategy", "grid")
 
     assert said.code == 0
-    assert "4 points; 1 of them cannot be" in said.out
+    assert "4 points; 1 of them impossible" in said.out
     assert "The knob inter_threads has no effect without parallel=true" in said.out
     assert "Nothing was measured" in said.out
     assert used.jobs == []
-    assert "nothing stored yet" in modeldyno("list").out
+    assert "Nothing is stored yet" in modeldyno("list").out
 
 
 def test_the_plan_of_a_server_tells_loads(
@@ -403,7 +408,7 @@ def test_the_plan_of_a_server_tells_loads(
     )
 
     assert "14 points: 2 configurations at 7 loads each" in said.out
-    assert "concurrency  1,2,4,8,16,32,64       7  by our choice" in said.out
+    assert "concurrency  1,2,4,8,16,32,64       7  by default" in said.out
     assert "to 60 s" in said.out.replace("\n", " ")
 
 
@@ -502,9 +507,9 @@ def test_a_directory_is_named_for_the_model(
         (("no.yaml",), "Cannot read no.yaml"),
         (("--resume", "--rerank", "a"), "exclude each other"),
         (("--rerank", "a", "--dry-run"), "exclude each other"),
-        ((MODEL, "--resume"), "leave .* away"),
-        (("--resume", "--no-store"), "leave --no-store away"),
-        (("--resume", "--set", "a=1"), "goes on as it was begun"),
+        ((MODEL, "--resume"), "drop "),
+        (("--resume", "--no-store"), "drop --no-store"),
+        (("--resume", "--set", "a=1"), "A resumed study cannot change set"),
         (("--resume",), "no study yet"),
         (("--rerank", "abc"), "no study whose id begins with 'abc'"),
         (("--rerank", "abc", "--space", "a=1"), "measures nothing"),
@@ -521,7 +526,7 @@ def test_a_directory_is_named_for_the_model(
         ((MODEL, "--latency-budget", "10"), "--latency-budget: '10' leaves the unit open; write 10ms or 10s"),
         ((MODEL, "-o", "x.docx"), "No reporter writes"),
         ((MODEL, "--tag", "a"), "A study has no tags"),
-        ((MODEL, "--export-configs", "d", "--no-store"), "leave --no-store away"),
+        ((MODEL, "--export-configs", "d", "--no-store"), "drop --no-store"),
         ((MODEL, "--space", "batc_size=1,2"), "did you mean 'batch_size'"),
         ((MODEL, "--space", "instances=1,2"), "add --backend triton"),
         ((MODEL, "--strategy", "quik"), "did you mean 'quick'"),

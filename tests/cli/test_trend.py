@@ -103,7 +103,7 @@ def test_a_hook_gets_the_document(modeldyno: Callable[..., Said], tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("digits", "--exec", "false"), 4, "false, ended with exit code 1"),
+        (("digits", "--exec", "false"), 4, "false failed with exit code 1"),
         (("digits", "--exec", "/no/such/hook"), 2, "--exec cannot run /no/such/hook"),
         (("digits", "--exec", "'"), 2, "is no command"),
         (("digits", "--smallest", "200%"), 2, "--smallest takes a part"),

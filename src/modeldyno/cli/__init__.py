@@ -1,4 +1,4 @@
-"""The command line: one file a command, imported when it is called for."""
+"""The command line: one module per command, imported only when that command is run."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
-    "inspect": "Say what a model costs, without running it: parameters, MACs, memory.",
+    "inspect": "Count what a model costs without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
-    "load": "Put a model behind a server under load: latency, throughput, the largest load that holds.",
-    "sweep": "Find the configuration that is best within bounds, and say how sure that is.",
-    "compare": "Say whether a model is better or worse than another, how surely, and why.",
-    "advise": "Try what may make a model faster, and say what helped and what it cost.",
-    "run": "Run a script, and say where its marked functions spend time and memory.",
-    "check": "Judge a result by bounds and by a baseline: the gate of a pipeline.",
-    "comment": "Put the verdict of a gate on the pull or merge request of a pipeline.",
-    "doctor": "Say how often a gate would be wrong on this machine, what it sees, and what to change.",
-    "export": "Put a result or a study into MLflow, TensorBoard, W&B, Perfetto or Prometheus.",
-    "import": "Read what AIPerf, GuideLLM, perf_analyzer or vLLM's bench has measured.",
+    "load": "Load-test a model behind a server: latency, throughput, the largest load within bounds.",
+    "sweep": "Find the best configuration within bounds, with its confidence.",
+    "compare": "Compare models: which is better, by how much, how surely, and why.",
+    "advise": "Try optimizations of a model and report what helped and what it cost.",
+    "run": "Run a script and report the time and memory of its @profiled functions.",
+    "check": "Check a saved result against bounds and a baseline (CI gate).",
+    "comment": "Post the verdict of a gate as a comment on a pull or merge request.",
+    "doctor": "Measure how often a gate would be wrong on this machine, and how to improve it.",
+    "export": "Export a result or a study to MLflow, TensorBoard, W&B, Perfetto or Prometheus.",
+    "import": "Import measurements of AIPerf, GuideLLM, perf_analyzer or vLLM's bench.",
     "show": "Show a saved result, or one number of it.",
     "report": "Write results, studies, comparisons as HTML, PDF, Markdown, CSV or JSON.",
-    "trend": "Show how a metric of a model went over the stored results, and where it stepped.",
-    "list": "List the results in the store, and the studies of sweeps.",
+    "trend": "Show the history of a metric over the stored results, and where it changed.",
+    "list": "List stored results and studies.",
     "tag": "Give a stored result a name.",
     "rm": "Remove results from the store.",
-    "engine": "Install serving engines, each into an environment of its own.",
+    "engine": "Install serving engines, each into its own environment.",
     "plugins": "List loaders, backends and their knobs, probes, reporters.",
-    "schema": "Print the JSON Schema of a result, or of a file for sweep.",
+    "schema": "Print the JSON Schema of a result or of a sweep file.",
     "help": "Show how a command is used.",
 }
-"""Command to its sentence; the table spares ``--help`` from importing the commands."""
+"""Command to its summary; with this table ``--help`` need not import the commands."""
 
-_FILES = {"list": "list_", "import": "import_"}
-"""Where a command's file is not named for it: ``list`` would hide the built-in, ``import`` is a keyword."""
-_EXPLICIT = ("--trust",)
-"""Options that no file and no environment may set: what runs code is said each time."""
+_MODULE_NAMES = {"list": "list_", "import": "import_"}
+"""Commands whose module has another name: ``list`` would shadow the built-in, ``import`` is a keyword."""
+_NEVER_DEFAULTED = ("--trust",)
+"""Options that neither a file nor the environment may set: running code must be allowed each time."""
 _MEASURING = frozenset({"profile", "load", "sweep", "compare", "advise", "doctor"})
-_INTERRUPTED, _TERMINATED = 130, 143
-_FAILED = 4
-"""Of what is a mistake of ours, or cannot be written as the disk is full."""
+_INTERRUPTED_CODE, _TERMINATED_CODE = 130, 143
+_FAILURE_CODE = 4
+"""Exit code for a bug in ModelDyno, or for a full disk."""
 
 
 class _Commands(click.Group):
@@ -57,9 +57,9 @@ class _Commands(click.Group):
         del ctx
         if name not in COMMANDS:
             return None
-        from importlib import import_module  # noqa: PLC0415 - dear at start-up
+        from importlib import import_module  # noqa: PLC0415 - slow at start-up
 
-        command = import_module(f"modeldyno.cli.{_FILES.get(name, name)}").command
+        command = import_module(f"modeldyno.cli.{_MODULE_NAMES.get(name, name)}").command
         assert isinstance(command, click.Command)
         return command
 
@@ -67,10 +67,10 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from modeldyno.errors import RequestError, UnknownName  # noqa: PLC0415 - only a mistake needs it
+            from modeldyno.errors import RequestError, UnknownName  # noqa: PLC0415 - only on errors
 
-            if args[0] in _NO_COMMANDS:
-                raise RequestError(f"There is no command '{args[0]}'; {_NO_COMMANDS[args[0]]}.")
+            if args[0] in _FOREIGN_COMMANDS:
+                raise RequestError(f"There is no command '{args[0]}'; {_FOREIGN_COMMANDS[args[0]]}.")
             raise UnknownName.among("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 
@@ -80,8 +80,8 @@ class _Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
-    if not asked or ctx.resilient_parsing:
+def _print_versions(ctx: click.Context, _parameter: click.Parameter, requested: bool) -> None:
+    if not requested or ctx.resilient_parsing:
         return
     import platform  # noqa: PLC0415 - only --version needs it
     from importlib import metadata  # noqa: PLC0415
@@ -111,18 +111,15 @@ def _version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> No
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_version,
-    help="Versions that matter.",
+    callback=_print_versions,
+    help="Show the versions of ModelDyno and its main dependencies.",
 )
 @click.option(
-    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error; may stand anywhere."
+    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error; allowed anywhere."
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """A dynamometer for machine-learning models.
-
-    What they cost, how fast they are, and how far to trust each number.
-    """
+    """Profile machine-learning models: cost, speed, and how far to trust each number."""
     from modeldyno.cli.config_file import defaults  # noqa: PLC0415 - --help does not read the file
 
     command = ctx.command.get_command(ctx, ctx.invoked_subcommand or "")  # type: ignore[attr-defined]
@@ -131,32 +128,32 @@ def cli(ctx: click.Context) -> None:
             flag.lstrip("-").replace("-", "_"): parameter.name
             for parameter in command.params
             for flag in parameter.opts
-            if flag.startswith("--") and flag not in _EXPLICIT
+            if flag.startswith("--") and flag not in _NEVER_DEFAULTED
         }
         ctx.default_map = {command.name: defaults(command.name, options, tuple(COMMANDS))}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and leave with its exit code; the only place that prints an error."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    ours = _ours(given)
-    debug = "--debug" in given[:ours]
-    words = [word for word in given[:ours] if word != "--debug"] + given[ours:]
+    """Run a command and exit with its code; the only place that prints errors."""
+    typed = list(sys.argv[1:] if arguments is None else arguments)
+    own_count = _own_word_count(typed)
+    debug = "--debug" in typed[:own_count]
+    words = [word for word in typed[:own_count] if word != "--debug"] + typed[own_count:]
     try:
-        code = _carried_out(words)
-    except Exception as error:  # noqa: BLE001 - whatever it is, a user gets one sentence
+        code = _run_command(words)
+    except Exception as error:  # noqa: BLE001 - users get one sentence for any error
         if debug:
             import traceback  # noqa: PLC0415 - only --debug needs it
 
             traceback.print_exc()
-        code = _told(error, words)
+        code = _print_error(error, words)
     except KeyboardInterrupt:
-        code = _interrupted(_INTERRUPTED)
+        code = _print_interrupted(_INTERRUPTED_CODE)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _carried_out(words: Sequence[str]) -> Any:
-    """Run a command; one that measures takes SIGTERM for Ctrl-C, and leaves with that signal's exit code."""
+def _run_command(words: Sequence[str]) -> Any:
+    """Run a command; those that measure treat SIGTERM like Ctrl-C, and exit with that signal's code."""
     if next((word for word in words if not word.startswith("-")), "") not in _MEASURING:
         return cli.main(words, prog_name="modeldyno", standalone_mode=False)
     from modeldyno.runtime.interrupts import (  # noqa: PLC0415 - only measuring needs it
@@ -169,25 +166,25 @@ def _carried_out(words: Sequence[str]) -> Any:
             code = cli.main(words, prog_name="modeldyno", standalone_mode=False)
         except (KeyboardInterrupt, click.Abort):
             if told_to_end():
-                return _interrupted(_TERMINATED)
+                return _print_interrupted(_TERMINATED_CODE)
             raise
-        return _TERMINATED if code == _INTERRUPTED and told_to_end() else code
+        return _TERMINATED_CODE if code == _INTERRUPTED_CODE and told_to_end() else code
 
 
-def _interrupted(code: int) -> int:
+def _print_interrupted(code: int) -> int:
     click.echo("modeldyno: interrupted.", err=True)
     return code
 
 
-def _ours(words: Sequence[str]) -> int:
-    """Count the words that are ours: all of them, but for what follows ``run``, as a script has its own."""
-    command = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
+def _own_word_count(words: Sequence[str]) -> int:
+    """Count the words that are options of ModelDyno: those after ``run`` belong to the script."""
+    command = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
     return command if words[command : command + 1] == ["run"] else len(words)
 
 
-def _told(error: Exception, words: Sequence[str] = ()) -> int:
-    """Say what went wrong in one sentence, and give the exit code."""
-    from modeldyno.errors import ModelDynoError  # noqa: PLC0415 - only an error needs it
+def _print_error(error: Exception, words: Sequence[str] = ()) -> int:
+    """Print an error as one sentence; return the exit code."""
+    from modeldyno.errors import ModelDynoError  # noqa: PLC0415 - only on errors
 
     match error:
         case ModelDynoError():
@@ -196,10 +193,10 @@ def _told(error: Exception, words: Sequence[str] = ()) -> int:
             error.show()
             return 0
         case click.Abort():
-            text, code = "interrupted.", _INTERRUPTED
-        case click.NoSuchOption() if instead := _instead(error.option_name, words):
+            text, code = "interrupted.", _INTERRUPTED_CODE
+        case click.NoSuchOption() if instead := _suggest_replacement(error.option_name, words):
             text, code = f"There is no option {error.option_name}; {instead}.", error.exit_code
-        case click.UsageError() if stray := _stray(error.message, words):
+        case click.UsageError() if stray := _explain_stray_word(error.message, words):
             text, code = stray, error.exit_code
         case click.UsageError():
             where = error.ctx.command_path if error.ctx else "modeldyno"
@@ -210,61 +207,59 @@ def _told(error: Exception, words: Sequence[str] = ()) -> int:
             nobody_listens()
             return 0
         case OSError(errno=errno.ENOSPC):
-            where = " to standard output" if _unprintable() else ""
-            text, code = f"Cannot write{where}: {error.strerror}.", _FAILED
+            where = " to standard output" if _stdout_is_broken() else ""
+            text, code = f"Cannot write{where}: {error.strerror}.", _FAILURE_CODE
         case _:
             text = (
-                f"{type(error).__name__}: {error} - this is a mistake of ModelDyno's; "
-                "run it again with --debug and report what it prints."
+                f"{type(error).__name__}: {error} - this is a bug in ModelDyno; "
+                "run it again with --debug and report the output."
             )
-            code = _FAILED
-    from modeldyno.core.report.blocks import clean  # noqa: PLC0415 - only an error needs it
+            code = _FAILURE_CODE
+    from modeldyno.core.report.blocks import clean  # noqa: PLC0415 - only on errors
 
     click.echo(f"modeldyno: {clean(' '.join(text.split()))}", err=True)
     return code
 
 
-_NO_COMMANDS = {
+_FOREIGN_COMMANDS = {
     "monitor": "modeldyno load URL measures a server, and modeldyno profile MODEL watches memory and devices",
-    "analyze": "modeldyno inspect MODEL says what it costs, and modeldyno profile MODEL how fast it is",
-    "benchmark": "modeldyno profile MODEL measures one, and modeldyno compare A B two",
+    "analyze": "modeldyno inspect MODEL counts its costs, and modeldyno profile MODEL measures its speed",
+    "benchmark": "modeldyno profile MODEL measures one model, and modeldyno compare A B compares two",
     "diff": "modeldyno compare A B compares two models or results",
 }
-"""Commands of other tools, and what does that here."""
-_NO_OPTIONS = {
-    "--model-repository": "modeldyno sweep DIRECTORY#MODEL takes a model of a repository",
-    "--profile-models": "modeldyno sweep DIRECTORY#MODEL takes a model of a repository",
-    "--triton-launch-mode": "modeldyno sweep --set launch=local says how Triton is started",
+"""Commands of other tools, and what to use here instead."""
+_FOREIGN_OPTIONS = {
+    "--model-repository": "modeldyno sweep DIRECTORY#MODEL sweeps a model of a repository",
+    "--profile-models": "modeldyno sweep DIRECTORY#MODEL sweeps a model of a repository",
+    "--triton-launch-mode": "modeldyno sweep --set launch=local tells how Triton is started",
     "--output-model-repository-path": "modeldyno sweep --export-configs DIR writes the best configurations",
     "--override-output-model-repository": "with --export-configs DIR, --overwrite writes into any directory",
     "--config-file": "modeldyno sweep SWEEP.yaml reads one, as modeldyno schema sweep describes it",
     "-f": "modeldyno sweep SWEEP.yaml reads a file, as modeldyno schema sweep describes it",
     "--report-model-configs": "modeldyno show STUDY shows a sweep, and -o FILE.html writes it as a report",
     "--export-path": "-o FILE.html writes a report",
-    "--request-rate": "modeldyno load URL --rate 50 sends so many requests a second",
-    "--request-rate-range": "modeldyno load URL --rate 50 sends so many requests a second",
-    "--concurrency-range": "modeldyno load URL --concurrency 4 keeps so many requests open",
+    "--request-rate": "modeldyno load URL --rate 50 sends 50 requests per second",
+    "--request-rate-range": "modeldyno load URL --rate 50 sends 50 requests per second",
+    "--concurrency-range": "modeldyno load URL --concurrency 4 keeps 4 requests open",
 }
-"""Likewise, options."""
+"""Options of other tools, and what to use here instead."""
 
 
-def _stray(message: str, words: Sequence[str]) -> str:
-    """Say which option to repeat before a word that stands behind its value; empty of any other mistake."""
+def _explain_stray_word(message: str, words: Sequence[str]) -> str:
+    """Explain an extra word after an option's value; empty for any other usage error."""
     if not message.startswith("Got unexpected extra argument"):
         return ""
     word = message.partition("(")[2].removesuffix(")").partition(" ")[0]
     before = list(words)[: words.index(word)] if word in words else []
-    option = next((each.partition("=")[0] for each in reversed(before) if each.startswith("--")), "")
-    return (
-        f"'{word}' belongs to no option; if it is another {option}, write {option} {word}." if option else ""
-    )
+    option = next((item.partition("=")[0] for item in reversed(before) if item.startswith("--")), "")
+    return f"'{word}' belongs to no option; for another {option}, write {option} {word}." if option else ""
 
 
-def _instead(option: str, words: Sequence[str]) -> str:
-    """Say what to write instead of an option of another tool or of a knob; empty of any other."""
-    if option in _NO_OPTIONS:
-        return _NO_OPTIONS[option]
-    from modeldyno import plugins  # noqa: PLC0415 - only a mistake needs it
+def _suggest_replacement(option: str, words: Sequence[str]) -> str:
+    """Suggest what to write instead of another tool's option or a knob; empty if unknown."""
+    if option in _FOREIGN_OPTIONS:
+        return _FOREIGN_OPTIONS[option]
+    from modeldyno import plugins  # noqa: PLC0415 - only on errors
 
     name = option.lstrip("-").replace("-", "_")
     aliases: dict[str, str] = {}
@@ -278,8 +273,8 @@ def _instead(option: str, words: Sequence[str]) -> str:
     return f"it is a knob: --set {aliases[name]}={value}"
 
 
-def _unprintable() -> bool:
-    """Say whether nothing can be printed, such as into a file on a full disk; then nothing more is."""
+def _stdout_is_broken() -> bool:
+    """Check whether standard output cannot be written, as on a full disk; if so, silence it."""
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
@@ -290,20 +285,20 @@ def _unprintable() -> bool:
 
 
 def nobody_listens() -> None:
-    """Write to nowhere once the reader of our output has gone, as in ``modeldyno list | head``."""
+    """Send further output to the null device once its reader is gone, as in ``modeldyno list | head``."""
     import os  # noqa: PLC0415 - rarely needed
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def quantity(unit: str, *, bound: bool = False, zero: bool = False, below: float = float("inf")) -> Any:
-    """Give a click callback that reads an option with a unit, such as ``30s`` or ``2GiB``.
+    """Return a click callback that parses an option with a unit, such as ``30s`` or ``2GiB``.
 
     Args:
         unit: the base unit of the number.
-        bound: whether something is held to it, so that a time needs its unit.
-        zero: whether it may be nothing.
-        below: what it must be less than.
+        bound: whether it is a bound, so that a time needs its unit.
+        zero: whether 0 is allowed.
+        below: exclusive upper limit.
     """
 
     def read(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:

@@ -39,38 +39,39 @@ if TYPE_CHECKING:
     default="3m",
     show_default=True,
     callback=quantity("s"),
-    help="For all of it; one run of the model is made in any case.",
+    help="Time limit of the whole command; the model is run at least once.",
 )
 @click.option(
     "--run-time", default="2s", show_default=True, callback=quantity("s"),
-    help="Longest measuring per probe and process.",
+    help="Maximum measuring time per probe and process.",
 )  # fmt: skip
 @click.option(
     "--tolerance", default=f"{TOLERANCE:.0%}", show_default=True, callback=quantity("1", zero=True),
-    help="Largest difference of outputs that is accepted, relative to the largest output.",
+    help="Largest accepted difference of the outputs, relative to the largest output.",
 )  # fmt: skip
-@click.option("--findings-only", is_flag=True, help="Try what was found only, and not each usual setting.")
+@click.option("--findings-only", is_flag=True, help="Try only what the findings suggest.")
 @cli_options.care_options(min_time="0.3s", precision="2%")
 @cli_options.place_options
 @limit_options
 @cli_options.NAME
 @cli_options.TRUST
-@click.option("--json", "json_path", metavar="PATH|-", help="Save the document, or print it.")
+@click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Try what may make MODEL faster, and say what helped, how surely, and what it does to the outputs.
+    """Try optimizations of MODEL and report what helped, how surely, and how the outputs change.
 
-    The model is looked at; each setting that a finding suggests, and each that is usual for its backend, is
-    measured in turns with the model as it is, in fresh processes; what helped is combined and measured anew.
+    The model is profiled first. Each setting that a finding suggests, and each usual one of its backend, is
+    then measured in turns with the unchanged model, in fresh processes; those that help are combined and
+    measured together.
     """
-    wish = Wish(
+    advise_options = Wish(
         query=Query.parse(options["metric"]),
         max_time=options["max_time"],
         tolerance=options["tolerance"],
         space=not options["findings_only"],
     )
-    asked = request.Request(
+    model_request = request.Request(
         model=options["model"],
         backend=options["backend"],
         settings=request.settings(options["settings"]),
@@ -80,26 +81,26 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         trust=options["trust"],
     )
     places = Places(json=options["json_path"], store=False)
-    found, interrupted = _carried_out(asked.job(), wish, quiet=options["quiet"])
-    places.write(codec.encode_document(found))
+    result, interrupted = _run_advice(model_request.job(), advise_options, quiet=options["quiet"])
+    places.write(codec.encode_document(result))
     if not places.silent:
         with listened():
             if options["quiet"]:
-                click.echo(sentence(found))
+                click.echo(sentence(result))
             else:
-                print_blocks(*advice(found))
+                print_blocks(*advice(result))
             places.told()
             if interrupted:
-                click.echo("Interrupted: this is what was measured by then.")
+                click.echo("Interrupted; these are the measurements so far.")
     ctx.exit(INTERRUPTED if interrupted else OK)
 
 
-def _carried_out(job: Job, wish: Wish, *, quiet: bool) -> tuple[Advice, bool]:
-    """Try; give the last Advice, and whether it was interrupted."""
-    found: Advice | None = None
+def _run_advice(job: Job, advise_options: Wish, *, quiet: bool) -> tuple[Advice, bool]:
+    """Return the final Advice, and whether it was interrupted."""
+    result: Advice | None = None
     with Progress(quiet=quiet) as progress, campaign(progress.watch) as bench:
-        progress.announce(f"Trying what may help, within {lasting(wish.max_time)} (--max-time).")
-        for found in advise(job, wish, bench):  # noqa: B007 - the last one counts
+        progress.announce(f"Trying optimizations, within {lasting(advise_options.max_time)} (--max-time).")
+        for result in advise(job, advise_options, bench):  # noqa: B007 - the last one is final
             pass
-    assert found is not None
-    return found, bool(bench.interrupted())
+    assert result is not None
+    return result, bool(bench.interrupted())

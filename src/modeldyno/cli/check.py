@@ -22,11 +22,11 @@ from modeldyno.profiling.run import judged
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Judge RESULT, without measuring: exit 0 when it holds, 1 when it does not, 5 when that is undecided.
+    """Check RESULT without measuring: exit 0 if it passes, 1 if it fails, 5 if that is undecided.
 
-    RESULT is a JSON file, or an id (or prefix, or tag) of the store. A result that was measured at another
-    time than its baseline breaks the gate only by more than a machine changes in between; what may be less is
-    undecided, and modeldyno profile --baseline, which measures both in turns, decides it.
+    RESULT is a JSON file, or an id (or prefix, or tag) of the store. RESULT and its baseline were measured at
+    different times, so only a change larger than the drift of a machine fails the gate; a smaller one is
+    undecided. To decide it, run modeldyno profile --baseline, which measures both in turns.
     """
     required, notes = gate_options.bounds(options["require"])
     constraints = tuple(map(Constraint.parse, required))
@@ -34,13 +34,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         raise RequestError("Nothing to check; give bounds with --require, or a result with --baseline.")
     gate_options.check_baseline(ctx)
     gate_options.check_places(options)
-    asked = gate_options.question(options)
+    question = gate_options.question(options)
     candidate = find_result(options["result"])
     outcome = judged(candidate, constraints)
-    found = Checked(result=outcome.result)
+    report = Checked(result=outcome.result)
     if options["baseline"] is not None:
-        found = checked(baseline_of(options["baseline"], candidate.name), candidate, asked)
-    found = gate_options.with_judgements(found, outcome).with_notes(*notes)
-    gate_options.write(found, options)
-    gate_options.tell(found, quiet=options["quiet"])
-    ctx.exit(gate_options.exit_code(found))
+        report = checked(baseline_of(options["baseline"], candidate.name), candidate, question)
+    report = gate_options.with_judgements(report, outcome).with_notes(*notes)
+    gate_options.write(report, options)
+    gate_options.tell(report, quiet=options["quiet"])
+    ctx.exit(gate_options.exit_code(report))

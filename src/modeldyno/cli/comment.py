@@ -14,10 +14,10 @@ from modeldyno.comparison import pr_comment
 @click.command(name="comment")
 @click.argument("file", type=click.Path(dir_okay=False, exists=True))
 def command(file: str) -> None:
-    """Put FILE, as --markdown of check and profile writes it, on the pull or merge request of this pipeline.
+    """Post FILE, written by --markdown of check or profile, on the pull or merge request of this pipeline.
 
-    The comment of an earlier run is replaced. GITHUB_TOKEN or GITLAB_TOKEN says whose comment it is; give it
-    to this step alone, as no model runs in it.
+    It replaces the comment of an earlier run. It needs GITHUB_TOKEN or GITLAB_TOKEN; give the token to this
+    step only, which runs no model.
     """
     text = codec.content(Path(file)).decode("utf-8", "replace")
     click.echo(f"modeldyno {pr_comment.comment(text, pr_comment.Thread.of(os.environ))}.")

@@ -38,27 +38,27 @@ if TYPE_CHECKING:
 
 
 def side_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options that say what to measure, and those in which the sides are unlike."""
+    """Add the options of what to measure, shared by both sides or for one of them."""
     knob = "KNOB=VALUE"
     return cli_options.together(
         click.option("--backend", help="What runs the models; see `modeldyno plugins`."),
         cli_options.knob_options,
         click.option(
-            "--baseline-set", multiple=True, metavar=knob, help="Likewise, of the baseline alone."
+            "--baseline-set", multiple=True, metavar=knob, help="Like --set, for the baseline only."
         ),
         click.option(
-            "--candidate-set", multiple=True, metavar=knob, help="Likewise, of the candidates alone."
+            "--candidate-set", multiple=True, metavar=knob, help="Like --set, for the candidates only."
         ),
         cli_options.INPUTS,
         cli_options.own_inputs("--baseline-input", "baseline"),
         cli_options.own_inputs("--candidate-input", "candidates"),
         click.option(
             "--probe", "probes", multiple=True, metavar="PROBE,...",
-            help="What to measure; by default as profile does.",
+            help="What to measure; by default the same as profile.",
         ),
         click.option(
             "--mode", default="inference", show_default=True, type=click.Choice([str(mode) for mode in Mode]),
-            help="Calls, or training steps.",
+            help="Measure calls, or training steps.",
         ),
         click.option(
             "--optimizer", default="adamw", show_default=True, type=click.Choice(OPTIMIZERS),
@@ -68,45 +68,45 @@ def side_options(command: cli_options.Command) -> cli_options.Command:
 
 
 def verdict_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options that say what is judged, and by what."""
+    """Add the options of the verdict: metrics, thresholds, exit code."""
     return cli_options.together(
         click.option(
             "--metric", "metrics", multiple=True, metavar="METRIC,...",
-            help="What to judge, such as latency.p99,throughput; by default the time of a call, and memory.",
+            help="Metrics to judge, such as latency.p99,throughput; by default latency and memory.",
         ),
         click.option(
             "--smallest", multiple=True, metavar="[METRIC=]SIZE",
-            help="Smallest change that matters, such as 5% or latency=5%; 3% unless told.",
+            help="Smallest change that matters, such as 5% or latency=5%; 3% by default.",
         ),
-        click.option("--force", is_flag=True, help="Compare though the hardware is not the same."),
+        click.option("--force", is_flag=True, help="Compare even if the hardware differs."),
         click.option(
-            "--fail-on", type=click.Choice(["worse"]), help="Exit 1 when worse, and 5 when undecided."
+            "--fail-on", type=click.Choice(["worse"]), help="Exit 1 if worse, and 5 if undecided."
         ),
     )(command)  # fmt: skip
 
 
 def round_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options of the rounds in which models are run."""
+    """Add the options of the measurement rounds."""
     return cli_options.together(
-        click.option("--run", is_flag=True, help="Run the jobs of stored results anew, in turns."),
+        click.option("--run", is_flag=True, help="Measure the jobs of stored results again, in turns."),
         click.option(
             "--min-rounds", default=FEWEST_ROUNDS, show_default=True, type=click.IntRange(1),
-            help="Rounds before the first look; a round has a fresh process of each.",
+            help="Rounds before the first verdict; a round runs a fresh process of each model.",
         ),
         click.option(
             "--max-rounds", default=MOST_ROUNDS, show_default=True, type=click.IntRange(1),
-            help="Most rounds, while a verdict is undecided.",
+            help="Maximum rounds while a verdict is undecided.",
         ),
         click.option(
             "--max-time", default="10m", show_default=True, callback=quantity("s"),
-            help="Longest that all may take, looking for causes included; one round is made in any case.",
+            help="Time limit of the command, search for causes included; one round is always run.",
         ),
         click.option(
             "--run-time", default="5s", show_default=True, callback=quantity("s"),
-            help="Longest measuring per probe and process.",
+            help="Maximum measuring time per probe and process.",
         ),
-        click.option("--block", is_flag=True, help="All runs of one side before the next, not in turns."),
-        click.option("--no-why", is_flag=True, help="Do not look at outputs, layers and operators."),
+        click.option("--block", is_flag=True, help="Run one side after the other, not in turns."),
+        click.option("--no-why", is_flag=True, help="Skip the comparison of outputs, layers and operators."),
     )(command)  # fmt: skip
 
 
@@ -122,15 +122,15 @@ def round_options(command: cli_options.Command) -> cli_options.Command:
 @cli_options.place_options
 @limit_options
 @cli_options.TRUST
-@click.option("--all", "everything", is_flag=True, help="Show what is the same in both, too.")
+@click.option("--all", "everything", is_flag=True, help="Also show what is equal in both.")
 @keeping_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Say whether CANDIDATE is better or worse than BASELINE, by how much, how surely, and why.
+    """Compare CANDIDATE with BASELINE: better or worse, by how much, how surely, and why.
 
-    Both are models, which are run in turns until that is decided; or results that were measured: files,
-    stored ids, tags, studies (which stand for their winners). Of several candidates, each is compared with
-    BASELINE.
+    Both are models, which are run in turns until the verdict is decided, or measured results: files, stored
+    ids, tags, or studies (which stand for their best configuration). With several candidates, each is
+    compared with BASELINE.
     """
     question = Question(
         metrics=cli_options.probes(options["metrics"]),
@@ -139,29 +139,31 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         why=not options["no_why"],
     )
     cli_options.check_order(options, "min_rounds", "max_rounds")
-    compared = sides(_requests(ctx, options), run=options["run"])
-    places = _places(options)
+    operands = sides(_requests(ctx, options), run=options["run"])
+    places = _output_targets(options)
     turns = Turns(
-        sides=len(compared),
+        sides=len(operands),
         first=min(options["min_rounds"], options["max_rounds"]),
         most=options["max_rounds"],
         max_time=options["max_time"],
         block=options["block"],
     )
-    stored = [side for side in compared if isinstance(side, Result)]
+    stored = [side for side in operands if isinstance(side, Result)]
     if stored:
-        found, interrupted = comparison(stored, question), False
+        comparison_result, interrupted = comparison(stored, question), False
     else:
-        jobs = [side for side in compared if not isinstance(side, Result)]
-        found, interrupted = _run(jobs, turns, question, options)
-        compare_output.keep(found, places)
-    kept = places.store and not stored
-    compare_output.tell(found, places, everything=options["everything"], quiet=options["quiet"], kept=kept)
-    ctx.exit(INTERRUPTED if interrupted else exit_code(found, options["fail_on"]))
+        jobs = [side for side in operands if not isinstance(side, Result)]
+        comparison_result, interrupted = _run(jobs, turns, question, options)
+        compare_output.keep(comparison_result, places)
+    is_stored = places.store and not stored
+    compare_output.tell(
+        comparison_result, places, everything=options["everything"], quiet=options["quiet"], kept=is_stored
+    )
+    ctx.exit(INTERRUPTED if interrupted else exit_code(comparison_result, options["fail_on"]))
 
 
 def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Request]:
-    """Give the same request for each side, but for the model and the knobs that are its own."""
+    """Build one request per side; they differ only in the model, its own knobs and its own inputs."""
     plan = {**options, "max_time": options["run_time"]}
     shared = request.Request(
         model="",
@@ -174,29 +176,29 @@ def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Reque
         inspection=request.inspection(mode=options["mode"], optimizer=optimizer(ctx), modules=False),
         trust=options["trust"],
     )
-    both = request.settings(options["settings"])
-    own = [request.settings(options[name]) for name in ("baseline_set", "candidate_set")]
-    fed = [options[name] for name in ("baseline_input", "candidate_input")]
-    words = (options["baseline"], options["candidate"], *options["more"])
+    shared_settings = request.settings(options["settings"])
+    own_settings = [request.settings(options[name]) for name in ("baseline_set", "candidate_set")]
+    own_inputs = [options[name] for name in ("baseline_input", "candidate_input")]
+    models = (options["baseline"], options["candidate"], *options["more"])
     return [
         replace(
             shared,
-            model=word,
-            settings=_over(both, own[min(place, 1)]),
-            inputs=(*options["inputs"], *fed[min(place, 1)]),
+            model=model,
+            settings=_merge_settings(shared_settings, own_settings[min(index, 1)]),
+            inputs=(*options["inputs"], *own_inputs[min(index, 1)]),
         )
-        for place, word in enumerate(words)
+        for index, model in enumerate(models)
     ]
 
 
-def _over(both: dict[str, KnobValue], own: dict[str, KnobValue]) -> dict[str, KnobValue]:
-    if twice := both.keys() & own.keys():
-        raise RequestError(f"{min(twice)} is set for both sides and for one of them; leave one away.")
-    return {**both, **own}
+def _merge_settings(shared: dict[str, KnobValue], own: dict[str, KnobValue]) -> dict[str, KnobValue]:
+    if duplicates := shared.keys() & own.keys():
+        raise RequestError(f"{min(duplicates)} is set for both sides and for one of them; remove one.")
+    return {**shared, **own}
 
 
-def _places(options: dict[str, Any]) -> Places:
-    """Find before measuring, not after, what cannot be kept or written."""
+def _output_targets(options: dict[str, Any]) -> Places:
+    """Check before measuring that the outputs can be stored and written."""
     places = Places.of(options)
     if places.report:
         check(Path(places.report))
@@ -206,25 +208,25 @@ def _places(options: dict[str, Any]) -> Places:
 def _run(
     jobs: Sequence[Job], turns: Turns, question: Question, options: dict[str, Any]
 ) -> tuple[Comparison, bool]:
-    """Run the models in turns; give what came of it, and whether it was interrupted."""
+    """Run the models in turns; return the comparison, and whether it was interrupted."""
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
         rounds = f"{turns.first} to {turns.most}" if turns.first < turns.most else f"{turns.most}"
         longest = lasting(turns.max_time or inf)
         progress.announce(
             f"Comparing in {rounds} rounds of {len(jobs)} fresh processes, within {longest} (--max-time)."
         )
-        found = carried_out(jobs, turns, question, bench)
+        result = carried_out(jobs, turns, question, bench)
     interrupted = bool(bench.interrupted())
-    if found is None:
-        raise KeyboardInterrupt if interrupted else RunFailed("No round was made.")
-    return found, interrupted
+    if result is None:
+        raise KeyboardInterrupt if interrupted else RunFailed("No round was completed.")
+    return result, interrupted
 
 
-def exit_code(found: Comparison, fail_on: str | None) -> int:
-    """Give what a script is told; a comparison informs, unless it is asked to fail."""
-    if failed(found):
+def exit_code(result: Comparison, fail_on: str | None) -> int:
+    """Return the exit code; only ``--fail-on`` makes a verdict fail."""
+    if failed(result):
         return FAILED
-    outcomes = {each.outcome for each in found.contrasts}
+    outcomes = {contrast.outcome for contrast in result.contrasts}
     if fail_on is None:
         return OK
     if Outcome.WORSE in outcomes:

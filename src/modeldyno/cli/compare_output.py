@@ -1,4 +1,4 @@
-"""What becomes of a comparison: where it is kept, how it is told. Shared by the commands that make one."""
+"""Stores, writes and prints a comparison, for the commands that make one."""
 
 from __future__ import annotations
 
@@ -18,31 +18,34 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.comparison import Comparison
 
 
-def keep(found: Comparison, places: Places) -> None:
-    """Put the Results of both sides into the store, and what came of them."""
-    for result in (found.baseline, *(each.candidate for each in found.contrasts)):
+def keep(comparison: Comparison, places: Places) -> None:
+    """Store the Results of both sides, and the comparison."""
+    for result in (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)):
         places.store_only(Outcome(result=result))
-    places.conclude(found, comparison_blocks.headline(found))
+    places.conclude(comparison, comparison_blocks.headline(comparison))
 
 
-def tell(found: Comparison, places: Places, *, everything: bool, quiet: bool, kept: bool) -> None:
-    """Write and print what came out.
+def tell(comparison: Comparison, places: Places, *, everything: bool, quiet: bool, kept: bool) -> None:
+    """Write and print a comparison.
 
     Args:
-        found: the comparison.
+        comparison: the comparison.
         places: where its document and its report go.
-        everything: whether what is the same in both is shown, too.
-        quiet: whether the verdict alone is printed.
-        kept: whether the store has it.
+        everything: also show what is equal in both.
+        quiet: print only the verdict.
+        kept: whether it is in the store.
     """
-    places.write(codec.encode_comparison(found))
+    places.write(codec.encode_comparison(comparison))
     if places.report:
-        write(found, Path(places.report))
+        write(comparison, Path(places.report))
     if places.silent:
         return
     with listened():
-        blocks = comparison_blocks.contrasted(found, everything=everything)
+        blocks = comparison_blocks.contrasted(comparison, everything=everything)
         print_blocks(*(blocks[:1] if quiet else blocks))
         if kept and not quiet:
-            click.echo(f"Kept as {found.id}; to draw it: modeldyno report {found.id[:6]} -o compared.html")
+            click.echo(
+                f"Stored as {comparison.id}; for a report: "
+                f"modeldyno report {comparison.id[:6]} -o compared.html"
+            )
         places.told()

@@ -1,7 +1,7 @@
 """Defaults of the command line: built in < ``modeldyno.toml`` < environment < flag.
 
-click keeps the source of each value; this module only reads the file. Its tables are commands, its
-keys are their options: ``[profile]``, ``max-time = "10s"``, ``set = ["threads=2"]``.
+This module only reads the file; click tracks the source of each value. Tables of the file are commands, keys
+are their options: ``[profile]``, ``max-time = "10s"``, ``set = ["threads=2"]``.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ def defaults(
     commands: Sequence[str],
     directory: Path | None = None,
 ) -> dict[str, Any]:
-    """Read the table of a command in ``modeldyno.toml`` of the directory, or the nearest above it.
+    """Read a command's table from ``modeldyno.toml`` in the directory or its nearest parent that has one.
 
     Args:
-        command: whose table.
-        options: what may stand in it, each with the parameter that it sets.
-        commands: what tables there may be.
-        directory: where to begin; the current one by default.
+        command: the command.
+        options: allowed keys, each with the parameter that it sets.
+        commands: allowed tables.
+        directory: where to start; the current directory by default.
 
     Raises:
-        UnknownName: a table or a key means nothing.
-        RequestError: the file cannot be read, or is not TOML of tables.
+        UnknownName: a table or a key is unknown.
+        RequestError: the file cannot be read, or has a key outside a table.
     """
-    path = _nearest(directory or Path.cwd())
+    path = _find_file(directory or Path.cwd())
     if path is None:
         return {}
     try:
@@ -46,18 +46,18 @@ def defaults(
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise RequestError(
-                f"{path}: '{name}' stands outside a table; write it under [profile] or another command."
+                f"{path}: '{name}' is outside a table; move it under [profile] or another command."
             )
         if name not in commands:
             raise UnknownName.among(f"command, in {path},", name, commands)
-    found = {key.replace("-", "_"): value for key, value in tables.get(command or "", {}).items()}
-    for key in found:
+    table = {key.replace("-", "_"): value for key, value in tables.get(command or "", {}).items()}
+    for key in table:
         if key not in options:
             raise UnknownName.among(f"option of [{command}], in {path},", key, options)
-    return {str(options[key]): value for key, value in found.items()}
+    return {str(options[key]): value for key, value in table.items()}
 
 
-def _nearest(directory: Path) -> Path | None:
+def _find_file(directory: Path) -> Path | None:
     for folder in (directory, *directory.parents):
         path = folder / FILE
         if path.is_file():

@@ -36,18 +36,20 @@ if TYPE_CHECKING:
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
 
-_REHEARSALS = 1000
+_SIMULATED_GATES = 1000
 
 
 @click.command(name="doctor", cls=Command)
 @click.argument("model", required=False)
-@click.option("--budget", default="2m", show_default=True, callback=quantity("s"), help="Time of a gate.")
+@click.option(
+    "--budget", default="2m", show_default=True, callback=quantity("s"), help="Time budget of a gate."
+)
 @click.option(
     "--max-regression",
     "regressions",
     multiple=True,
     metavar="[METRIC=]SIZE",
-    help="How much worse a candidate may get, such as 5%; 3% unless told.",
+    help="Largest allowed regression of a candidate, such as 5%; 3% by default.",
 )
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
 @cli_options.knob_options
@@ -57,10 +59,10 @@ _REHEARSALS = 1000
 @keeping_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Run MODEL against itself, and say how often a gate would be wrong here, and what it could see.
+    """Run MODEL against itself to see how often a gate would be wrong here, and what it can detect.
 
-    Without MODEL a small network of our own is taken. The result is kept in the store, tagged doctor, and
-    modeldyno profile --baseline states its figures.
+    Without MODEL, a small built-in network is used. The result is stored with the tag doctor; modeldyno
+    profile --baseline quotes its figures.
     """
     smallest = gate_options.regressions(options["regressions"])
     job = request.Request(
@@ -77,37 +79,37 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     places = Places.of(options)
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
         progress.announce(
-            f"Running it against itself for {lasting(options['budget'])} (--budget), but in at least "
+            f"Running it against itself for {lasting(options['budget'])} (--budget), in at least "
             f"{FEWEST_PROCESSES} processes."
         )
         result = against_itself(job, bench, budget=options["budget"])
     problem = places.keep(Outcome(result=result))
     rounds = result.processes // 2
-    found = calibration(result, Rule(), rounds=rounds, comparisons=_REHEARSALS, smallest=smallest)
+    calibrated = calibration(result, Rule(), rounds=rounds, comparisons=_SIMULATED_GATES, smallest=smallest)
     if not places.silent:
         verdict = f"{result.name} against itself, {count(result.processes, 'process', 'processes')}: "
-        head = Notice(severity=Severity.VERDICT, text=verdict + told(found, rounds) + ".")
+        head = Notice(severity=Severity.VERDICT, text=verdict + told(calibrated, rounds) + ".")
         with listened():
-            print_blocks(head, *([] if options["quiet"] else _blocks(result, found)))
+            print_blocks(head, *([] if options["quiet"] else _blocks(result, calibrated)))
             places.told()
     if problem is not None:
         raise problem
     ctx.exit(0)
 
 
-def _blocks(result: Result, found: Calibration) -> Iterator[Block]:
-    through = (
-        "no candidate as good as its baseline is let through within the budget"
-        if found.through is None
-        else f"a candidate as good as its baseline was let through after {found.through:.0f} rounds (median)"
+def _blocks(result: Result, calibrated: Calibration) -> Iterator[Block]:
+    passing = (
+        "no candidate as good as its baseline passes within the budget"
+        if calibrated.through is None
+        else f"a candidate as good as its baseline passed after {calibrated.through:.0f} rounds (median)"
     )
     yield Notice(
         severity=Severity.NOTE,
-        text=f"{through}; {found.undecided / found.comparisons:.1%} of such gates stay undecided; "
-        f"{found.margin / found.comparisons:.1%} let a slowdown through that is as large as allowed",
+        text=f"{passing}; {calibrated.undecided / calibrated.comparisons:.1%} of such gates stay undecided; "
+        f"{calibrated.margin / calibrated.comparisons:.1%} pass a slowdown as large as allowed",
     )
     changes = list(advice(result))
-    for each in changes:
-        yield Notice(severity=Severity.DOUBT, code=each.code, text=each.seen, advice=each.advice)
+    for change in changes:
+        yield Notice(severity=Severity.DOUBT, code=change.code, text=change.seen, advice=change.advice)
     if not changes:
-        yield Notice(severity=Severity.NOTE, text="nothing was seen that should be changed here")
+        yield Notice(severity=Severity.NOTE, text="no change to this machine is advised")

@@ -20,21 +20,21 @@ from modeldyno.errors import RequestError
     help="mlflow:URI|DIR, tensorboard:DIR, wandb:DIR, perfetto:FILE or prometheus:FILE; repeatable.",
 )  # fmt: skip
 def command(document: str, places: tuple[str, ...]) -> None:
-    """Put DOCUMENT (a JSON file, or a stored id, tag or study) where other tools look for it.
+    """Export DOCUMENT (a JSON file, or a stored id, tag or study) to other tools.
 
-    What the samples do not certify is exported under names with .raw, or left out.
+    Percentiles that the samples do not certify are exported under names with .raw, or left out.
     """
-    for place in places:
-        documents_export.resolved(place)  # all are known to work before the first is written
-    found = find_any(document)
-    if not isinstance(found, Result | Study):
-        raise RequestError(f"'{document}' is a {kind_of(found)}; export its results, by their ids.")
-    for place in places:
-        click.echo(f"Exported to {documents_export.export(found, place, _result)}.")
+    for target in places:
+        documents_export.resolved(target)  # check all targets before the first is written
+    source = find_any(document)
+    if not isinstance(source, Result | Study):
+        raise RequestError(f"'{document}' is a {kind_of(source)}; export its results by their ids.")
+    for target in places:
+        click.echo(f"Exported to {documents_export.export(source, target, _find_result)}.")
 
 
-def _result(name: str) -> Result | None:
-    """Give a stored Result by its id; None where it is gone."""
+def _find_result(name: str) -> Result | None:
+    """Return a stored Result by its id, or None if it was removed."""
     with plugins.store() as store:
         try:
             return store.get(name)

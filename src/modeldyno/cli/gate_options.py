@@ -1,4 +1,4 @@
-"""What the commands that gate have in common: what is judged, and where the verdict is written."""
+"""Options and output that the gating commands share: ``profile --baseline`` and ``check``."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 def gate_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options that say what a candidate is held against, and what counts as worse."""
+    """Add the options of the baseline, the allowed regressions and the verdict files."""
     return cli_options.together(
         click.option(
             "--baseline", metavar="RESULT",
-            help="Hold it against this result: a file, an id, a tag, or @branch.",
+            help="Compare with this result: a file, an id, a tag, or @branch.",
         ),
         click.option(
             "--max-regression", "regressions", multiple=True, metavar="[METRIC=]SIZE",
-            help="How much worse it may get, such as 5% or latency=10%; 3% unless told.",
+            help="Largest allowed regression, such as 5% or latency=10%; 3% by default.",
         ),
         click.option(
             "--metric", "metrics", multiple=True, metavar="METRIC,...",
-            help="What may not get worse; by default the time of a call, and memory.",
+            help="Metrics that must not get worse; by default latency and memory.",
         ),
-        click.option("--force", is_flag=True, help="Judge though hardware or inputs are not the same."),
+        click.option("--force", is_flag=True, help="Judge even if hardware or inputs differ."),
         click.option("--junit", metavar="FILE", help="Write the verdict as JUnit XML."),
-        click.option("--sarif", metavar="FILE", help="Write what did not hold as SARIF."),
-        click.option("--markdown", metavar="FILE", help="Write a comment for a pull request."),
-        click.option("--github", is_flag=True, help="Annotate for GitHub Actions; write the job summary."),
+        click.option("--sarif", metavar="FILE", help="Write the failed checks as SARIF."),
+        click.option("--markdown", metavar="FILE", help="Write the verdict as a pull-request comment."),
+        click.option("--github", is_flag=True, help="Write GitHub Actions annotations and the job summary."),
     )(command)  # fmt: skip
 
 
 class Bounded(Command):
-    """A command whose options of bounds take several words: ``--require 'a <= 1' 'b >= 2'``."""
+    """A command whose bound options take several words: ``--require 'a <= 1' 'b >= 2'``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Repeat the flag before each further word that is a bound."""
@@ -71,30 +71,30 @@ class Bounded(Command):
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
-    """Repeat the flag of bounds before each further word that is one."""
-    given: list[str] = []
+    """Repeat a bound flag before each further word that is a bound."""
+    expanded: list[str] = []
     flag = ""
     for word in words:
         if word.startswith("--"):
             flag = word if word in BOUND_FLAGS else ""
-        elif flag and given[-1] != flag:
+        elif flag and expanded[-1] != flag:
             if _is_bound(word):
-                given.append(flag)
+                expanded.append(flag)
             else:
                 flag = ""
-        given.append(word)
-    return given
+        expanded.append(word)
+    return expanded
 
 
 BOUND_FLAGS = ("--require", "--sla", "--threshold", "--subject-to")
 _SHORT = re.compile(r"(?P<query>[a-z][a-z0-9_]*(?:\.[a-z0-9.]+)?):(?P<bound>\d.*)")
 _AMOUNT = re.compile(r"\d+(\.\d+)?\s*[A-Za-z%]*(/s)?")
-"""A number with a unit, which is no name of a file."""
+"""A number with a unit, which is not a file name."""
 _COUNTED = re.compile(r"\s*(samples|requests|tokens|items|images)(?=/)")
 
 
 def _is_bound(word: str) -> bool:
-    """Tell a bound, of any metric, from a MODEL that stands behind bounds."""
+    """Distinguish a bound from a MODEL argument that follows bounds."""
     short = _SHORT.fullmatch(word)
     if short is None:
         return bool(re.search("[<>]", word))
@@ -102,51 +102,49 @@ def _is_bound(word: str) -> bool:
 
 
 def bounds(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Read bounds in their short form, too: ``latency:100ms`` is ``latency.p95 <= 100ms``.
+    """Expand bounds from their short form: ``latency:100ms`` is ``latency.p95 <= 100ms``.
 
     Returns:
-        the bounds as they are written in full, and a sentence for each that was read so.
+        the bounds in full, and a note for each that was expanded.
 
     Raises:
-        RequestError: the metric is better neither way.
+        RequestError: the metric has no better direction.
     """
-    found, notes = [], []
+    full, notes = [], []
     for text in texts:
         short = _SHORT.fullmatch(text.strip())
         if short is None or re.search("[<>]", text):
-            found.append(text)
+            full.append(text)
             continue
         query = Query.parse(short["query"])
         row = METRICS[query.metric]
         if row.better is Better.NEITHER:
-            raise RequestError(f"'{text}': {query.metric} is better neither way; write <= or >=.")
+            raise RequestError(f"'{text}': {query.metric} has no better direction; write <= or >=.")
         if row.spread and query.statistic is None:
             query = replace(query, statistic="max" if row.unit == BYTES else "p95")
         sign = "<=" if row.better is Better.LOWER else ">="
-        found.append(f"{query} {sign} {_COUNTED.sub('', short['bound'])}")
-        notes.append(f"{text} is taken as {found[-1]}")
-    return tuple(found), tuple(notes)
+        full.append(f"{query} {sign} {_COUNTED.sub('', short['bound'])}")
+        notes.append(f"{text} is read as {full[-1]}")
+    return tuple(full), tuple(notes)
 
 
-_BESIDE = {"metrics": "--metric", "regressions": "--max-regression"}
-"""Options that mean something beside a baseline alone."""
+_BASELINE_ONLY = {"metrics": "--metric", "regressions": "--max-regression"}
+"""Options that only apply with a baseline."""
 
 
 def check_baseline(ctx: click.Context) -> None:
-    """Refuse what was typed and would be ignored, as there is no baseline.
+    """Refuse options that have no effect without a baseline.
 
     Raises:
-        RequestError: it names what may not get worse, and nothing that it is compared with.
+        RequestError: such an option was given without --baseline.
     """
-    for name, flag in _BESIDE.items():
+    for name, flag in _BASELINE_ONLY.items():
         if ctx.params["baseline"] is None and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise RequestError(
-                f"{flag} is about what may not get worse than a baseline; name one with --baseline."
-            )
+            raise RequestError(f"{flag} needs a baseline to compare with; name one with --baseline.")
 
 
 def question(options: Mapping[str, Any]) -> Question:
-    """Read what is asked."""
+    """Build the comparison options from the command line."""
     return Question(
         metrics=cli_options.probes(options["metrics"]),
         smallest=regressions(options["regressions"]),
@@ -155,24 +153,24 @@ def question(options: Mapping[str, Any]) -> Question:
 
 
 def regressions(texts: tuple[str, ...]) -> Mapping[str, float]:
-    """Read ``5%``, or ``latency=5%`` for one metric.
+    """Parse allowed regressions: ``5%``, or ``latency=5%`` for one metric.
 
     Raises:
-        RequestError: it is no fraction between 0 and 1, or of no metric.
+        RequestError: it is not a fraction between 0 and 1, or the metric is unknown.
     """
-    given: dict[str, float] = {}
+    by_metric: dict[str, float] = {}
     for text in texts:
         name, separator, size = text.rpartition("=")
         value = parse_quantity(size, FRACTION)
         if not 0 < value < 1:
-            why = "is no part of a whole" if value else "cannot be told apart from noise"
+            why = "is not between 0% and 100%" if value else "cannot be told apart from noise"
             raise RequestError(f"--max-regression '{text}' {why}; write 5%, or latency=5%.")
-        given[str(Query.parse(name)) if separator else ALL] = value
-    return given if ALL in given else {**SMALLEST, **given}
+        by_metric[str(Query.parse(name)) if separator else ALL] = value
+    return by_metric if ALL in by_metric else {**SMALLEST, **by_metric}
 
 
 def check_places(options: Mapping[str, Any]) -> None:
-    """Find before measuring, not after, that a verdict could not be written.
+    """Check before measuring that the verdict files can be written.
 
     Raises:
         RequestError: a directory does not exist.
@@ -187,8 +185,8 @@ def check_places(options: Mapping[str, Any]) -> None:
             codec.check_directory(Path(options[flag]))
 
 
-def write(found: Checked, options: Mapping[str, Any]) -> None:
-    """Write the verdict wherever it was asked for."""
+def write(report: Checked, options: Mapping[str, Any]) -> None:
+    """Write the verdict to the files that were asked for."""
     formats: dict[str, Callable[[Checked], str]] = {
         "junit": ci_formats.junit,
         "sarif": ci_formats.sarif,
@@ -196,42 +194,42 @@ def write(found: Checked, options: Mapping[str, Any]) -> None:
     }
     for flag, render in formats.items():
         if options[flag]:
-            codec.write(Path(options[flag]), render(found).encode())
+            codec.write(Path(options[flag]), render(report).encode())
     if options["github"]:
         with listened():
-            click.echo(ci_formats.github(found), nl=False)
+            click.echo(ci_formats.github(report), nl=False)
         summary = os.environ.get(_SUMMARY)
         if summary:
             with Path(summary).open("a", encoding="utf-8") as stream:
-                stream.write(comment(found))
+                stream.write(comment(report))
 
 
-def comment(found: Checked) -> str:
-    """Write a comment that a later run finds and replaces by its first line."""
-    body = plugins.resolve("reporter", "markdown").lay_out(gate.comment(found), title=found.result.name)
-    return f"{gate.mark(found)}\n{body}"
+def comment(report: Checked) -> str:
+    """Render a comment; a later run finds and replaces it by its first line."""
+    body = plugins.resolve("reporter", "markdown").lay_out(gate.comment(report), title=report.result.name)
+    return f"{gate.mark(report)}\n{body}"
 
 
-def tell(found: Checked, *, quiet: bool) -> None:
+def tell(report: Checked, *, quiet: bool) -> None:
     """Print the verdict."""
     with listened():
         if quiet:
-            click.echo(gate.sentence(found))
+            click.echo(gate.sentence(report))
         else:
-            print_blocks(*gate.blocks(found))
+            print_blocks(*gate.blocks(report))
 
 
-def exit_code(found: Checked) -> int:
-    """Give what a script is told."""
-    return FAILED if found.result.failures else CODES[found.verdict]
+def exit_code(report: Checked) -> int:
+    """Return the exit code of a gate."""
+    return FAILED if report.result.failures else CODES[report.verdict]
 
 
-def with_judgements(found: Checked, outcome: Outcome) -> Checked:
-    """Add the bounds that were asked for, too, and what is to be doubted of them."""
-    return replace(found, result=outcome.result, judgements=outcome.judgements)
+def with_judgements(report: Checked, outcome: Outcome) -> Checked:
+    """Add the judgements of the requested bounds, and their doubts."""
+    return replace(report, result=outcome.result, judgements=outcome.judgements)
 
 
-# --- of profile alone --------------------------------------------------------------------------------
+# --- only for profile --------------------------------------------------------------------------------
 
 
 def live_options(command: cli_options.Command) -> cli_options.Command:
@@ -239,30 +237,30 @@ def live_options(command: cli_options.Command) -> cli_options.Command:
     return cli_options.together(
         click.option(
             "--budget", default="10m", show_default=True, callback=quantity("s"),
-            help="With --baseline: no further round begins after it; --max-time is 5s then.",
+            help="With --baseline: start no further round after it; --max-time then defaults to 5s.",
         ),
         click.option(
             "--save-as-baseline", "branch", metavar="BRANCH",
-            help="Keep the result, if it holds, as the baseline @BRANCH.",
+            help="Store the result as the baseline @BRANCH if it passes.",
         ),
     )(command)  # fmt: skip
 
 
 def one_model(options: Mapping[str, Any]) -> str:
-    """Give the model, which is an argument or an option."""
-    given = [model for model in (options["model"], options["model_path"]) if model]
-    if len(given) != 1:
-        wrong = (
+    """Return the model, given as the argument or as an option."""
+    models = [model for model in (options["model"], options["model_path"]) if model]
+    if len(models) != 1:
+        message = (
             "MODEL and --model-path both name a model; give one of them."
-            if given
-            else "No MODEL is named; write modeldyno profile model.onnx."
+            if models
+            else "MODEL is missing; write modeldyno profile model.onnx."
         )
-        raise click.UsageError(wrong)
-    return str(given[0])
+        raise click.UsageError(message)
+    return str(models[0])
 
 
 def tags(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Give the tag of a baseline that is to be kept for a branch."""
+    """Return the tag of the baseline to save for a branch, if any."""
     branch = options["branch"]
     if not branch:
         return ()
@@ -272,29 +270,29 @@ def tags(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def no_baseline(places: Places) -> Places:
-    """Keep a result that does not hold, but not as a baseline."""
+    """Drop the baseline tags: a result that fails the gate is stored, but not as a baseline."""
     return replace(places, tags=tuple(tag for tag in places.tags if not tag.startswith(BRANCH)))
 
 
 def names_of(job: Job) -> tuple[str, ...]:
-    """Give what a model may be called that has no name of its own, before it is loaded."""
+    """List the names that an unnamed model may have, before it is loaded."""
     path, _, attribute = job.model.locator.rpartition(":")
     module = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
     whole = Path(job.model.locator)
     return (f"{module}.{attribute}", attribute, whole.stem, whole.name)
 
 
-def known(found: Checked) -> tuple[str, ...]:
-    """Say how often a gate is wrong on this machine, and what it sees, where that was measured."""
+def known(report: Checked) -> tuple[str, ...]:
+    """Return a note on how often a gate errs on this machine and what it can detect."""
     with plugins.store() as store:
-        kept = kept_calibration(store, found.result)
-    if kept is None:
+        stored = kept_calibration(store, report.result)
+    if stored is None:
         return ("how often a gate is wrong on this machine is not known; modeldyno doctor measures it",)
-    return (told_calibration(kept),)
+    return (told_calibration(stored),)
 
 
 def write_folder(outcome: Outcome, options: Mapping[str, Any]) -> None:
-    """Write the document and its reports into the directory that was asked for."""
+    """Write the document and its reports into --output-dir."""
     if not options["output_dir"]:
         return
     folder = Path(options["output_dir"])

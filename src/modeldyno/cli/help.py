@@ -12,7 +12,7 @@ from modeldyno.errors import UnknownName
 @click.argument("name", metavar="COMMAND", required=False)
 @click.pass_context
 def command(ctx: click.Context, name: str | None) -> None:
-    """Show how COMMAND is used, as COMMAND --help does; without one, what commands there are."""
+    """Show the help of COMMAND, like COMMAND --help; without COMMAND, list the commands."""
     root = ctx.parent
     assert root is not None
     if name is None:
@@ -20,5 +20,5 @@ def command(ctx: click.Context, name: str | None) -> None:
         return
     if name not in COMMANDS:
         raise UnknownName.among("command", name, COMMANDS)
-    found = root.command.get_command(root, name)  # type: ignore[attr-defined]
-    click.echo(found.get_help(click.Context(found, parent=root, info_name=name)))
+    shown = root.command.get_command(root, name)  # type: ignore[attr-defined]
+    click.echo(shown.get_help(click.Context(shown, parent=root, info_name=name)))

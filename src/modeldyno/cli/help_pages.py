@@ -1,4 +1,4 @@
-"""What ``--help`` shows: the options that are needed first, or all of them in groups, and examples."""
+"""The help of the commands: the most-used options or all of them in groups, and examples."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "doctor": ("modeldyno doctor model.onnx", "modeldyno doctor model.onnx --budget 2m"),
     "plugins": ("modeldyno plugins probes", "modeldyno plugins onnxruntime"),
 }
-"""Command to two lines that can be typed as they stand, but for names of files."""
+"""Command to two example command lines."""
 
 FIRST: dict[str, tuple[str, ...]] = {
     "inspect": (
@@ -73,7 +73,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "--findings-only", "--name", "--trust", "--json", "--quiet",
     ),
 }  # fmt: skip
-"""Command to the twelve options that ``--help`` shows; commands that are not here have few, and show all."""
+"""Command to the twelve options that ``--help`` shows; other commands have few options, and show all."""
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Model and inputs", (
@@ -99,26 +99,26 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "--require", "--baseline", "--max-regression", "--smallest", "--force", "--fail-on", "--budget",
         "--save-as-baseline", "--junit", "--sarif", "--markdown", "--github",
     )),
-    ("How long and how carefully", (
+    ("Time and precision", (
         "--max-time", "--min-time", "--processes", "--percentile", "--precision", "--target", "--min-runs",
         "--max-runs", "--min-warmup", "--run-time", "--min-rounds", "--max-rounds", "--block", "--run",
         "--no-why", "--seed",
     )),
-    ("The process it runs in", ("--pin", "--timeout", "--memory-limit", "--inline")),
-    ("What is shown and kept", (
+    ("Process", ("--pin", "--timeout", "--memory-limit", "--inline")),
+    ("Output and storage", (
         "--output", "--json", "--output-dir", "--tag", "--no-store", "--quiet", "--verbose", "--all",
         "--depth", "--sort", "--filter", "--table",
     )),
 )  # fmt: skip
-"""Title to the options below it, for commands that have many."""
+"""Titles and options of the groups in ``--help-all``."""
 _ALL = "modeldyno.help_all"
 
 
 class Command(click.Command):
-    """A command whose help begins with what is needed first."""
+    """A click command whose help shows the most-used options first."""
 
     def __init__(self, *args: object, **settings: object) -> None:
-        """Take what click takes; where there are many options, ``--help-all`` shows them."""
+        """Take the arguments of click.Command; add ``--help-all`` where there are many options."""
         super().__init__(*args, **settings)  # type: ignore[arg-type]
         if self.name in FIRST:
             self.params.append(
@@ -129,7 +129,7 @@ class Command(click.Command):
             )  # fmt: skip
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first options, or all of them in groups."""
+        """Write the most-used options, or all of them in groups."""
         options = {_flag(parameter): parameter for parameter in self.get_params(ctx) if _flag(parameter)}
         first = FIRST.get(self.name or "")
         if first is None:
@@ -137,14 +137,14 @@ class Command(click.Command):
             return
         last = ("--help-all", "--help")
         if not ctx.meta.get(_ALL):
-            title = f"First options (all {len(options)}: modeldyno {self.name} --help-all)"
+            title = f"Main options (all {len(options)}: modeldyno {self.name} --help-all)"
             _write_section(title, [options[flag] for flag in (*first, *last)], ctx, formatter)
             return
-        told = set(last)
+        shown = set(last)
         for title, flags in GROUPS:
             _write_section(title, [options[flag] for flag in flags if flag in options], ctx, formatter)
-            told |= set(flags)
-        others = [option for flag, option in options.items() if flag not in told]
+            shown |= set(flags)
+        others = [option for flag, option in options.items() if flag not in shown]
         _write_section("Other options", [*others, *(options[flag] for flag in last)], ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -157,19 +157,19 @@ class Command(click.Command):
 
 
 def show_all_options(ctx: click.Context) -> click.Context:
-    """Have the help of a context show all options."""
+    """Make the help of a context show all options."""
     ctx.meta[_ALL] = True
     return ctx
 
 
-def _show_all(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
+def _show_all(ctx: click.Context, _parameter: click.Parameter, requested: bool) -> None:
+    if requested and not ctx.resilient_parsing:
         click.echo(show_all_options(ctx).get_help())
         ctx.exit()
 
 
 def _flag(parameter: click.Parameter) -> str:
-    """Give the first long flag of an option."""
+    """Return the first long flag of an option."""
     return next((flag for flag in parameter.opts if flag.startswith("--")), "")
 
 

@@ -1,4 +1,4 @@
-"""A line behind a profile that points to what may be done about it."""
+"""The line after a profile that points to its findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def point(result: Result) -> None:
-    """Print it, where there is anything."""
-    found = pointer(result, findings(result, plugins.knobs(result.job.backend)))
-    if found is not None:
-        print_blocks(found)
+    """Print a pointer to the findings of a result, if there are any."""
+    hint = pointer(result, findings(result, plugins.knobs(result.job.backend)))
+    if hint is not None:
+        print_blocks(hint)

@@ -17,21 +17,23 @@ from modeldyno.profiling.run import judged
 
 @click.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--from", "tool", metavar="TOOL", help="Who wrote it: aiperf, guidellm, perf_analyzer, vllm.")
+@click.option(
+    "--from", "tool", metavar="TOOL", help="Tool that wrote it: aiperf, guidellm, perf_analyzer, vllm."
+)
 @cli_options.bounds()
 @keeping_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Read what another load generator has measured, and keep it as results.
+    """Import measurements of another load generator, and store them as results.
 
-    FILE is one that AIPerf, GuideLLM, perf_analyzer or vLLM's bench has written; its content tells which.
-    What its definitions have otherwise than ours is told as doubts.
+    FILE was written by AIPerf, GuideLLM, perf_analyzer or vLLM's bench; which one is detected from its
+    content. Where its metrics are defined differently, the result has a doubt.
     """
     constraints = tuple(map(Constraint.parse, options["require"]))
     places = Places.of(options)
-    outcomes = [judged(found, constraints) for found in import_.read(options["file"], options["tool"])]
+    outcomes = [judged(result, constraints) for result in import_.read(options["file"], options["tool"])]
     if len(outcomes) > 1:
-        places.refuse_report(f"{options['file']} tells of {len(outcomes)} loads, and a report is of one")
+        places.refuse_report(f"{options['file']} has {len(outcomes)} loads, and a report shows one")
     problem = places.keep(*outcomes)
     if not places.silent:
         with listened():

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from modeldyno.profiling.run import Outcome
 
 _SIZES = re.compile(r"\w+=[\d.,]+")
-"""A further word of ``--vary``: no file is called so."""
+"""A further word of ``--vary``; not a file name."""
 
 
 class _Command(Command):
-    """Lets ``--vary batch=1..256 seq=128,512`` stand without quotation marks."""
+    """Accepts ``--vary batch=1..256 seq=128,512`` without quotation marks."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_gathered(args)))
+        return super().parse_args(ctx, list(_repeat_vary(args)))
 
 
-def _gathered(words: Iterable[str]) -> Iterator[str]:
+def _repeat_vary(words: Iterable[str]) -> Iterator[str]:
     """Repeat ``--vary`` before each further word that belongs to it."""
     belonging = 0
     for word in words:
@@ -55,81 +55,91 @@ def _gathered(words: Iterable[str]) -> Iterator[str]:
 @click.argument("model")
 @click.option(
     "--mode", type=click.Choice([str(mode) for mode in Mode]), default=str(Mode.INFERENCE), show_default=True,
-    help="One call, or a training step with it.",
+    help="Analyse one call, or a training step.",
 )  # fmt: skip
 @click.option(
     "--optimizer", type=click.Choice(OPTIMIZERS), default="adamw", show_default=True,
-    help="Whose state and step belong to training.",
+    help="Optimizer whose state and step count in training.",
 )  # fmt: skip
 @click.option(
     "--vary", multiple=True, metavar="DIM=SIZES",
-    help="Answer for other sizes too: batch=1..256 (doubling) seq=128,512.",
+    help="Also compute costs at other sizes: batch=1..256 (doubling) seq=128,512.",
 )  # fmt: skip
 @click.option("--input", "inputs", multiple=True, metavar="INPUT", help="name=8x128:int64, or a file.")
 @cli_options.knob_options
-@click.option("--device", "devices", multiple=True, metavar="NAME", help="Estimate lower bounds for it.")
 @click.option(
-    "--memory", metavar="SIZE", callback=quantity("B"), help="Seek the largest batch that fits: 24GiB."
+    "--device", "devices", multiple=True, metavar="NAME", help="Estimate lower time bounds on this device."
+)
+@click.option(
+    "--memory", metavar="SIZE", callback=quantity("B"), help="Find the largest batch that fits: 24GiB."
 )
 @look_options
-@click.option("--compare", "other", metavar="OTHER", help="Another model, to stand beside it.")
+@click.option("--compare", "other", metavar="OTHER", help="Compare with another model.")
 @cli_options.own_inputs("--baseline-input", "first model")
 @cli_options.own_inputs("--candidate-input", "other model")
-@click.option("--table", is_flag=True, help="Print the five rows that reports of compression have.")
-@click.option("--name", help="What to call the model.")
+@click.option("--table", is_flag=True, help="Print the five-row table of model-compression reports.")
+@click.option("--name", help="Name of the model in results.")
 @click.option(
     "--trust",
     is_flag=True,
     allow_from_autoenv=False,
-    help="Load files that run code when loaded (in the child).",
+    help="Load files that run code when loaded (in the child process).",
 )
 @limit_options
 @keeping_options
-@click.option("-v", "--verbose", is_flag=True, help="Print every operator, and the numbers of the whole.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Print every operator, and the numbers of the whole model."
+)
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Say what MODEL costs without running it: parameters, MACs, memory, by module and operator.
+    """Count what MODEL costs without running it: parameters, MACs, memory, by module and operator.
 
     MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
-    torch:file.py:factory or hf-config:DIR. Weights are not computed with, and need not be there.
+    torch:file.py:factory or hf-config:DIR. The values of the weights are not needed.
 
-    With --compare, what is kept, and written by --json and -o, is a comparison, as of modeldyno compare.
+    With --compare, a comparison is stored, and written by --json and -o, as by modeldyno compare.
     """
     options["optimizer"] = optimizer(ctx)
-    own = [options["baseline_input"], options["candidate_input"]]
-    if any(own) and options["other"] is None:
+    own_inputs = [options["baseline_input"], options["candidate_input"]]
+    if any(own_inputs) and options["other"] is None:
         raise RequestError(
-            "--baseline-input and --candidate-input are about two models; name the other one with --compare."
+            "--baseline-input and --candidate-input need two models; name the second one with --compare."
         )
-    asked = [_request(options, options["model"], options["name"], own[0])]
+    requests = [_request(options, options["model"], options["name"], own_inputs[0])]
     if options["other"] is not None:
-        asked.append(_request(options, options["other"], None, own[1]))
+        requests.append(_request(options, options["other"], None, own_inputs[1]))
     places = Places.of(options)
-    for each in asked:
-        each.job()  # a mistake in the second is found before the first is analysed
+    for model_request in requests:
+        model_request.job()  # find a mistake in the second before analysing the first
     with Progress(quiet=options["quiet"]) as progress:
-        outcomes = list(_measured(asked, progress))
+        outcomes = list(_measure_all(requests, progress))
     code = max(outcome.exit_code for outcome in outcomes)
     if len(outcomes) > 1 and not options["table"]:
-        found = comparison([outcome.result for outcome in outcomes], Question())
-        compare_output.keep(found, places)
+        comparison_result = comparison([outcome.result for outcome in outcomes], Question())
+        compare_output.keep(comparison_result, places)
         compare_output.tell(
-            found, places, everything=options["verbose"], quiet=options["quiet"], kept=places.store
+            comparison_result,
+            places,
+            everything=options["verbose"],
+            quiet=options["quiet"],
+            kept=places.store,
         )
         ctx.exit(code)
     problem = places.keep(*outcomes)
     with listened():
-        _tell(outcomes, places, options)
+        _print_outcomes(outcomes, places, options)
     if problem is not None:
         raise problem
     ctx.exit(code)
 
 
-def _request(options: dict[str, Any], model: str, name: str | None, own: tuple[str, ...]) -> request.Request:
+def _request(
+    options: dict[str, Any], model: str, name: str | None, own_inputs: tuple[str, ...]
+) -> request.Request:
     return request.Request(
         model=model,
         settings=request.settings(options["settings"]),
-        inputs=(*options["inputs"], *own),
+        inputs=(*options["inputs"], *own_inputs),
         probes=("static",),
         plan=Plan(timeout=options["timeout"], memory_limit=options["memory_limit"]),
         inspection=request.inspection(
@@ -144,16 +154,16 @@ def _request(options: dict[str, Any], model: str, name: str | None, own: tuple[s
     )
 
 
-def _measured(asked: Iterable[request.Request], progress: Progress) -> Iterator[Outcome]:
-    for each in asked:
-        outcome = measure(each, watch=progress.watch)
+def _measure_all(requests: Iterable[request.Request], progress: Progress) -> Iterator[Outcome]:
+    for model_request in requests:
+        outcome = measure(model_request, watch=progress.watch)
         yield outcome
         if outcome.exit_code == INTERRUPTED:
             return
 
 
-def _tell(outcomes: Sequence[Outcome], places: Places, options: dict[str, Any]) -> None:
-    """Print the verdict, or the table asked for, or everything of a model."""
+def _print_outcomes(outcomes: Sequence[Outcome], places: Places, options: dict[str, Any]) -> None:
+    """Print the verdict, the requested table, or the whole report."""
     results = [outcome.result for outcome in outcomes]
     if places.silent:
         return
@@ -163,11 +173,11 @@ def _tell(outcomes: Sequence[Outcome], places: Places, options: dict[str, Any]) 
     if options["table"]:
         print_blocks(views.summary(results))
     else:
-        look = views.Look(
+        view_options = views.Look(
             depth=options["depth"],
             sort=options["sort"],
             filter=options["filter"],
             verbose=options["verbose"],
         )
-        draw(results[0], look=look, verbose=options["verbose"])
+        draw(results[0], look=view_options, verbose=options["verbose"])
     places.told()

@@ -45,47 +45,58 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 
 @click.command(name="load", cls=Command)
 @click.argument("model")
-@click.option("--backend", help="What serves the model: triton by default; a URL is served already.")
+@click.option("--backend", help="What serves the model: triton by default; not needed for a URL.")
 @cli_options.knob_options
 @cli_options.INPUTS
 @click.option(
     "--concurrency", "-c", metavar="N|N,N,...|N:M",
-    help="Closed loop: so many requests at once; several (1,2,4 or 1:64) make a ladder. "
-    "With --rate: at most so many at once.",
+    help="Closed loop: number of concurrent requests; several (1,2,4 or 1:64) measure a load curve. "
+    "With --rate: maximum concurrency.",
 )  # fmt: skip
 @click.option(
     "--rate",
     metavar="R[:KIND]",
-    help="Open loop: 100, 100:poisson, 100:burst=8 (requests/s). With -c: at most so many at once.",
+    help="Open loop: 100, 100:poisson, 100:burst=8 (requests/s). -c limits concurrency.",
 )
-@click.option("--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Due times from a file.")
+@click.option(
+    "--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Replay request times from a file."
+)
 @click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 30s.")
 @click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up.")
 @click.option(
-    "--ramp", default="0s", callback=quantity("s", zero=True), help="Grow to the full load over so long."
+    "--ramp", default="0s", callback=quantity("s", zero=True), help="Ramp-up time to the full load."
 )
 @click.option(
     "--request-timeout", default="60s", show_default=True, callback=quantity("s"),
-    help="When a request is given up.",
+    help="Timeout of a request.",
 )  # fmt: skip
 @click.option(
     "--retries",
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="Send again what the server did not answer.",
+    help="Retries of a request that the server did not answer.",
 )
-@click.option("--drivers", default=1, show_default=True, type=click.IntRange(1), help="Processes that send.")
 @click.option(
-    "--find-load", is_flag=True, help="Search the largest load that holds every bound of --require."
+    "--drivers", default=1, show_default=True, type=click.IntRange(1), help="Number of processes that send."
 )
+@click.option("--find-load", is_flag=True, help="Find the largest load that holds every bound of --require.")
 @click.option("--most", type=float, help="Largest load that the search tries; 1024 by default.")
 @click.option(
-    "--measurements", type=click.IntRange(1), help="Most loads that the search measures; 10 by default."
+    "--measurements",
+    type=click.IntRange(1),
+    help="Maximum number of loads that the search measures; 10 by default.",
 )
-@click.option("--demand", help="Say how many replicas so many requests take within the bounds: 1000/s.")
-@click.option("--price", help="Of a replica, such as 1.20/h or '876 EUR/month': say what it costs.")
-@click.option("--header", "headers", multiple=True, help="'Name: value'; $VARIABLE stands for its value.")
+@click.option(
+    "--demand", help="Compute the number of replicas for this request rate within the bounds: 1000/s."
+)
+@click.option("--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': compute the costs.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    help="'Name: value'; environment variables ($VARIABLE) are expanded.",
+)
 @click.option("--records", type=click.Path(dir_okay=False), help="Write every request: .csv .jsonl .npz")
 @click.option("--probe", "probes_", multiple=True, metavar="PROBE,...", help="By default static,load.")
 @cli_options.bounds()
@@ -96,30 +107,32 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 @cli_options.NAME
 @cli_options.TRUST
 @keeping_options
-@click.option("-v", "--verbose", is_flag=True, help="Print every measurement of the whole.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Put MODEL, behind a server, under load: latency, throughput, and where a request spends its time.
+    """Load-test MODEL behind a server: latency, throughput, and where a request spends its time.
 
-    MODEL is what `modeldyno profile` takes, served for the while, or the URL of a server that runs
-    already: http://host:8000#model.
+    MODEL is what `modeldyno profile` takes, served during the measurement, or the URL of a running server:
+    http://host:8000#model.
     """
     places = Places.of(options)
     planned = Planned.of(options)
-    steps = _steps(options["concurrency"])
-    asked = _request(options, steps[0] if steps else None)
+    steps = _parse_concurrency(options["concurrency"])
+    model_request = _request(options, steps[0] if steps else None)
     if len(steps) > 1 and options["find_load"]:
-        raise RequestError("A ladder of --concurrency and --find-load exclude each other; give one of them.")
+        raise RequestError(
+            "Several values of --concurrency and --find-load exclude each other; give one of them."
+        )
     planned.check(options["require"], several=len(steps) > 1 or options["find_load"])
     if len(steps) > 1 or options["find_load"]:
         if places.report:
             check(Path(places.report))
         if options["records"]:
-            raise RequestError("--records holds the requests of one load; leave it out, or ask for one load.")
-        ctx.exit(_several(asked, steps, places, planned, options))
+            raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
+        ctx.exit(_measure_several(model_request, steps, places, planned, options))
     with Progress(quiet=options["quiet"]) as progress:
-        outcome = measure(asked, watch=progress.watch)
-    provided = planned.of_result(outcome.result, asked.constraints())
+        outcome = measure(model_request, watch=progress.watch)
+    provided = planned.of_result(outcome.result, model_request.constraints())
     problem = replace(places, derived=provided.derived()).keep(outcome)
     tell(outcome, places, options)
     if not (places.silent or options["quiet"]):
@@ -129,100 +142,104 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     ctx.exit(outcome.exit_code)
 
 
-def _several(
-    asked: request.Request,
+def _measure_several(
+    model_request: request.Request,
     steps: tuple[int, ...],
     places: Places,
     planned: Planned,
     options: dict[str, Any],
 ) -> int:
-    """Measure several loads; each is in the store before the next begins."""
+    """Measure several loads, and store each before the next; return the exit code."""
     from modeldyno.loadtest import series as loads  # noqa: PLC0415 - one load needs none of it
 
-    found: Any = None
+    latest: Any = None
     codes = [OK]
     if not (places.silent or options["quiet"]):
-        click.echo(_foretold(options, asked, len(steps)))
+        click.echo(_describe_duration(options, model_request, len(steps)))
     with Progress(quiet=options["quiet"]) as progress:
         series: Iterator[tuple[Outcome, Any]] = (
-            loads.search(asked, _search(options, asked), watch=progress.watch)
+            loads.search(model_request, _search(options, model_request), watch=progress.watch)
             if options["find_load"]
             else loads.climb(
-                asked, steps, all_of_them=":" not in options["concurrency"], watch=progress.watch
+                model_request, steps, all_of_them=":" not in options["concurrency"], watch=progress.watch
             )
         )
         for outcome, document in series:
             places.store_only(outcome)
-            found = document if document is not None else found
+            latest = document if document is not None else latest
             codes.append(outcome.exit_code)
     exit_code = codes[-1]
-    if found is None:
-        click.echo("Nothing was measured to its end.")
+    if latest is None:
+        click.echo("No measurement was completed.")
         return exit_code
-    closed = asked.load is None or asked.load.closed
-    _tell_several(found, planned.of_several(found, closed=closed), places, quiet=options["quiet"])
-    if exit_code == INTERRUPTED or not isinstance(found, Capacity):
+    closed = model_request.load is None or model_request.load.closed
+    _report_series(latest, planned.of_several(latest, closed=closed), places, quiet=options["quiet"])
+    if exit_code == INTERRUPTED or not isinstance(latest, Capacity):
         return exit_code
-    if set(codes[1:]) == {FAILED}:  # nothing was ever measured, so that no bound was broken either
+    if set(codes[1:]) == {FAILED}:  # nothing was measured, so no bound is broken
         return FAILED
-    return {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}[found.verdict]
+    return {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}[latest.verdict]
 
 
-def _foretold(options: dict[str, Any], asked: request.Request, steps: int) -> str:
-    """Say how long several loads may take: a search looks for longer at a load whose bound stays open."""
+def _describe_duration(options: dict[str, Any], model_request: request.Request, steps: int) -> str:
+    """Estimate how long several loads take: a search measures longer while a bound is undecided."""
     if not options["find_load"]:
-        loads, most = count(steps, "load"), lasting(asked.plan.max_time * steps)
-        return f"At most {loads}, about {most}; --max-time shortens it."
-    search = _search(options, asked)
+        loads, longest = count(steps, "load"), lasting(model_request.plan.max_time * steps)
+        return f"At most {loads}, about {longest}; --max-time shortens it."
+    search = _search(options, model_request)
     loads = count(search.measurements, "load")
-    most = lasting(asked.plan.max_time * search.measurements * search.patience)
-    return f"At most {loads}, about {most}; --measurements and --max-time shorten it."
+    longest = lasting(model_request.plan.max_time * search.measurements * search.patience)
+    return f"At most {loads}, about {longest}; --measurements and --max-time shorten it."
 
 
-def _tell_several(found: Ladder | Capacity, provided: Provided, places: Places, *, quiet: bool) -> None:
-    """Keep the document and tell it, with what a demand takes."""
-    places.conclude(found, load_page.brief(found))
-    places.write(codec_series.encode(found, **provided.derived()))
+def _report_series(series: Ladder | Capacity, provided: Provided, places: Places, *, quiet: bool) -> None:
+    """Store, write and print a load series, with replicas and costs."""
+    places.conclude(series, load_page.brief(series))
+    places.write(codec_series.encode(series, **provided.derived()))
     if places.report:
-        write(found, Path(places.report))
+        write(series, Path(places.report))
     if places.silent:
         return
     with listened():
-        from modeldyno.cli.printing import print_blocks  # noqa: PLC0415 - rich is for what is drawn
+        from modeldyno.cli.printing import print_blocks  # noqa: PLC0415 - only printing needs rich
 
-        blocks = [*load_page.lines(found), *provided.blocks()]
-        print_blocks(*(filter(_decides, blocks) if quiet else blocks))
+        blocks = [*load_page.lines(series), *provided.blocks()]
+        print_blocks(*(filter(_is_verdict, blocks) if quiet else blocks))
         if places.store and not quiet:
-            click.echo(f"Kept as {found.id}; to draw it: modeldyno report {found.id[:6]} -o loads.html")
+            click.echo(f"Stored as {series.id}; for a report: modeldyno report {series.id[:6]} -o loads.html")
         places.told()
 
 
-def _decides(block: Block) -> bool:
-    """Say whether it is the answer, or what the exit code is owed to."""
+def _is_verdict(block: Block) -> bool:
+    """Check whether a block states the verdict or the reason for the exit code."""
     deciding = {Severity.VERDICT, Severity.BROKEN, Severity.UNDECIDED}
     return isinstance(block, Notice) and block.severity in deciding
 
 
-def _search(options: dict[str, Any], asked: request.Request) -> Search:
-    bounds = asked.constraints()
+def _search(options: dict[str, Any], model_request: request.Request) -> Search:
+    bounds = model_request.constraints()
     if not bounds:
-        raise RequestError("--find-load needs a bound to hold, such as --require 'latency.p99 <= 50ms'.")
+        raise RequestError("--find-load needs a bound, such as --require 'latency.p99 <= 50ms'.")
     rate = options["rate"] and parse_rate(options["rate"])[0]
-    given = {"most": options["most"], "measurements": options["measurements"]}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    limits = {"most": options["most"], "measurements": options["measurements"]}
+    set_limits = {name: value for name, value in limits.items() if value is not None}
     if rate:
-        return Search(bounds=bounds, knob=RATE, start=rate, **{"most": 1024 * rate, **chosen})
-    return Search(bounds=bounds, start=float(asked.load.concurrency or 1) if asked.load else 1.0, **chosen)
+        return Search(bounds=bounds, knob=RATE, start=rate, **{"most": 1024 * rate, **set_limits})
+    return Search(
+        bounds=bounds,
+        start=float(model_request.load.concurrency or 1) if model_request.load else 1.0,
+        **set_limits,
+    )
 
 
-def _steps(text: str | None) -> tuple[int, ...]:
-    """Read one concurrency, or a ladder of them."""
+def _parse_concurrency(text: str | None) -> tuple[int, ...]:
+    """Parse one concurrency, or several."""
     return parse_ladder(text) if text else ()
 
 
 def _request(options: dict[str, Any], concurrency: int | None) -> request.Request:
     if options["headers"]:
-        _keep_secret(options["headers"])
+        _pass_headers(options["headers"])
     return request.Request(
         model=options["model"],
         backend=options["backend"] or request.server_for(options["model"]),
@@ -241,9 +258,9 @@ def _request(options: dict[str, Any], concurrency: int | None) -> request.Reques
 
 
 def _load(options: dict[str, Any], concurrency: int | None) -> Load:
-    given = {"--rate": options["rate"], "--replay": options["replay"]}
-    if all(given.values()):
-        raise RequestError("--rate and --replay both say when requests are due; give one of them.")
+    schedules = {"--rate": options["rate"], "--replay": options["replay"]}
+    if all(schedules.values()):
+        raise RequestError("--rate and --replay both set when requests are due; give one of them.")
     arrivals, rate, burst = Arrivals.CLOSED, None, 1
     if options["rate"]:
         rate, arrivals, burst = parse_rate(options["rate"])
@@ -264,8 +281,8 @@ def _load(options: dict[str, Any], concurrency: int | None) -> Load:
     )
 
 
-def _keep_secret(headers: tuple[str, ...]) -> None:
-    """Put headers where the process that sends finds them, and no document does."""
+def _pass_headers(headers: tuple[str, ...]) -> None:
+    """Pass headers to the sending process through the environment, so that no document holds them."""
     for header in headers:
         names = ["".join(match) for match in _VARIABLE.findall(header)]
         if not os.environ.keys() >= set(names):

@@ -1,4 +1,4 @@
-"""Options that say what to measure, and how carefully; shared by the commands that measure."""
+"""Options of what to measure and how precisely, shared by the commands that measure."""
 
 from __future__ import annotations
 
@@ -20,49 +20,52 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
-_PLAN = {field.name: field.default for field in fields(Plan)}
+_PLAN_DEFAULTS = {field.name: field.default for field in fields(Plan)}
 
 INPUTS = click.option(
     "--input", "inputs", multiple=True, metavar="INPUT",
-    help="name=8x128:int64:0..30521, or a file: .npz .jsonl .txt",
+    help="Input: name=8x128:int64:0..30521, or a file: .npz .jsonl .txt",
 )  # fmt: skip
 
 
 def own_inputs(flag: str, whose: str) -> Option:
-    """Give the option of inputs that one side of a comparison alone is given."""
-    return click.option(flag, multiple=True, metavar="INPUT", help=f"Likewise, of the {whose} alone.")
+    """Return the option of the inputs of one side of a comparison."""
+    return click.option(flag, multiple=True, metavar="INPUT", help=f"Like --input, for the {whose} only.")
 
 
 PERCENTILES = click.option(
-    "--percentile", "percentiles", multiple=True, help="Measure until it is certified, such as p99."
+    "--percentile",
+    "percentiles",
+    multiple=True,
+    help="Measure until this percentile is certified, such as p99.",
 )
 BESIDE = click.option(
     "--beside", multiple=True, metavar="'MODEL WORD=VALUE ...'",
     help="Another model on the same server at the same time: 'b.onnx concurrency=4 instances=2'.",
 )  # fmt: skip
-NAME = click.option("--name", help="What to call the model.")
+NAME = click.option("--name", help="Name of the model in results.")
 TRUST = click.option(
     "--trust", is_flag=True, allow_from_autoenv=False,
-    help="Load files that run code when loaded (in the child).",
+    help="Load files that run code when loaded (in the child process).",
 )  # fmt: skip
 
 
-_SOME, _ANY = click.IntRange(1), click.IntRange(0)
+_POSITIVE, _NON_NEGATIVE = click.IntRange(1), click.IntRange(0)
 
 
-def bounds(sentence: str = "Such as 'latency.p99 <= 50ms'; exit 1 when broken, 5 when undecided.") -> Option:
-    """Give the option of bounds, in all its spellings."""
+def bounds(sentence: str = "Such as 'latency.p99 <= 50ms'; exit 1 if broken, 5 if undecided.") -> Option:
+    """Return the option ``--require`` with its aliases."""
     return click.option(
         "--require", "--sla", "--threshold", "--subject-to", "require", multiple=True, metavar="BOUND",
         help=sentence,
     )  # fmt: skip
 
 
-def _cores(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+def _parse_cores(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
     return request.cores(value or "")
 
 
-def _statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+def _parse_statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
     return canonical_statistic(value)
 
 
@@ -71,65 +74,98 @@ def _option(flag: str, default: Any, sentence: str, **more: Any) -> Option:
 
 
 def knob_options(command: Command) -> Command:
-    """Add ``--set``, and ``--batch-size``, which sets the knob that everybody sets."""
+    """Add ``--set``, and ``--batch-size`` as a shortcut for its most common knob."""
     return together(
         click.option(
-            "--set", "settings", multiple=True, metavar="KNOB=VALUE", callback=_with_batch,
+            "--set", "settings", multiple=True, metavar="KNOB=VALUE", callback=_append_batch_size,
             help="Set a knob, such as threads=2; `modeldyno plugins BACKEND` lists them.",
         ),
         click.option(
-            "-b", "--batch-size", type=_SOME, metavar="N", expose_value=False, is_eager=True, callback=_batch,
+            "-b", "--batch-size", type=_POSITIVE, metavar="N", expose_value=False, is_eager=True,
+            callback=_remember_batch_size,
             help="Samples in one call; the same as --set batch_size=N.",
         ),
     )(command)  # fmt: skip
 
 
-_BATCH = "modeldyno.batch_size"
+_BATCH_SIZE_KEY = "modeldyno.batch_size"
 
 
-def _batch(ctx: click.Context, _parameter: click.Parameter, value: int | None) -> None:
-    ctx.meta[_BATCH] = value
+def _remember_batch_size(ctx: click.Context, _parameter: click.Parameter, value: int | None) -> None:
+    ctx.meta[_BATCH_SIZE_KEY] = value
 
 
-def _with_batch(ctx: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    size = ctx.meta.get(_BATCH)
+def _append_batch_size(
+    ctx: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    size = ctx.meta.get(_BATCH_SIZE_KEY)
     return value if size is None else (*value, f"batch_size={size}")
 
 
 def plan_options(command: Command) -> Command:
-    """Add the options that say how carefully to measure."""
+    """Add the options of the measurement plan."""
     return together(
-        _option("--max-time", "20s", "Longest measuring per probe and process.", callback=quantity("s")),
+        _option("--max-time", "20s", "Maximum measuring time per probe and process.", callback=quantity("s")),
         care_options(min_time="1s", precision="2%"),
-        _option("--processes", 1, "Fresh processes: 1 for a look, 5 for a claim.", type=_SOME),
+        _option(
+            "--processes",
+            1,
+            "Number of fresh processes: 1 for a quick look, 5 for a reliable result.",
+            type=_POSITIVE,
+        ),
         place_options,
     )(command)
 
 
 def care_options(*, min_time: str, precision: str) -> Option:
-    """Give the options of a Plan but for its time and its processes, with these defaults."""
+    """Add the options of sample counts, warm-up and precision, with these defaults."""
     return together(
-        _option("--min-time", min_time, "Shortest steady measuring.", callback=quantity("s", zero=True)),
-        _option("--min-runs", _PLAN["min_runs"], "Fewest steady samples.", type=_SOME),
-        _option("--max-runs", _PLAN["max_runs"], "Most steady samples.", type=_SOME),
-        _option("--min-warmup", _PLAN["min_warmup"], "Fewest samples left out as warm-up.", type=_ANY),
         _option(
-            "--target", _PLAN["target"], "Statistic whose interval is to be narrow.", callback=_statistic
+            "--min-time", min_time, "Minimum measuring time after warm-up.", callback=quantity("s", zero=True)
         ),
-        _option("--precision", precision, "Half-width of that interval.", callback=quantity("1", below=1.0)),
+        _option(
+            "--min-runs",
+            _PLAN_DEFAULTS["min_runs"],
+            "Minimum number of samples after warm-up.",
+            type=_POSITIVE,
+        ),
+        _option(
+            "--max-runs",
+            _PLAN_DEFAULTS["max_runs"],
+            "Maximum number of samples after warm-up.",
+            type=_POSITIVE,
+        ),
+        _option(
+            "--min-warmup",
+            _PLAN_DEFAULTS["min_warmup"],
+            "Minimum number of warm-up samples.",
+            type=_NON_NEGATIVE,
+        ),
+        _option(
+            "--target",
+            _PLAN_DEFAULTS["target"],
+            "Statistic whose confidence interval --precision limits.",
+            callback=_parse_statistic,
+        ),
+        _option(
+            "--precision",
+            precision,
+            "Relative half-width of that interval to reach.",
+            callback=quantity("1", below=1.0),
+        ),
     )
 
 
 def place_options(command: Command) -> Command:
-    """Add the options of what is random, and of the cores to stay on."""
+    """Add ``--seed`` and ``--pin``."""
     return together(
-        _option("--seed", 0, "Seed of random inputs and weights.", type=_ANY),
-        _option("--pin", None, "Cores to stay on, such as 0,1 or 0-3.", callback=_cores),
+        _option("--seed", 0, "Seed of random inputs and weights.", type=_NON_NEGATIVE),
+        _option("--pin", None, "CPU cores to run on, such as 0,1 or 0-3.", callback=_parse_cores),
     )(command)
 
 
 def together(*options: Option) -> Option:
-    """Make one decorator of several, in the order of the help."""
+    """Combine decorators into one, in the order of the help."""
 
     def add(command: Command) -> Command:
         for option in reversed(options):
@@ -140,33 +176,37 @@ def together(*options: Option) -> Option:
 
 
 def plan_of(options: Mapping[str, Any]) -> Plan:
-    """Read the options of a Plan.
+    """Build a Plan from the options.
 
     Raises:
-        RequestError: it cannot be carried out.
+        RequestError: the plan is invalid.
     """
     check_order(options, "min_runs", "max_runs")
     try:
-        return Plan(**{name: options[name] for name in _PLAN if options.get(name) is not None})
+        return Plan(**{name: options[name] for name in _PLAN_DEFAULTS if options.get(name) is not None})
     except ValueError as error:
-        field, told, why = str(error).partition(" is ")
-        option = f"--{field.replace('_', '-')}: it is " if told and field in _PLAN else f"{field}{told}"
+        field, is_field, why = str(error).partition(" is ")
+        option = (
+            f"--{field.replace('_', '-')}: it is "
+            if is_field and field in _PLAN_DEFAULTS
+            else f"{field}{is_field}"
+        )
         raise RequestError(f"{option}{why}.") from None
 
 
 def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:
-    """Refuse a fewest that is above the most, where somebody asked for it: a default gives way.
+    """Check that a minimum that was given does not exceed its maximum; a default may.
 
     Raises:
-        RequestError: it is.
+        RequestError: it does.
     """
     ctx = click.get_current_context(silent=True)
-    asked = ctx is not None and ctx.get_parameter_source(fewest) is not ParameterSource.DEFAULT
-    if asked and options[fewest] > options[most]:
+    was_given = ctx is not None and ctx.get_parameter_source(fewest) is not ParameterSource.DEFAULT
+    if was_given and options[fewest] > options[most]:
         low, high = (f"--{name.replace('_', '-')} {options[name]}" for name in (fewest, most))
-        raise RequestError(f"{low} is more than {high}; lower the one, or raise the other.")
+        raise RequestError(f"{low} is more than {high}; lower the first or raise the second.")
 
 
-def probes(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Read names of probes, separated by commas."""
-    return tuple(dict.fromkeys(name.strip() for each in given for name in each.split(",")))
+def probes(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Split names that are separated by commas, and drop duplicates."""
+    return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",")))

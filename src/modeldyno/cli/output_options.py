@@ -1,4 +1,4 @@
-"""What becomes of an Outcome: where it is kept, how it is told. Shared by the commands that measure."""
+"""Output options (--json, -o, --tag, --no-store) of the commands that measure, and how they are applied."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where a result is kept and how much of it is printed."""
+    """Add the options of where a result is stored and written, and how much is printed."""
     options = (
         click.option("--tag", "tags", multiple=True, help="Tag the stored result."),
-        click.option("--json", "json_path", metavar="PATH|-", help="Save the document, or print it."),
-        click.option("-o", "--output", metavar="FILE", help="Write a report too: .html .pdf .md .csv .json"),
-        click.option("--no-store", is_flag=True, help="Do not keep the result."),
+        click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it."),
+        click.option("-o", "--output", metavar="FILE", help="Also write a report: .html .pdf .md .csv .json"),
+        click.option("--no-store", is_flag=True, help="Do not store the result."),
         click.option("-q", "--quiet", is_flag=True, help="Print the verdict only."),
     )
     for option in reversed(options):
@@ -41,31 +41,31 @@ def keeping_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _LEAST_MEMORY = 64 * 2**20
-"""Bytes, fewer than which no child process begins with."""
+"""Bytes that a child process needs at least."""
 
 
-def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+def _parse_memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     number: int | None = quantity("B")(ctx, parameter, value)
     if number is not None and number < _LEAST_MEMORY:
         bare = str(value).strip().isdecimal()
-        hint = f"it was read as bytes; write {value}GiB" if bare else "a child process takes 64 MiB at least"
+        hint = f"it was read as bytes; write {value}GiB" if bare else "a child process needs at least 64 MiB"
         raise RequestError(f"{parameter.opts[0]} {value} is too little: {hint}.")
     return number
 
 
 def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that bound a child process."""
+    """Add the options that limit a child process."""
     command = click.option(
-        "--memory-limit", callback=_memory, help="Most memory of a child process, such as 2GiB."
+        "--memory-limit", callback=_parse_memory, help="Memory limit of a child process, such as 2GiB."
     )(command)
     return click.option(
-        "--timeout", callback=quantity("s"), help="Longest life of a child process, such as 10m."
+        "--timeout", callback=quantity("s"), help="Time limit of a child process, such as 10m."
     )(command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where results are kept; checked before anything is measured."""
+    """Where results are stored and written; checked before anything is measured."""
 
     json: str | None = None
     """A path, or ``-`` for standard output."""
@@ -73,39 +73,39 @@ class Places:
     store: bool = True
     tags: tuple[str, ...] = ()
     derived: Mapping[str, Any] = field(default_factory=dict)
-    """What the document of one Result says beside it, such as the replicas that a demand takes."""
+    """Derived data for the document of one Result, such as the replicas that a demand takes."""
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:
-        """Read the options, and find before measuring, not after, that a result could not be kept."""
-        found = cls(
+        """Read the options, and check before measuring that results can be stored and written."""
+        targets = cls(
             json=options["json_path"],
             report=options["output"],
             store=not options["no_store"],
             tags=tuple(options["tags"]),
         )
-        for path in filter(None, (found.json, found.report)):
+        for path in filter(None, (targets.json, targets.report)):
             if path != "-":
                 codec.check_directory(Path(path))
-        if found.report:
-            plugins.reporter_for(Path(found.report))
-        if found.store:
+        if targets.report:
+            plugins.reporter_for(Path(targets.report))
+        if targets.store:
             try:
                 keep_results(())
             except StoreError as error:
-                if found.tags:  # who names a result wants to find it again
+                if targets.tags:  # a tagged result is meant to be found again
                     raise
                 warn_not_stored(error)
-                return replace(found, store=False)
-        return found
+                return replace(targets, store=False)
+        return targets
 
     @property
     def silent(self) -> bool:
-        """Whether standard output holds the document alone."""
+        """Whether standard output is reserved for the document."""
         return self.json == "-"
 
     def keep(self, *outcomes: Outcome) -> ModelDynoError | None:
-        """Save everywhere that was asked for; a place that fails does not keep the others from it."""
+        """Save to every target, even if one fails; return the first error."""
         problem: ModelDynoError | None = None
         for save in (self._to_json, self._to_report, self._to_store):
             try:
@@ -115,26 +115,26 @@ class Places:
         return problem
 
     def refuse_report(self, why: str) -> None:
-        """Refuse a report of what has none, before anything is measured."""
+        """Refuse ``-o`` before anything is measured, where there is no report."""
         if self.report:
-            raise RequestError(f"{why}; leave {self.report} away, and save the document with --json.")
+            raise RequestError(f"{why}; drop -o {self.report}, and save the document with --json.")
 
     def store_only(self, outcome: Outcome) -> None:
-        """Keep one of several Outcomes; the document of them all comes at the end."""
+        """Store one of several Outcomes; their common document is written at the end."""
         self._to_store((outcome,))
 
-    def conclude(self, found: Conclusion, headline: str) -> None:
-        """Keep what was concluded from several Results, which are kept already."""
+    def conclude(self, conclusion: Conclusion, headline: str) -> None:
+        """Store a conclusion from several Results, which are stored already."""
         if not self.store:
             return
         try:
             with plugins.store() as store:
-                store.put_conclusion(found, headline=headline)
+                store.put_conclusion(conclusion, headline=headline)
         except StoreError as error:
             warn_not_stored(error)
 
     def write(self, document: bytes) -> None:
-        """Save a document where JSON goes."""
+        """Write a JSON document to --json: a file or standard output."""
         if self.json == "-":
             with listened():
                 print_document(document)
@@ -142,11 +142,11 @@ class Places:
             codec.write(Path(self.json), document)
 
     def _to_json(self, outcomes: Sequence[Outcome]) -> None:
-        """Write one document as itself, with what is derived of it, and several as an array."""
+        """Write one Result with its derived data, or several as an array."""
         self.write(
             codec.encode_several([outcome.result for outcome in outcomes])
             if len(outcomes) > 1
-            else codec.encode(outcomes[0].result, **_judged(outcomes[0]), **self.derived)
+            else codec.encode(outcomes[0].result, **_judgements(outcomes[0]), **self.derived)
         )
 
     def _to_report(self, outcomes: Sequence[Outcome]) -> None:
@@ -166,29 +166,29 @@ class Places:
             warn_not_stored(error)
 
     def told(self) -> None:
-        """Say where the document is."""
+        """Print where the document was saved."""
         if self.json:
             click.echo(f"Saved to {self.json}.")
 
 
 def warn_not_stored(error: StoreError) -> None:
-    """Say that what is measured is printed and written, but not stored."""
+    """Warn that results are printed and written, but not stored."""
     text = f"the result is not stored. {error} To skip the store: --no-store"
     click.echo(f"modeldyno: warning: {text}", err=True)
 
 
-def _judged(outcome: Outcome) -> dict[str, Any]:
+def _judgements(outcome: Outcome) -> dict[str, Any]:
     return {"judgements": outcome.judgements} if outcome.judgements else {}
 
 
 def optimizer(ctx: click.Context) -> str | None:
-    """Give the optimiser that is asked for; where nothing is trained, none that only a file asks for."""
+    """Return the requested optimizer; outside training, only if it was typed on the command line."""
     typed = ctx.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE
-    asked: str = ctx.params["optimizer"]
-    return asked if typed or ctx.params["mode"] == Mode.TRAIN else None
+    requested: str = ctx.params["optimizer"]
+    return requested if typed or ctx.params["mode"] == Mode.TRAIN else None
 
 
 def verdict(outcome: Outcome) -> str:
-    """Say in one line what came out, with the codes of the doubts."""
-    doubts = ", ".join(dict.fromkeys(found.code for found in outcome.result.doubts))
+    """Return the headline of an outcome in one line, with the codes of its doubts."""
+    doubts = ", ".join(dict.fromkeys(doubt.code for doubt in outcome.result.doubts))
     return headline(outcome.result, outcome.judgements) + (f" Doubts: {doubts}." if doubts else "")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _METRICS = "metrics"
 _USES = {
-    "loader": "MODEL is NAME:LOCATOR, or a path that one of them knows",
+    "loader": "MODEL is NAME:LOCATOR, or a path that one of them recognises",
     "backend": "--backend NAME; its knobs: modeldyno plugins NAME",
     "probe": "--probe NAME,...",
     "store": "MODELDYNO_STORE=NAME://...",
@@ -29,22 +29,22 @@ _USES = {
     "importer": "import --from NAME",
     "exporter": "export --to NAME:TARGET",
 }
-"""How a kind of plugin is asked for."""
+"""How a kind of plugin is selected."""
 _NARROWEST, _WIDEST = 60, 110
 
 
 @click.command(name="plugins", cls=Command)
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
-    """List what is installed, or one kind of it; the knobs of a backend; all metrics.
+    """List the installed plugins, the knobs of a backend, or all metrics.
 
-    NAME is a kind (probes), a backend (onnxruntime), or metrics.
+    NAME is a kind of plugin (probes), a backend (onnxruntime), or metrics.
     """
     kinds = {plugins.plural(kind): kind for kind in plugins.KINDS}
     backends = plugins.names("backend")
     if name is None:
-        for place, kind in enumerate(plugins.KINDS):
-            click.echo("\n" * bool(place), nl=False)
+        for index, kind in enumerate(plugins.KINDS):
+            click.echo("\n" * bool(index), nl=False)
             _list_kind(kind)
     elif name in kinds:
         _list_kind(kinds[name])
@@ -67,18 +67,18 @@ def _list_kind(kind: str) -> None:
 
 
 def _describe(kind: str, name: str) -> Iterable[str]:
-    """Say what a plugin is, what it still needs, and of a backend which knobs it has."""
+    """Describe a plugin: its summary, the packages it lacks, and the knobs of a backend."""
     try:
-        found = plugins.resolve(kind, name)
+        plugin = plugins.resolve(kind, name)
         yield plugins.describe(kind, name)
     except MissingExtra as error:
         yield str(error)
         return
-    absent = tuple(module for module in getattr(found, "requires", ()) if find_spec(module) is None)
-    if absent:
-        yield f"Not usable yet: {plugins.install_command(absent)}"
-    if kind == "backend" and found.knobs:
-        yield f"knobs: {', '.join(knob.name for knob in found.knobs)}"
+    missing = tuple(module for module in getattr(plugin, "requires", ()) if find_spec(module) is None)
+    if missing:
+        yield f"Not usable yet: {plugins.install_command(missing)}"
+    if kind == "backend" and plugin.knobs:
+        yield f"knobs: {', '.join(knob.name for knob in plugin.knobs)}"
 
 
 _INDENT = 18

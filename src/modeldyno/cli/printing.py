@@ -1,4 +1,4 @@
-"""What commands print and write."""
+"""How the commands print and write results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modeldyno.core.study.ranking import ranking
 from modeldyno.views import PLAIN, SORTS, Look, blocks, numbers, overview
 from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.lists import filled
-from modeldyno.views.study.blocks import study as laid_out
+from modeldyno.views.study.blocks import study as study_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
 
 
-def print_study(found: Study, *, as_json: bool = False) -> None:
-    """Print what a study found, or its document."""
-    ranked = ranking(found)
+def print_study(study: Study, *, as_json: bool = False) -> None:
+    """Print a study, or its JSON document."""
+    ranked = ranking(study)
     with listened():
         if as_json:
-            print_document(codec.encode_study(found, ranking=ranked))
+            print_document(codec.encode_study(study, ranking=ranked))
         else:
-            print_blocks(*laid_out(found, ranked))
+            print_blocks(*study_blocks(study, ranked))
 
 
 def write_report(result: Result, path: Path, judgements: Sequence[Judgement] = ()) -> None:
@@ -49,24 +49,24 @@ def write_report(result: Result, path: Path, judgements: Sequence[Judgement] = (
     codec.write(path, data.encode() if isinstance(data, str) else data)
 
 
-def print_contrast(found: Comparison, *, as_json: bool = False, everything: bool = False) -> None:
-    """Print a Comparison for people, or its document."""
+def print_contrast(comparison: Comparison, *, as_json: bool = False, everything: bool = False) -> None:
+    """Print a Comparison as a report, or its JSON document."""
     with listened():
         if as_json:
-            print_document(codec.encode_comparison(found))
+            print_document(codec.encode_comparison(comparison))
         else:
-            print_blocks(*comparison_blocks.contrasted(found, everything=everything))
+            print_blocks(*comparison_blocks.contrasted(comparison, everything=everything))
 
 
 def print_document(data: bytes) -> None:
-    """Print a document, with nothing in it that a terminal would obey."""
+    """Print a document, with terminal control characters escaped."""
     sys.stdout.buffer.write(plugins.resolve("reporter", "json").harmless(data))
     sys.stdout.buffer.flush()
 
 
 @contextmanager
 def listened() -> Iterator[None]:
-    """Go on when the reader of our output has gone: the exit code is still to be told."""
+    """Ignore a broken pipe within the block, so that the exit code is still returned."""
     try:
         yield
         sys.stdout.flush()
@@ -77,7 +77,7 @@ def listened() -> Iterator[None]:
 def draw(
     result: Result, judgements: Sequence[Judgement] = (), look: Look = PLAIN, *, verbose: bool = False
 ) -> None:
-    """Print a Result for people, in colour where the terminal has it; `verbose` shows all there is."""
+    """Print a Result as a report, in colour where the terminal has it; `verbose` shows everything."""
     if not verbose:
         print_blocks(*overview(result, judgements, look))
         return
@@ -86,23 +86,23 @@ def draw(
 
 
 def print_blocks(*blocks: Block) -> None:
-    """Print blocks for people."""
+    """Print report blocks."""
     plugins.resolve("reporter", "terminal").print_blocks(blocks, console=_console())
 
 
 def print_tables(*tables: Table) -> None:
-    """Print tables for people."""
+    """Print tables."""
     print_blocks(*tables)
 
 
 def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which modules to show."""
+    """Add the options that select the modules to show."""
     options = (
         click.option("--depth", type=click.IntRange(min=0), help="Levels of modules to show."),
         click.option(
             "--sort", type=click.Choice(SORTS), default="order", show_default=True, help="Order of modules."
         ),
-        click.option("--filter", metavar="TEXT", default="", help="Only modules with it in path or class."),
+        click.option("--filter", metavar="TEXT", default="", help="Only modules with TEXT in path or class."),
     )
     for option in reversed(options):
         command = option(command)
@@ -114,6 +114,6 @@ def _console() -> Console:
 
     class Pipe(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # told in one place, like any error; rich would leave with 1
+            raise BrokenPipeError  # handled in one place, like any error; rich would exit with 1
 
     return Pipe(highlight=False)

@@ -15,7 +15,7 @@ from modeldyno.cli.output_options import Places, keeping_options, limit_options,
 from modeldyno.cli.printing import listened
 from modeldyno.cli.progress import Progress
 from modeldyno.comparison.gate import baseline_of
-from modeldyno.comparison.gate import gated as hold
+from modeldyno.comparison.gate import gated as measure_gate
 from modeldyno.core.comparison.gate_report import Checked
 from modeldyno.core.comparison.gate_rule import Rule
 from modeldyno.core.comparison.schedule import PLAN
@@ -30,7 +30,7 @@ from modeldyno.views.text import lasting
 
 @click.command(name="profile", cls=gate_options.Bounded)
 @click.argument("model", required=False)
-@click.option("--model-path", metavar="MODEL", help="MODEL, given as an option.")
+@click.option("--model-path", metavar="MODEL", help="MODEL as an option.")
 @click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
 @cli_options.knob_options
 @cli_options.INPUTS
@@ -44,16 +44,16 @@ from modeldyno.views.text import lasting
 )
 @click.option(
     "--mode", default="inference", show_default=True, type=click.Choice([str(mode) for mode in Mode]),
-    help="Calls, or training steps.",
+    help="Measure calls, or training steps.",
 )  # fmt: skip
 @click.option(
     "--optimizer", default="adamw", show_default=True, type=click.Choice(OPTIMIZERS), help="For --mode train."
 )
-@click.option("--layers", help="Only modules with these parts in their path or class: attention,mlp.")
-@click.option("--prompt", default="128", show_default=True, help="Tokens to generate from: 32,128,512.")
+@click.option("--layers", help="Only modules with one of these texts in path or class: attention,mlp.")
+@click.option("--prompt", default="128", show_default=True, help="Prompt length in tokens: 32,128,512.")
 @click.option("--generate", default="32", show_default=True, help="Tokens to generate: 32,128.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
-@click.option("--outputs", type=click.Path(dir_okay=False), help="Write what one call returns: .npz")
+@click.option("--outputs", type=click.Path(dir_okay=False), help="Write the outputs of one call: .npz")
 @cli_options.bounds()
 @cli_options.PERCENTILES
 @cli_options.plan_options
@@ -61,15 +61,15 @@ from modeldyno.views.text import lasting
 @cli_options.BESIDE
 @cli_options.NAME
 @cli_options.TRUST
-@click.option("--inline", is_flag=True, help="Run inside this process, for a debugger.")
+@click.option("--inline", is_flag=True, help="Run in this process, for a debugger.")
 @gate_options.gate_options
 @gate_options.live_options
 @keeping_options
 @click.option("--output-dir", metavar="DIR", help="Write result.json, report.html and report.md there.")
-@click.option("-v", "--verbose", is_flag=True, help="Print all: every figure, table and advice.")
+@click.option("-v", "--verbose", is_flag=True, help="Print everything: all figures, tables and advice.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Measure MODEL in a process of its own: latency, throughput, memory, weights.
+    """Measure MODEL in its own process: latency, throughput, memory, weights.
 
     MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
     torch:file.py:factory, hf-config:DIR or call:package.module:function.
@@ -78,7 +78,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
         options["max_time"] = PLAN.max_time
     require, notes = gate_options.bounds(options["require"])
-    asked = request.Request(
+    model_request = request.Request(
         model=model,
         backend=options["backend"],
         settings=request.settings(options["settings"]),
@@ -104,12 +104,12 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     options["tags"] = (*options["tags"], *gate_options.tags(options))
     places = Places.of(options)
     if options["baseline"] is not None:
-        ctx.exit(gated(asked, places, options, notes))
+        ctx.exit(gated(model_request, places, options, notes))
     with Progress(quiet=options["quiet"]) as progress:
-        outcome = measure(asked, in_process=options["inline"], watch=progress.watch)
+        outcome = measure(model_request, in_process=options["inline"], watch=progress.watch)
     problem = places.keep(outcome)
-    found = Checked(result=outcome.result, judgements=outcome.judgements)
-    gate_options.write(found, options)
+    report = Checked(result=outcome.result, judgements=outcome.judgements)
+    gate_options.write(report, options)
     gate_options.write_folder(outcome, options)
     tell(outcome, places, options, notes)
     if problem is not None:
@@ -117,26 +117,30 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     ctx.exit(outcome.exit_code)
 
 
-def gated(asked: request.Request, places: Places, options: dict[str, Any], notes: tuple[str, ...]) -> int:
-    """Measure against a baseline, and tell; give the exit code."""
+def gated(
+    model_request: request.Request, places: Places, options: dict[str, Any], notes: tuple[str, ...]
+) -> int:
+    """Measure against a baseline and report the verdict; return the exit code."""
     if options["inline"]:
         raise RequestError("A gate measures in fresh processes; drop --inline or --baseline.")
-    question, constraints, job = gate_options.question(options), asked.constraints(), asked.job()
+    question, constraints, job = (
+        gate_options.question(options),
+        model_request.constraints(),
+        model_request.job(),
+    )
     names = (options["name"],) if options["name"] else gate_options.names_of(job)
     baseline = baseline_of(options["baseline"], *names)
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
-        progress.announce(
-            f"Judging by rounds of both models, within {lasting(options['budget'])} (--budget)."
-        )
-        found = hold(baseline, job, question, Rule(), bench, max_time=options["budget"])
-    outcome = judged(found.result, constraints)
-    found = gate_options.with_judgements(found, outcome).with_notes(*notes, *gate_options.known(found))
-    code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(found)
+        progress.announce(f"Measuring rounds of both models, within {lasting(options['budget'])} (--budget).")
+        report = measure_gate(baseline, job, question, Rule(), bench, max_time=options["budget"])
+    outcome = judged(report.result, constraints)
+    report = gate_options.with_judgements(report, outcome).with_notes(*notes, *gate_options.known(report))
+    code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(report)
     problem = (places if code == OK else gate_options.no_baseline(places)).keep(outcome)
-    gate_options.write(found, options)
+    gate_options.write(report, options)
     gate_options.write_folder(outcome, options)
     if not places.silent:
-        gate_options.tell(found, quiet=options["quiet"])
+        gate_options.tell(report, quiet=options["quiet"])
         places.told()
     if problem is not None:
         raise problem
@@ -144,7 +148,7 @@ def gated(asked: request.Request, places: Places, options: dict[str, Any], notes
 
 
 def tell(outcome: Outcome, places: Places, options: dict[str, Any], notes: tuple[str, ...] = ()) -> None:
-    """Print what came out, unless standard output holds the document alone."""
+    """Print the report, unless standard output is reserved for the document."""
     if places.silent:
         return
     with listened():
@@ -153,7 +157,7 @@ def tell(outcome: Outcome, places: Places, options: dict[str, Any], notes: tuple
         if options["quiet"]:
             click.echo(verdict(outcome))
             return
-        from modeldyno.cli.printing import draw  # noqa: PLC0415 - rich is for what is drawn
+        from modeldyno.cli.printing import draw  # noqa: PLC0415 - only printing needs rich
 
         draw(outcome.result, outcome.judgements, verbose=options["verbose"])
         point(outcome.result)

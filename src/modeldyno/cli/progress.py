@@ -1,4 +1,4 @@
-"""The line of progress, as the commands show it."""
+"""The progress line of the commands; see `modeldyno.progress`."""
 
 from __future__ import annotations
 

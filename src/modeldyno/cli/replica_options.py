@@ -1,4 +1,4 @@
-"""What a demand takes and a price comes to; shared by the commands that have measured a rate."""
+"""Options ``--demand`` and ``--price``: how many replicas a demand takes, and what they cost."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provided:
-    """What was asked for, answered: for people as blocks, for programs as part of the document."""
+    """Replicas and costs of a result, as report blocks and as data for its document."""
 
     price: Price | None = None
     bounds: tuple[Constraint, ...] = ()
     provision: Provision | None = None
     costs: tuple[Cost, ...] | None = None
     why: str = ""
-    """Why no number of replicas is known, where one is asked for."""
+    """Why the number of replicas is unknown, if one was requested."""
 
     def blocks(self) -> Iterator[Block]:
-        """Lay it out; nothing where nothing was asked for."""
+        """Yield the report blocks; none if nothing was requested."""
         if self.why:
             yield Notice(severity=Severity.UNDECIDED, code="demand", text=self.why)
         if self.provision is not None:
@@ -53,27 +53,27 @@ class Provided:
             yield from views.costs(self.costs, self.price)
 
     def derived(self) -> dict[str, Any]:
-        """Give what a document says of it beside what was measured."""
-        found: dict[str, Any] = {}
+        """Return the derived data for the JSON document."""
+        data: dict[str, Any] = {}
         if self.why:
-            found["provision"] = {"why": self.why}
+            data["provision"] = {"why": self.why}
         if self.provision is not None:
-            found["provision"] = {**asdict(self.provision), "used": self.provision.used}
+            data["provision"] = {**asdict(self.provision), "used": self.provision.used}
             if self.price is not None:
-                found["expense"] = asdict(expense(self.provision, self.price))
+                data["expense"] = asdict(expense(self.provision, self.price))
         if self.costs is not None and self.price is not None:
-            found["costs"] = [{**asdict(cost), "currency": self.price.currency} for cost in self.costs]
-        return found
+            data["costs"] = [{**asdict(cost), "currency": self.price.currency} for cost in self.costs]
+        return data
 
     def tell(self) -> None:
-        """Print it."""
+        """Print the blocks."""
         with listened():
             print_blocks(*self.blocks())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What ``--demand`` and ``--price`` ask for; read before anything is measured."""
+    """The values of ``--demand`` and ``--price``; parsed before anything is measured."""
 
     demand: float | None = None
     """Requests per second."""
@@ -81,7 +81,7 @@ class Planned:
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:
-        """Read the options."""
+        """Parse the options."""
         demand, price = options["demand"], options["price"]
         return cls(
             demand=None if demand is None else parse_demand(demand),
@@ -90,54 +90,54 @@ class Planned:
 
     @property
     def asked(self) -> bool:
-        """Whether there is anything to say."""
+        """Whether a demand or a price was given."""
         return self.demand is not None or self.price is not None
 
     def check(self, bounds: Sequence[str], *, several: bool) -> None:
-        """Refuse, before anything is measured, what could not be answered.
+        """Check before measuring that the demand and the price can be answered.
 
         Raises:
-            RequestError: several loads are measured, and nothing says which of them is to be held.
+            RequestError: several loads are measured, and no demand or bound selects one of them.
         """
         if several and self.price is not None and self.demand is None:
-            raise RequestError("--price of several loads needs a demand to share: --demand 1000/s.")
+            raise RequestError("--price with several loads needs a demand: --demand 1000/s.")
         if several and self.demand is not None and not bounds:
             raise RequestError(
-                "--demand needs a bound that a replica is to hold: --require 'latency.p99 <= 50ms'."
+                "--demand needs a bound that each replica must hold: --require 'latency.p99 <= 50ms'."
             )
 
     def of_result(self, result: Result, bounds: Sequence[Constraint] = ()) -> Provided:
-        """Say what one Result comes to.
+        """Compute replicas and costs for one Result.
 
         Raises:
-            RequestError: a demand is held against a Result that is of no load.
+            RequestError: a demand is given, and the Result was not measured under load.
         """
         if self.demand is None:
-            spent = None if self.price is None else costs(result, self.price)
-            return Provided(price=self.price, costs=spent)
+            result_costs = None if self.price is None else costs(result, self.price)
+            return Provided(price=self.price, costs=result_costs)
         load = result.job.load
         if load is None:
-            raise RequestError(
-                "--demand needs a result of modeldyno load: a rate within bounds, of a server."
-            )
+            raise RequestError("--demand needs a result of modeldyno load: a server's rate within bounds.")
         rung = Rung.of(result, load.slots or load.rate or 0.0, bounds)
-        unheld = next((j for j in rung.judgements if j.verdict is not Verdict.HELD), None)
-        if unheld is not None:
-            advice = "measure a smaller load" if unheld.verdict is Verdict.BROKEN else "measure it longer"
-            return Provided(why=f"No number of replicas is known, for {unheld.sentence()}; {advice}.")
-        return self._needed(rung, tuple(bounds), closed=load.closed)
+        not_held = next((j for j in rung.judgements if j.verdict is not Verdict.HELD), None)
+        if not_held is not None:
+            advice = "measure a smaller load" if not_held.verdict is Verdict.BROKEN else "measure it longer"
+            return Provided(
+                why=f"The number of replicas is unknown, because {not_held.sentence()}; {advice}."
+            )
+        return self._provide(rung, tuple(bounds), closed=load.closed)
 
-    def of_several(self, found: Ladder | Capacity, *, closed: bool) -> Provided:
-        """Say what a served curve comes to: at the greatest load that holds every bound."""
+    def of_several(self, curve: Ladder | Capacity, *, closed: bool) -> Provided:
+        """Compute replicas and costs for a load curve, at the largest load that holds every bound."""
         if self.demand is None:
             return Provided()
         try:
-            rung = holding(found)
-        except RequestError as error:  # what was measured is told all the same
+            rung = holding(curve)
+        except RequestError as error:  # the measurements are reported anyway
             return Provided(why=str(error))
-        return self._needed(rung, bounds_of(found), closed=closed)
+        return self._provide(rung, bounds_of(curve), closed=closed)
 
-    def _needed(self, rung: Rung, bounds: tuple[Constraint, ...], *, closed: bool) -> Provided:
+    def _provide(self, rung: Rung, bounds: tuple[Constraint, ...], *, closed: bool) -> Provided:
         assert self.demand is not None
         try:
             needed = provision(self.demand, rung, closed=closed)

@@ -17,27 +17,25 @@ from modeldyno.errors import RequestError
 @click.command(name="report", cls=Command)
 @click.argument("documents", nargs=-1, required=True)
 @click.option(
-    "-o", "--output", required=True, metavar="FILE", help=".html .pdf .md, or the numbers alone: .csv .json"
+    "-o", "--output", required=True, metavar="FILE", help=".html .pdf .md, or only the numbers: .csv .json"
 )
-@cli_options.bounds("Bounds that a result is to hold, shown with their verdicts.")
+@cli_options.bounds("Bounds to judge the result by; shown with their verdicts.")
 def command(documents: tuple[str, ...], output: str, require: tuple[str, ...]) -> None:
-    """Write DOCUMENTS in the format that FILE's suffix names; several go into one file.
+    """Write DOCUMENTS as a report, in the format of FILE's suffix; several go into one file.
 
-    A document is a JSON file, a stored id or tag of a result, the name of a study, or the id of a comparison,
-    of a ladder of loads or of a search for the largest one.
+    A document is a JSON file, the id or tag of a stored result, the name of a study, or the id of a
+    comparison, a load curve or a search for the largest load.
     """
-    found = [find_any(document) for document in documents]
+    loaded = [find_any(document) for document in documents]
     path = Path(output)
-    if len(found) > 1:
+    if len(loaded) > 1:
         if require:
-            raise RequestError("--require is judged on one result; write each of several by itself.")
-        write_several(found, path)
-    elif isinstance(found[0], Result):
-        write(found[0], path, [found[0].judge(bound) for bound in require])
+            raise RequestError("--require applies to one result; write a report for each.")
+        write_several(loaded, path)
+    elif isinstance(loaded[0], Result):
+        write(loaded[0], path, [loaded[0].judge(bound) for bound in require])
     elif require:
-        raise RequestError(
-            "--require is judged on a result; studies and series of loads have bounds of their own."
-        )
+        raise RequestError("--require applies to a result; studies and load series have bounds of their own.")
     else:
-        write(found[0], path)
+        write(loaded[0], path)
     click.echo(f"Wrote {output}.")

@@ -22,32 +22,30 @@ _MOST = 1000
 @click.command(name="rm")
 @click.argument("results", nargs=-1, required=True)
 def command(results: tuple[str, ...]) -> None:
-    """Remove RESULTS (ids or prefixes) and their artifacts from the store; of a study, its trials, too.
+    """Remove RESULTS (ids or prefixes) and their artifacts from the store; with a study, also its trials.
 
-    A tag names the one result that has it. Of a comparison and of a series of loads, the document alone:
-    the results stay.
+    A tag must belong to one result. Removing a comparison or a load series keeps its results.
     """
     with plugins.store() as store:
-        for identifier, remove in [_found(store, name) for name in results]:
-            baselines = _baselines(store, identifier)
+        for identifier, remove in [_resolve(store, name) for name in results]:
+            baselines = _baseline_branches(store, identifier)
             click.echo(f"removed {remove(identifier)}{baselines and f', the baseline {baselines}'}")
 
 
-def _baselines(store: Store, identifier: str) -> str:
-    """Name the branches that a result is kept for as their baseline."""
+def _baseline_branches(store: Store, identifier: str) -> str:
+    """Return the branches whose baseline a result is, separated by commas."""
     with suppress(RequestError):
         return ", ".join(tag for tag in store.tag(identifier).tags if tag.startswith(BRANCH))
     return ""
 
 
-def _found(store: Store, name: str) -> tuple[str, Callable[[str], str]]:
-    """Give what is meant, and how to remove it."""
+def _resolve(store: Store, name: str) -> tuple[str, Callable[[str], str]]:
+    """Return the id of the named document, and the function that removes it."""
     tagged = store.find(tag=name, limit=_MOST)
     if len(tagged) > 1:
         number = f"{len(tagged)} results" if len(tagged) < _MOST else f"{_MOST} results or more"
         raise RequestError(
-            f"{number} have the tag '{name}'; name those to remove by their ids, which modeldyno list "
-            f"--tag {name} shows."
+            f"{number} have the tag '{name}'; give their ids; modeldyno list --tag {name} shows them."
         )
     try:
         return store.get(name).id, store.remove

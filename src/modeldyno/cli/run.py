@@ -20,36 +20,36 @@ if TYPE_CHECKING:
     from types import CodeType
 
 _RAISED, _INTERRUPTED = 1, 130
-"""Exit codes of Python for a script that raised, or that Ctrl-C ended."""
+"""Exit codes of Python for a script that raised, or was ended by Ctrl-C."""
 
 
 @click.command(name="run", context_settings={"allow_interspersed_args": False})
-@click.option("--json", "json_path", metavar="PATH", help="Save what was seen as a document.")
+@click.option("--json", "json_path", metavar="PATH", help="Save the measurements as a JSON document.")
 @click.argument("script", metavar="SCRIPT [ARGS]...")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="")
 def command(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
-    """Run SCRIPT as Python would, and say at its end what functions marked with @profiled took.
+    """Run SCRIPT as Python would, and report time and memory of its @profiled functions at the end.
 
-    The script's own output, exit code and errors stay as they are; the tables go to standard error.
+    The script's own output, exit code and errors are unchanged; the tables go to standard error.
     """
     path = Path(script)
     if not path.is_file():
-        wrong = f"'{script}' is a directory" if path.is_dir() else f"There is no file '{script}'"
-        raise RequestError(f"{wrong}; give the path of a Python script.")
+        problem = f"'{script}' is a directory" if path.is_dir() else f"There is no file '{script}'"
+        raise RequestError(f"{problem}; give the path of a Python script.")
     if json_path == "-":
-        raise RequestError("Standard output is the script's own; give --json the path of a file.")
+        raise RequestError("Standard output belongs to the script; give --json the path of a file.")
     if json_path is not None and not Path(json_path).resolve().parent.is_dir():
         raise RequestError(
             f"Cannot write {json_path}: the directory {Path(json_path).parent} does not exist."
         )
     # Registered first, it runs last: after the threads and the exit functions of the script.
-    atexit.register(_tell, os.getpid(), None if json_path is None else Path(json_path).resolve())
+    atexit.register(_print_summary, os.getpid(), None if json_path is None else Path(json_path).resolve())
     profiled.enable()
     _execute(path, [script, *arguments])
 
 
 def _execute(path: Path, words: list[str]) -> NoReturn:
-    """Run a script as ``__main__``, and leave with its exit code."""
+    """Run a script as ``__main__``, and exit with its code."""
     module = ModuleType("__main__")
     file = str(path.absolute())
     module.__dict__.update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
@@ -58,28 +58,28 @@ def _execute(path: Path, words: list[str]) -> NoReturn:
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
     try:
-        exec(_compiled(path, file), module.__dict__)  # noqa: S102 - the user's own script
+        exec(_compile_script(path, file), module.__dict__)  # noqa: S102 - the user's own script
     except SystemExit:
         raise
-    except BaseException as error:  # noqa: BLE001 - shown as Python shows it, whatever it is
-        _without_us(error)
+    except BaseException as error:  # noqa: BLE001 - any error is shown as Python shows it
+        _drop_own_frames(error)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else _RAISED)
     sys.exit(0)
 
 
-def _without_us(error: BaseException) -> None:
-    """Drop the frames of this file: they are no part of the script."""
+def _drop_own_frames(error: BaseException) -> None:
+    """Remove the frames of this file from the traceback."""
     while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
         error.__traceback__ = error.__traceback__.tb_next
 
 
-def _compiled(path: Path, name: str) -> CodeType:
+def _compile_script(path: Path, name: str) -> CodeType:
     return compile(path.read_bytes(), name, "exec", dont_inherit=True)
 
 
-def _tell(process: int, json_path: Path | None) -> None:
-    """Print the tables, and save the document; not in a process that the script forked."""
+def _print_summary(process: int, json_path: Path | None) -> None:
+    """Print the tables and save the document, unless in a forked child of the script."""
     if os.getpid() != process:
         return
     from modeldyno import codec  # noqa: PLC0415 - not before the script is over

@@ -15,5 +15,5 @@ _SCHEMAS = {"result": codec.schema, "sweep": sweeps_schema.schema}
 @click.command(name="schema")
 @click.argument("document", type=click.Choice(list(_SCHEMAS)), default="result")
 def command(document: str) -> None:
-    """Print the JSON Schema of DOCUMENT: of a result, or of the file that describes a sweep."""
+    """Print the JSON Schema of DOCUMENT: a result, or a sweep file."""
     click.echo(json.dumps(_SCHEMAS[document](), indent=2))

@@ -51,97 +51,103 @@ if TYPE_CHECKING:
     help="One number in base units: latency.p99, latency.p99.ci, throughput.",
 )
 @click.option(
-    "--require", multiple=True, metavar="BOUND", help="Judge it: exit 1 when broken, 5 when undecided."
+    "--require", multiple=True, metavar="BOUND", help="Judge the result: exit 1 if broken, 5 if undecided."
 )
 @click.option(
-    "--baseline", metavar="RESULT", help="Show instead what has changed in memory at the peak since this one."
+    "--baseline", metavar="RESULT", help="Show how the memory at the peak changed since this result."
 )
-@click.option("--findings", "as_findings", is_flag=True, help="Tell what may be done about what it shows.")
-@click.option("--demand", help="Of a load: how many replicas so many requests take within --require: 1000/s.")
-@click.option("--price", help="Of a replica, such as 1.20/h or '876 EUR/month': what the work costs.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document.")
+@click.option("--findings", "as_findings", is_flag=True, help="Show the findings, with advice.")
+@click.option(
+    "--demand", help="For a load: number of replicas for this request rate within --require: 1000/s."
+)
+@click.option(
+    "--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': show what the work costs."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON document.")
 @look_options
-@click.option("-v", "--verbose", is_flag=True, help="Print all: every figure, table and advice.")
+@click.option("-v", "--verbose", is_flag=True, help="Print everything: all figures, tables and advice.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
     """Show RESULT: a JSON file, or an id (or prefix, or tag) of the store.
 
-    A study, a comparison, a ladder of loads and the answer of --find-load are shown likewise.
+    It also shows a study, a comparison, a load curve or the answer of --find-load.
     """
-    asked = None if options["query"] is None else Query.parse(options["query"])
+    query = None if options["query"] is None else Query.parse(options["query"])
     constraints = tuple(map(Constraint.parse, options["require"]))
-    if options["baseline"] is not None and (asked or constraints or options["as_json"]):
-        raise RequestError("--baseline goes with none of --get, --require and --json; ask for one at a time.")
-    found = find_any(options["result"])
+    if options["baseline"] is not None and (query or constraints or options["as_json"]):
+        raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
+    document = find_any(options["result"])
     planned = Planned.of(options)
-    if not isinstance(found, Result):
-        _print_other(found, planned, options)
+    if not isinstance(document, Result):
+        _print_other(document, planned, options)
         return
-    if asked is not None:
-        answer = found.ask(asked)
+    if query is not None:
+        answer = document.ask(query)
         click.echo(number(answer))
-        if answer.value is None and asked.part is None:
+        if answer.value is None and query.part is None:
             click.echo(f"modeldyno: {answer.why}", err=True)
     elif options["as_json"]:
-        judgements = tuple(bound.judge(found.measurements) for bound in constraints)
-        provided = _provided(found, planned, constraints)
+        judgements = tuple(bound.judge(document.measurements) for bound in constraints)
+        provided = _cost_answer(document, planned, constraints)
         derived = {"judgements": judgements} if judgements else {}
         with listened():
-            print_document(codec.encode(found, **derived, **provided.derived()))
+            print_document(codec.encode(document, **derived, **provided.derived()))
     elif options["as_findings"]:
         with listened():
-            print_blocks(*findings_of(found, plugins.knobs(found.job.backend)))
+            print_blocks(*findings_of(document, plugins.knobs(document.job.backend)))
     elif planned.asked:
-        _provided(found, planned, constraints).tell()
+        _cost_answer(document, planned, constraints).tell()
     elif options["baseline"] is not None:
-        changed = memory_changed(find(options["baseline"]), found)
+        changed = memory_changed(find(options["baseline"]), document)
         with listened():
             print_blocks(*changed)
     else:
-        outcome = judged(found, constraints)
+        outcome = judged(document, constraints)
         verbose = options["verbose"]
-        look = Look(depth=options["depth"], sort=options["sort"], filter=options["filter"], verbose=verbose)
+        view_options = Look(
+            depth=options["depth"], sort=options["sort"], filter=options["filter"], verbose=verbose
+        )
         with listened():
-            draw(outcome.result, outcome.judgements, look, verbose=verbose)
+            draw(outcome.result, outcome.judgements, view_options, verbose=verbose)
         ctx.exit(outcome.exit_code if constraints else 0)
 
 
-def _provided(found: Result, planned: Planned, constraints: Sequence[Constraint]) -> Provided:
-    """Say what a demand takes; who asks for that alone is told by an error where it is not known."""
-    provided = planned.of_result(found, constraints)
-    if provided.why:
-        raise RequestError(provided.why)
-    return provided
+def _cost_answer(result: Result, planned: Planned, constraints: Sequence[Constraint]) -> Provided:
+    """Compute replicas and costs of a result; raise if the number of replicas is unknown."""
+    cost_answer = planned.of_result(result, constraints)
+    if cost_answer.why:
+        raise RequestError(cost_answer.why)
+    return cost_answer
 
 
-def _print_other(found: Study | Conclusion, planned: Planned, options: dict[str, Any]) -> None:
-    """Print what is of several Results."""
-    match found:
+def _print_other(document: Study | Conclusion, planned: Planned, options: dict[str, Any]) -> None:
+    """Print a study, a comparison or a load series."""
+    match document:
         case Study():
-            _refuse(options, "a study; take modeldyno sweep --rerank, or show the result of a trial")
-            print_study(found, as_json=options["as_json"])
+            _refuse(options, "a study; use modeldyno sweep --rerank, or show the result of a trial")
+            print_study(document, as_json=options["as_json"])
         case Comparison():
             _refuse(options, "a comparison; show one of its results")
-            print_contrast(found, as_json=options["as_json"], everything=options["verbose"])
+            print_contrast(document, as_json=options["as_json"], everything=options["verbose"])
         case _:
-            _refuse(options, "of several loads; show one of its results", planned=True)
-            _print_loads(found, planned, as_json=options["as_json"])
+            _refuse(options, "a load series; show one of its results", planned=True)
+            _print_loads(document, planned, as_json=options["as_json"])
 
 
-def _print_loads(found: Ladder | Capacity, planned: Planned, *, as_json: bool) -> None:
-    """Print what several loads show, or their document."""
-    knob = found.knob if isinstance(found, Ladder) else found.search.knob
-    provided = planned.of_several(found, closed=knob != RATE)
+def _print_loads(series: Ladder | Capacity, planned: Planned, *, as_json: bool) -> None:
+    """Print a load series, or its JSON document."""
+    knob = series.knob if isinstance(series, Ladder) else series.search.knob
+    provided = planned.of_several(series, closed=knob != RATE)
     with listened():
         if as_json:
-            print_document(codec_series.encode(found, **provided.derived()))
+            print_document(codec_series.encode(series, **provided.derived()))
         else:
-            print_blocks(*load_page.lines(found), *provided.blocks())
+            print_blocks(*load_page.lines(series), *provided.blocks())
 
 
 def _refuse(options: dict[str, Any], kind: str, *, planned: bool = False) -> None:
-    """Refuse what is asked of a result only; a demand may be asked of loads, too."""
-    asked = {
+    """Refuse options that only apply to a result; load series accept a demand, too."""
+    given = {
         "--get": options["query"],
         "--require": options["require"],
         "--baseline": options["baseline"],
@@ -149,21 +155,21 @@ def _refuse(options: dict[str, Any], kind: str, *, planned: bool = False) -> Non
         "--demand": options["demand"] and not planned,
         "--price": options["price"] and not planned,
     }
-    if wrong := [flag for flag, value in asked.items() if value]:
-        raise RequestError(f"{', '.join(wrong)} is asked of a result, and this is {kind}.")
+    if refused := [flag for flag, value in given.items() if value]:
+        raise RequestError(f"{', '.join(refused)} applies to a result, and this is {kind}.")
 
 
 def number(answer: Answer) -> str:
-    """Write an answer for a script: one number, or the two ends of its interval; ``null`` where none is."""
+    """Format an answer for a script: a number, or the two ends of its interval; ``null`` for none."""
     if answer.query.part == "ci":
         interval = answer.interval or (
             answer.bounds() if answer.exact else Interval(low=-math.inf, high=math.inf)
         )
-        return f"{_plain(interval.low)} {_plain(interval.high)}"
-    return _plain(answer.value)
+        return f"{_format_number(interval.low)} {_format_number(interval.high)}"
+    return _format_number(answer.value)
 
 
-def _plain(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "null"
     return str(value) if isinstance(value, int) else f"{value:.12g}"

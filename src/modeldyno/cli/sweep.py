@@ -19,9 +19,9 @@ from modeldyno.sweeps.yaml_file import SUFFIXES, Tree, Words, read
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_PLAIN = ("backend", "name", "strategy", *GOALS)
-"""Options that stand in a file under their own names."""
-_WITHIN = {
+_SAME_NAME = ("backend", "name", "strategy", *GOALS)
+"""Options that have the same name in a sweep file."""
+_SECTIONS = {
     "plan": {
         "trial_time": "max_time", "min_time": "min_time", "min_runs": "min_runs", "max_runs": "max_runs",
         "min_warmup": "min_warmup", "target": "target", "precision": "precision", "seed": "seed",
@@ -33,43 +33,43 @@ _WITHIN = {
         "ramp": "ramp", "request_timeout": "timeout", "retries": "retries", "drivers": "drivers",
     },
 }  # fmt: skip
-"""Options that stand in a file under another name: part of it, option, name there."""
+"""Options that have another name in a sweep file: section, option, name in the section."""
 
 
 def goal_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options that say what to look for."""
+    """Add the options of the goal."""
     aim = "METRIC[:WEIGHT]"
     return cli_options.together(
         click.option(
             "--objective", "objectives", multiple=True, metavar=aim,
-            help="throughput, unless told otherwise; the metric knows its direction."
+            help="Metric to improve, in its own direction; throughput by default."
         ),
         click.option(
-            "--maximize", multiple=True, metavar=aim, help="What is to be large: throughput by default."
+            "--maximize", multiple=True, metavar=aim, help="Metric to maximize; throughput by default."
         ),
         click.option(
-            "--minimize", multiple=True, metavar=aim, help="What is to be small, such as latency.p99."
+            "--minimize", multiple=True, metavar=aim, help="Metric to minimize, such as latency.p99."
         ),
-        cli_options.bounds("Such as 'latency.p99 <= 50ms'; exit 1 when nothing holds it, 5 when undecided."),
+        cli_options.bounds("Such as 'latency.p99 <= 50ms'; exit 1 if nothing holds it, 5 if undecided."),
         click.option(
-            "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Maximise the throughput of a server."
+            "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Preset: maximise the throughput of a server."
         ),
         click.option(
             "--latency-budget", callback=quantity("s", bound=True),
-            help="10ms: as --require 'latency.p99 <= 10ms'."
+            help="Such as 10ms; same as --require 'latency.p99 <= 10ms'."
         ),
         click.option(
             "--min-throughput", callback=quantity("1/s", zero=True),
-            help="500: as --require 'throughput >= 500/s'."
+            help="Such as 500; same as --require 'throughput >= 500/s'."
         ),
         click.option(
             "--rank", type=click.Choice(KEYS["rank"]["enum"]),
-            help="Rank each configuration at its best load, or each load apart.",
+            help="Rank configurations at their best load, or every load separately.",
         ),
     )(command)  # fmt: skip
 
 
-def _certain(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     from modeldyno.sweeps.value_parsers import CERTAIN, certainty  # noqa: PLC0415 - --help needs none of it
 
     if value is not None and not 0 < certainty(value) < 1:
@@ -78,43 +78,45 @@ def _certain(_ctx: click.Context, _parameter: click.Parameter, value: str | None
 
 
 def budget_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options that say how to search, and when to end."""
+    """Add the options of the search strategy and its budget."""
     return cli_options.together(
-        click.option("--strategy", help="quick (the default), grid, ladder or optuna."),
+        click.option("--strategy", help="Search strategy: quick (the default), grid, ladder or optuna."),
         click.option(
-            "--max-time", callback=quantity("s"), help="Longest time of the sweep in all, such as 10m."
+            "--max-time", callback=quantity("s"), help="Time limit of the whole sweep, such as 10m."
         ),
         click.option(
-            "--max-trials", type=click.IntRange(1), help="Most measurements, those that verify included."
+            "--max-trials",
+            type=click.IntRange(1),
+            help="Maximum number of measurements, including verification.",
         ),
         click.option(
             "--until",
             metavar="'certain >= S'",
-            callback=_certain,
-            help="How sure to be of the best; else 95%.",
+            callback=_check_certainty,
+            help="Required confidence in the best configuration; 95% by default.",
         ),
-        click.option("--dry-run", is_flag=True, help="Print the plan, and measure nothing."),
+        click.option("--dry-run", is_flag=True, help="Print the plan without measuring."),
     )(command)
 
 
 def stored_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options that begin with a study that is there."""
+    """Add the options that work on a stored study."""
     return cli_options.together(
         click.option(
             "--resume", is_flag=False, flag_value="", metavar="[ID]",
-            help="Go on with a study, or with the newest.",
+            help="Continue a study; the newest by default.",
         ),
         click.option(
-            "--force", is_flag=True, help="Resume though the model or the machine has changed."
+            "--force", is_flag=True, help="Resume even if the model or the machine has changed."
         ),
         click.option(
-            "--rerank", metavar="ID", help="Rank a stored study by other goals; measures nothing."
+            "--rerank", metavar="ID", help="Rank a stored study by other goals, without measuring."
         ),
         click.option(
             "--export-configs", metavar="DIR", type=click.Path(file_okay=False),
-            help="Write config.pbtxt of the best, and of the default.",
+            help="Write config.pbtxt of the best configurations and of the default.",
         ),
-        click.option("--overwrite", is_flag=True, help="Export into a directory that is not empty."),
+        click.option("--overwrite", is_flag=True, help="Allow exporting into a directory that is not empty."),
         click.option(
             "--top", default=5, show_default=True, type=click.IntRange(1),
             help="Configurations to show, and to export.",
@@ -123,23 +125,29 @@ def stored_options(command: cli_options.Command) -> cli_options.Command:
 
 
 def load_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options of a load, but for what is varied."""
+    """Add the options of a fixed load."""
     return cli_options.together(
         click.option(
             "--concurrency",
             "-c",
             type=click.IntRange(1),
-            help="Requests at once, not varied; with --rate: at most.",
+            help="Concurrent requests, not varied; with --rate: at most.",
         ),
         click.option(
-            "--rate", metavar="R[:KIND]", help="Open loop, rate not varied: 100, 100:poisson; -c bounds it."
+            "--rate",
+            metavar="R[:KIND]",
+            help="Open loop at a fixed rate: 100, 100:poisson; -c limits concurrency.",
         ),
         click.option("--duration", callback=quantity("s"), help="Length of the steady window, such as 5s."),
         click.option("--requests", type=click.IntRange(1), help="Requests to measure, after the warm-up."),
-        click.option("--ramp", callback=quantity("s", zero=True), help="Grow to the full load over so long."),
-        click.option("--request-timeout", callback=quantity("s"), help="When a request is given up; 60s."),
-        click.option("--retries", type=click.IntRange(0), help="Send again what the server did not answer."),
-        click.option("--drivers", type=click.IntRange(1), help="Processes that send."),
+        click.option("--ramp", callback=quantity("s", zero=True), help="Ramp-up time to the full load."),
+        click.option(
+            "--request-timeout", callback=quantity("s"), help="Timeout of a request; 60s by default."
+        ),
+        click.option(
+            "--retries", type=click.IntRange(0), help="Retries of a request that the server did not answer."
+        ),
+        click.option("--drivers", type=click.IntRange(1), help="Number of processes that send."),
     )(command)
 
 
@@ -149,16 +157,26 @@ def load_options(command: cli_options.Command) -> cli_options.Command:
 @cli_options.knob_options
 @click.option(
     "--space", "spaces", multiple=True, metavar="KNOB=VALUES",
-    help="Vary it; once for each: batch_size=1,2,4, threads=1..4, concurrency=1..64*2, 'a=1,2 if b=true'.",
+    help="Knob to vary; repeatable: batch_size=1,2,4, threads=1..4, concurrency=1..64*2, 'a=1,2 if b=true'.",
 )  # fmt: skip
 @cli_options.INPUTS
 @goal_options
 @budget_options
 @stored_options
 @load_options
-@click.option("--probe", "probes", multiple=True, metavar="PROBE,...", help="By default what the goal needs.")
 @click.option(
-    "--trial-time", default="10s", show_default=True, callback=quantity("s"), help="Longest look at a trial."
+    "--probe",
+    "probes",
+    multiple=True,
+    metavar="PROBE,...",
+    help="What to measure; by default what the goal needs.",
+)
+@click.option(
+    "--trial-time",
+    default="10s",
+    show_default=True,
+    callback=quantity("s"),
+    help="Maximum measuring time of a trial.",
 )
 @cli_options.care_options(min_time="1s", precision="2%")
 @cli_options.place_options
@@ -169,10 +187,10 @@ def load_options(command: cli_options.Command) -> cli_options.Command:
 @keeping_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Find the configuration of MODEL that is best within bounds, and say how sure that is.
+    """Find the best configuration of MODEL within bounds, and report how sure that is.
 
-    What to vary, and to what end, is told by options, by a file of YAML (`modeldyno schema sweep`), or
-    by both: an option counts more than the file. Without --space, what usually matters is varied.
+    Give the axes and the goal as options, in a YAML file (`modeldyno schema sweep`), or both: options
+    override the file. Without --space, the usual knobs are varied.
     """
     from modeldyno.cli import sweep_actions  # noqa: PLC0415 - --help needs none of it
 
@@ -181,74 +199,77 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         raise RequestError("--resume, --rerank and --dry-run exclude each other; give one of them.")
     if exclusive and options["model"] is not None:
         raise RequestError(
-            f"--{exclusive[0]} goes on with a stored study, which knows its model; "
-            f"leave {options['model']} away."
+            f"--{exclusive[0]} uses a stored study, which has its model; drop {options['model']}."
         )
-    typed = {name: value for name, value in options.items() if _typed(ctx, name)}
-    if options["rerank"] is not None:  # what modeldyno.toml says is of sweeps that begin
+    typed = {name: value for name, value in options.items() if _is_typed(ctx, name)}
+    if options["rerank"] is not None:  # modeldyno.toml only applies to new sweeps
         ctx.exit(sweep_actions.rerank(words(ctx, typed), options))
     if options["resume"] is not None:
         ctx.exit(sweep_actions.resume(words(ctx, typed), options))
     if options["model"] is None:
-        raise RequestError("A sweep needs a MODEL, or a file SWEEP.yaml; see modeldyno sweep --help.")
+        raise RequestError("A sweep needs a MODEL or a file SWEEP.yaml; see modeldyno sweep --help.")
     ctx.exit(sweep_actions.begin(words(ctx, options), options))
 
 
 def words(ctx: click.Context, options: dict[str, Any]) -> Words:
-    """Give what is told by a file and by options; of these, what was typed counts more than the file."""
+    """Merge the sweep file and the options: typed options override the file, defaults do not."""
     path = Path(options.get("model") or "")
     if path.suffix not in SUFFIXES:
-        told = _tree(options, (name for name, value in options.items() if _given(ctx, name, value)))
-        return Words(tree={**({"model": options["model"]} if options.get("model") else {}), **told})
+        tree = _to_tree(options, (name for name, value in options.items() if _is_given(ctx, name, value)))
+        return Words(tree={**({"model": options["model"]} if options.get("model") else {}), **tree})
     file = read(path)
-    below = (name for name, value in options.items() if _given(ctx, name, value) and not _typed(ctx, name))
-    above = [name for name, value in options.items() if _given(ctx, name, value) and _typed(ctx, name)]
+    defaulted = (
+        name for name, value in options.items() if _is_given(ctx, name, value) and not _is_typed(ctx, name)
+    )
+    typed = [name for name, value in options.items() if _is_given(ctx, name, value) and _is_typed(ctx, name)]
     tree = file.tree
-    if AIMS.keys() & set(above):  # a new aim is no further one
+    if AIMS.keys() & set(typed):  # a typed aim replaces those of the file
         tree = {name: value for name, value in tree.items() if name not in AIMS}
-    found = Words(tree=tree, lines=file.lines, origin=file.origin).over(Words(tree=_tree(options, below)))
-    return Words(tree=_tree(options, above)).over(found)
+    merged = Words(tree=tree, lines=file.lines, origin=file.origin).over(
+        Words(tree=_to_tree(options, defaulted))
+    )
+    return Words(tree=_to_tree(options, typed)).over(merged)
 
 
-def _given(ctx: click.Context, name: str, value: Any) -> bool:
-    """Say whether somebody gave an option, and not only its default."""
+def _is_given(ctx: click.Context, name: str, value: Any) -> bool:
+    """Check whether an option was given, rather than its default."""
     return value not in (None, ()) and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
-def _typed(ctx: click.Context, name: str) -> bool:
-    """Say whether it was given for this call, and not by modeldyno.toml."""
+def _is_typed(ctx: click.Context, name: str) -> bool:
+    """Check whether an option was typed, rather than read from modeldyno.toml."""
     return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP
 
 
-def _tree(options: dict[str, Any], names: Iterable[str]) -> Tree:
-    """Write options as a file has them."""
-    given = {name: options[name] for name in names}
-    tree: Tree = {name: _listed(given[name]) for name in _PLAIN if name in given}
-    for part, parts in _WITHIN.items():
-        found = {there: given[name] for name, there in parts.items() if name in given}
-        tree |= {part: found} if found else {}
-    tree |= {name: _listed(given[option]) for option, name in _SEVERAL.items() if option in given}
-    if "settings" in given:
-        tree["set"] = _pairs("--set", given["settings"], "instances=2")
-    if "spaces" in given:
-        tree["space"] = _pairs("--space", given["spaces"], "batch_size=1,2,4")
+def _to_tree(options: dict[str, Any], names: Iterable[str]) -> Tree:
+    """Convert options to the tree of a sweep file."""
+    values = {name: options[name] for name in names}
+    tree: Tree = {name: _as_list(values[name]) for name in _SAME_NAME if name in values}
+    for title, renamed in _SECTIONS.items():
+        section = {file_name: values[name] for name, file_name in renamed.items() if name in values}
+        tree |= {title: section} if section else {}
+    tree |= {name: _as_list(values[option]) for option, name in _RENAMED.items() if option in values}
+    if "settings" in values:
+        tree["set"] = _parse_pairs("--set", values["settings"], "instances=2")
+    if "spaces" in values:
+        tree["space"] = _parse_pairs("--space", values["spaces"], "batch_size=1,2,4")
     return tree
 
 
-_SEVERAL = {"inputs": "input", "probes": "probe", "beside": "beside"}
+_RENAMED = {"inputs": "input", "probes": "probe", "beside": "beside"}
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _pairs(flag: str, given: Iterable[str], like: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in given:
+def _parse_pairs(flag: str, texts: Iterable[str], example: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name.strip():
-            raise RequestError(f"{flag} '{text}' is not knob=value, such as {like}.")
-        if name.strip() in found:
+            raise RequestError(f"{flag} '{text}' is not knob=value, such as {example}.")
+        if name.strip() in pairs:
             raise RequestError(f"{flag} gives {name.strip()} twice; give all its values at once.")
-        found[name.strip()] = value
-    return found
+        pairs[name.strip()] = value
+    return pairs

@@ -1,4 +1,4 @@
-"""What ``modeldyno sweep`` does with a study: begins it, goes on with it, ranks it anew, and tells of it."""
+"""The actions of ``modeldyno sweep``: begin, resume and rerank a study, and print it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ from modeldyno.documents.lookup import find_study
 from modeldyno.documents.write import check, write
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
-from modeldyno.sweeps import build as told
-from modeldyno.sweeps import export_configs, loop
+from modeldyno.sweeps import build, export_configs, loop
 from modeldyno.sweeps.run import carried_out
 from modeldyno.sweeps.schema import GOALS
-from modeldyno.views.study import blocks as laid_out
+from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.text import count, lasting
 
 if TYPE_CHECKING:
@@ -45,211 +44,217 @@ if TYPE_CHECKING:
     from modeldyno.sweeps.yaml_file import Words
 
 
-def begin(words: Words, options: dict[str, Any]) -> int:
-    """Make a study of words, and carry it out; give the exit code."""
-    study, chosen = told.study(words, trust=options["trust"])
+def begin(config: Words, options: dict[str, Any]) -> int:
+    """Start a study from its configuration and run it; return the exit code."""
+    study, chosen_axes = build.study(config, trust=options["trust"])
     if options["dry_run"]:
-        return sweep_dry_run.plan(study, chosen)
-    places = _places(options)
-    loop.check(study)  # a mistake is found before anything is said or kept
+        return sweep_dry_run.plan(study, chosen_axes)
+    places = _check_targets(options)
+    loop.check(study)  # find mistakes before printing or storing anything
     if not places.silent and not options["quiet"]:
         with listened():
-            print_blocks(Notice(severity=Severity.NOTE, text=_begun(study, chosen, stored=places.store)))
-    return _measured(study, places, options)
+            print_blocks(
+                Notice(severity=Severity.NOTE, text=_describe_start(study, chosen_axes, stored=places.store))
+            )
+    return _run_study(study, places, options)
 
 
-def resume(words: Words, options: dict[str, Any]) -> int:
-    """Go on with a study where it was left, perhaps with another budget; give the exit code.
+def resume(config: Words, options: dict[str, Any]) -> int:
+    """Resume a study where it ended, perhaps with another budget; return the exit code.
 
-    Under another goal it goes on as a study of its own, which has all trials of the first: what is best now
-    is searched on and verified, and nothing is measured twice.
+    With another goal, it continues as a new study that has all trials of the first: the search goes on
+    around the best configurations by the new goal, and nothing is measured twice.
     """
-    places = _places(options)
+    places = _check_targets(options)
     if not places.store:
-        raise RequestError("--resume goes on with a study in the store; leave --no-store away.")
-    further = words.tree.keys() - {"budget", *GOALS}
-    if further:
+        raise RequestError("--resume continues a study in the store; drop --no-store.")
+    unchangeable = config.tree.keys() - {"budget", *GOALS}
+    if unchangeable:
         raise RequestError(
-            f"A study goes on as it was begun, so that {', '.join(sorted(further))} cannot change; only "
-            "--max-time, --max-trials and --until can, and the goal."
+            f"A resumed study cannot change {', '.join(sorted(unchangeable))}; only the goal, --max-time, "
+            "--max-trials and --until can change."
         )
     study = find_study(options["resume"])
-    if words.tree.keys() & GOALS:
-        study, unknown = _reranked(study, words)
+    if config.tree.keys() & GOALS:
+        study, unknown = _rerank_stored(study, config)
         if unknown and unknown == sum(trial.state is State.DONE for trial in study.measured):
             raise RequestError(
-                f"No trial of study {study.id[:6]} tells {', '.join(map(str, study.goal.queries))}; "
-                "begin a new sweep, which measures it."
+                f"No trial of study {study.id[:6]} measured {', '.join(map(str, study.goal.queries))}; "
+                "start a new sweep."
             )
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         study = replace(study, id=secrets.token_hex(6), created=now)
-    budget = told.budget(words, study.budget)
-    return _measured(replace(study, budget=budget), places, options)
+    budget = build.budget(config, study.budget)
+    return _run_study(replace(study, budget=budget), places, options)
 
 
-def rerank(words: Words, options: dict[str, Any]) -> int:
-    """Rank a stored study under other goals, without measuring anything; give the exit code."""
-    places = _places(options)
-    further = words.tree.keys() - GOALS
-    if further:
+def rerank(config: Words, options: dict[str, Any]) -> int:
+    """Rank a stored study by other goals without measuring; return the exit code."""
+    places = _check_targets(options)
+    unused = config.tree.keys() - GOALS
+    if unused:
         raise RequestError(
-            f"--rerank measures nothing, so that {', '.join(sorted(further))} would have no effect; "
+            f"--rerank measures nothing, so {', '.join(sorted(unused))} would have no effect; "
             "it takes goals: --objective, --maximize, --minimize, --require, --rank."
         )
-    found = find_study(options["rerank"])
-    study, unknown = _reranked(found, words)
-    code = _told(study, places, options)
+    stored = find_study(options["rerank"])
+    study, unknown = _rerank_stored(stored, config)
+    code = _report_study(study, places, options)
     best = ranking(study).best
-    if words.tree and best is not None and not best.verified and not places.silent:
-        goal = " ".join(_typed(study))
+    if config.tree and best is not None and not best.verified and not places.silent:
+        goal = " ".join(_goal_options(study))
         name = shlex.quote(options["rerank"])
-        click.echo(f"To search on and verify it: modeldyno sweep --resume {name} {goal}")
+        click.echo(f"To continue the search and verify it: modeldyno sweep --resume {name} {goal}")
     if unknown and not places.silent:
         click.echo(
-            f"{unknown} of {len(study.measured)} trials do not tell all that is asked for: their results are "
-            "not in the store, or it was not measured.",
+            f"{unknown} of {len(study.measured)} trials lack a requested metric: their results are not in "
+            "the store, or it was not measured.",
         )
     return code
 
 
-def _reranked(found: Study, words: Words) -> tuple[Study, int]:
-    """Ask the results of a study for another goal; give it so, and how many trials do not tell all of it."""
-    goal = told.goal_over(words, found.goal, found.job)
+def _rerank_stored(stored: Study, config: Words) -> tuple[Study, int]:
+    """Rank a study by another goal; return it, and how many trials lack a metric of the goal."""
+    goal = build.goal_over(config, stored.goal, stored.job)
     with plugins.store() as store:
 
-        def kept(identifier: str) -> Result | None:
+        def load_result(identifier: str) -> Result | None:
             try:
                 return store.get(identifier)
             except ModelDynoError:
                 return None
 
-        return reranked(found, goal, kept)
+        return reranked(stored, goal, load_result)
 
 
-# --- carrying out ----------------------------------------------------------------------------------
+# --- running ----------------------------------------------------------------------------------
 
 
-def _measured(study: Study, places: Places, options: dict[str, Any]) -> int:
-    """Measure until the end, and tell what came out."""
+def _run_study(study: Study, places: Places, options: dict[str, Any]) -> int:
+    """Run a study until it ends, and report it; return the exit code."""
     before = len(study.trials)
     with Progress(quiet=options["quiet"]) as progress:
         study, interrupted = carried_out(
             study, store=places.store, watch=progress.watch, force=options["force"]
         )
-    code = _told(study, places, options)
+    code = _report_study(study, places, options)
     if interrupted and places.store and not places.silent:
-        click.echo(f"Interrupted; to go on: modeldyno sweep --resume {study.id[:6]}")
+        click.echo(f"Interrupted; to continue: modeldyno sweep --resume {study.id[:6]}")
     elif len(study.trials) == before and not places.silent:
-        click.echo(f"Nothing more was measured: {_why_over(study)}.")
+        click.echo(f"Nothing more was measured: {_explain_end(study)}.")
     return INTERRUPTED if interrupted else code
 
 
-def _told(study: Study, places: Places, options: dict[str, Any]) -> int:
-    """Save a study where that was asked for, print what it found, and give the exit code."""
-    ranked = ranking(study)
+def _report_study(study: Study, places: Places, options: dict[str, Any]) -> int:
+    """Store, write and print a study; return the exit code."""
+    study_ranking = ranking(study)
     if places.store and options["rerank"] is None:
         with plugins.store() as store:
-            store.put_study(study, headline=laid_out.brief(study, ranked))
-    places.write(codec.encode_study(study, ranking=ranked))
+            store.put_study(study, headline=study_blocks.brief(study, study_ranking))
+    places.write(codec.encode_study(study, ranking=study_ranking))
     if places.report:
         write(study, Path(places.report))
     written = (
-        export_configs.export(study, ranked, Path(options["export_configs"]), options["top"])
+        export_configs.export(study, study_ranking, Path(options["export_configs"]), options["top"])
         if options["export_configs"]
         else ()
     )
     if not places.silent:
         with listened():
-            blocks = list(laid_out.study(study, ranked, top=options["top"], stored=places.store))
+            blocks = list(study_blocks.study(study, study_ranking, top=options["top"], stored=places.store))
             print_blocks(*(blocks[:1] if options["quiet"] else blocks))
-            for line in (*written, *(() if options["quiet"] else _further(study, places))):
+            for line in (*written, *(() if options["quiet"] else _next_commands(study, places))):
                 click.echo(line)
             places.told()
-    return exit_code(ranked)
+    return exit_code(study_ranking)
 
 
 def exit_code(ranked: Ranking) -> int:
-    """Give what a script is told: whether something holds the bounds, as far as the samples tell."""
+    """Return the exit code: whether a configuration holds the bounds, as far as the samples show."""
     if ranked.best is not None:
         return UNDECIDED if ranked.best.verdict is Verdict.UNDECIDED else OK
-    able = [row for row in ranked.rows if not row.failure]
-    if not able:
+    succeeded = [row for row in ranked.rows if not row.failure]
+    if not succeeded:
         return FAILED
-    return UNDECIDED if any(row.verdict is Verdict.UNDECIDED for row in able) else BROKEN
+    return UNDECIDED if any(row.verdict is Verdict.UNDECIDED for row in succeeded) else BROKEN
 
 
-# --- where it is kept ------------------------------------------------------------------------------
+# --- outputs ------------------------------------------------------------------------------
 
 
-def _places(options: dict[str, Any]) -> Places:
-    """Find before measuring, not after, what cannot be kept or written."""
+def _check_targets(options: dict[str, Any]) -> Places:
+    """Check before measuring that the outputs can be stored and written."""
     places = Places.of(options)
     if places.tags:
-        raise RequestError("A study has no tags; give it a name with --name, and leave --tag away.")
+        raise RequestError("A study has no tags; drop --tag, and name it with --name.")
     if places.report:
         check(Path(places.report))
     if options["export_configs"]:
         export_configs.check_folder(Path(options["export_configs"]), overwrite=options["overwrite"])
     if options["export_configs"] and not places.store:
-        raise RequestError(
-            "--export-configs takes the configurations from the results of the trials; leave --no-store away."
-        )
+        raise RequestError("--export-configs reads the configurations from stored results; drop --no-store.")
     return places
 
 
-def _typed(study: Study) -> Iterator[str]:
-    """Give the goal of a study as options of the command line."""
-    own = str(study.job.name) if study.job.beside else ""
+def _goal_options(study: Study) -> Iterator[str]:
+    """Yield the goal of a study as command-line options."""
+    own_name = str(study.job.name) if study.job.beside else ""
     for objective in study.goal.objectives:
         weight = f":{objective.weight:g}" if objective.weight != 1 else ""
-        aim = f"{multi_model.told(objective.query, own)}{weight}"
+        aim = f"{multi_model.told(objective.query, own_name)}{weight}"
         yield f"--{'maximize' if objective.maximize else 'minimize'} {aim}"
-    bounds = (replace(bound, query=multi_model.told(bound.query, own)) for bound in study.goal.constraints)
+    bounds = (
+        replace(bound, query=multi_model.told(bound.query, own_name)) for bound in study.goal.constraints
+    )
     yield from (f"--require '{bound}'" for bound in bounds)
     yield from () if study.goal.rank is Rank.BEST else (f"--rank {study.goal.rank}",)
 
 
-def _why_over(study: Study) -> str:
-    """Say why a study takes no trial more: by its budget, or because none would teach anything."""
+def _explain_end(study: Study) -> str:
+    """Explain why a study makes no further trial: its budget, or nothing left to learn."""
     budget = study.budget
     boundless = replace(study, budget=replace(budget, max_time=None, max_trials=None))
     if loop.next_ask(boundless, study.spent) is None:
-        return "no trial that is left would make the answer more certain"
+        return "no remaining trial would make the answer more certain"
     if budget.max_trials is not None and len(study.measured) >= budget.max_trials:
-        return f"all of {count(budget.max_trials, 'trial')} are made; allow more with --max-trials"
-    spent, each = (format_quantity(s, SECONDS, 2) for s in (study.spent, resume_guard.usual(study)))
-    whole = "" if budget.max_time is None else f" of {format_quantity(budget.max_time, SECONDS)}"
-    return f"{spent}{whole} are spent, a trial takes about {each}; allow more in all with --max-time"
+        return f"the limit of {count(budget.max_trials, 'trial')} is reached; raise it with --max-trials"
+    spent, per_trial = (format_quantity(s, SECONDS, 2) for s in (study.spent, resume_guard.usual(study)))
+    of_budget = "" if budget.max_time is None else f" of {format_quantity(budget.max_time, SECONDS)}"
+    return (
+        f"{spent}{of_budget} are spent, and a trial takes about {per_trial}; raise the limit with --max-time"
+    )
 
 
-# --- what is said ----------------------------------------------------------------------------------
+# --- sentences ----------------------------------------------------------------------------------
 
 
-def _begun(study: Study, chosen: tuple[Axis, ...], *, stored: bool) -> str:
-    """Say what is going to be varied, and by whose choice."""
+def _describe_start(study: Study, chosen_axes: tuple[Axis, ...], *, stored: bool) -> str:
+    """Describe what is varied, the goal and the budget, before the sweep starts."""
     axes = "; ".join(map(str, study.space.axes))
-    whose = "What usually matters is varied" if len(chosen) == len(study.space.axes) else "Varied"
-    also = ", ".join(axis.name for axis in chosen)
-    added = f" ({also} by our choice)" if chosen and len(chosen) < len(study.space.axes) else ""
+    lead = "Varying the usual knobs" if len(chosen_axes) == len(study.space.axes) else "Varying"
+    default_names = ", ".join(axis.name for axis in chosen_axes)
+    by_default = (
+        f" ({default_names} by default)" if chosen_axes and len(chosen_axes) < len(study.space.axes) else ""
+    )
     goal = ", ".join((*map(str, study.goal.objectives), *map(str, study.goal.constraints)))
-    kept = f" as study {study.id}" if stored else ""
-    return f"{whose}{added}{kept}: {axes}. Goal: {goal}. {_limit(study.budget)}"
+    stored_as = f" as study {study.id}" if stored else ""
+    return f"{lead}{by_default}{stored_as}: {axes}. Goal: {goal}. {_describe_budget(study.budget)}"
 
 
-def _limit(budget: Budget) -> str:
-    """Say how long it takes at most."""
+def _describe_budget(budget: Budget) -> str:
+    """Describe the budget of a study."""
     time = [f"{lasting(budget.max_time)} (--max-time)"] if budget.max_time is not None else []
     trials = [f"{count(budget.max_trials, 'trial')} (--max-trials)"] if budget.max_trials is not None else []
     if not time and not trials:
-        return "It ends when nothing more is to be learnt; --max-time ends it before."
+        return "It ends when nothing more can be learned; --max-time sets a limit."
     return f"At most {', '.join((*time, *trials))}."
 
 
-def _further(study: Study, places: Places) -> Iterator[str]:
-    """Say how to go on."""
+def _next_commands(study: Study, places: Places) -> Iterator[str]:
+    """Yield the commands that continue from a study."""
     if not places.store:
         return
     name = study.id[:6]
-    yield f"Study {study.id}; to see it again: modeldyno show {name}"
-    yield f"Under another goal: modeldyno sweep --rerank {name} --require 'latency.p99 <= 5ms'"
+    yield f"Study {study.id}; to show it again: modeldyno show {name}"
+    yield f"With another goal: modeldyno sweep --rerank {name} --require 'latency.p99 <= 5ms'"
     yield from export_configs.hint(study, name)

@@ -1,4 +1,4 @@
-"""What ``modeldyno sweep --dry-run`` prints: how many configurations, what cannot be, how long it takes."""
+"""Prints the plan of ``modeldyno sweep --dry-run``: configurations, impossible points, estimated time."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from modeldyno.core.study.search_space import Axis
     from modeldyno.core.study.study import Study
 
-_CHECKED, _PATIENCE, _REASON = 100_000, 2.0, 240
-"""Points that are looked at at most, for so many seconds, and characters of a reason."""
-_SHARE, _FEW = 0.15, 12
-"""Of all points, and at least so many, what a search that is guided measures."""
+_MOST_CHECKED, _PATIENCE, _REASON = 100_000, 2.0, 240
+"""Limits of the check: points, seconds, and characters of a reason."""
+_SHARE, _FEWEST = 0.15, 12
+"""Share of all points that a guided search measures, and the minimum number."""
 _START = {True: (2.0, 6.0), False: (0.5, 3.0)}
-"""Seconds until a server, or a process, is ready: a small model, a larger one."""
+"""Seconds until a server (True) or a process is ready, for a small and a larger model."""
 
 
 def plan(study: Study, chosen: tuple[Axis, ...]) -> int:
-    """Print what a sweep would do; give the exit code.
+    """Print what a sweep would do; return the exit code.
 
     Raises:
-        RequestError: it cannot be carried out.
+        RequestError: the study is invalid.
     """
     check(study)
     with listened():
@@ -49,20 +49,20 @@ def plan(study: Study, chosen: tuple[Axis, ...]) -> int:
 
 def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
     size = study.space.size
-    seen, reasons = _refused(study)
+    checked, reasons = _count_refused(study)
     refused = sum(reasons.values())
-    whole = count(size, "point")
+    summary = count(size, "point")
     loads = math.prod(len(axis.values) for axis in study.space.axes if axis.name in study.loads)
     if loads > 1:
-        whole += f": {count(size // loads, 'configuration')} at {loads} loads each"
+        summary += f": {count(size // loads, 'configuration')} at {loads} loads each"
     if refused:
-        whole += f"; {refused:,} of {'them' if seen == size else f'the first {seen:,}'} cannot be"
-    possible = max(1, round(size * (1 - refused / seen)))
+        summary += f"; {refused:,} of {'them' if checked == size else f'the first {checked:,}'} impossible"
+    possible = max(1, round(size * (1 - refused / checked)))
     trials, (least, most) = measurements(study, possible), seconds(study, possible)
     yield Notice(
         severity=Severity.VERDICT,
-        text=f"{whole}. The strategy {study.strategy} measures {trials}, which takes {lasting(least)} to "
-        f"{lasting(most)}, more where the model is slow to load. Nothing was measured.",
+        text=f"{summary}. The strategy {study.strategy} measures {trials}, which takes {lasting(least)} to "
+        f"{lasting(most)}, or more if the model loads slowly. Nothing was measured.",
     )
     goal = (*map(str, study.goal.objectives), *(f"require {bound}" for bound in study.goal.constraints))
     yield Notice(severity=Severity.NOTE, code="goal", text="; ".join(goal))
@@ -75,7 +75,7 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
             axis.name,
             str(axis).partition("=")[2],
             str(len(axis.values)),
-            "by our choice" if axis.name in names else "",
+            "by default" if axis.name in names else "",
         )
         for axis in study.space.axes
     )
@@ -85,33 +85,33 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
         Column(title="number", align=Align.RIGHT),
         Column(title=""),
     )
-    yield Table(title="What is varied", columns=columns, rows=rows)
+    yield Table(title="Axes", columns=columns, rows=rows)
     if reasons:
         yield Table(
-            title="What cannot be, and is skipped",
+            title="Impossible points, which are skipped",
             columns=(Column(title="points", align=Align.RIGHT), Column(title="why")),
             rows=tuple((f"{number:,}", reason) for reason, number in reasons.most_common(6)),
         )
 
 
-def _refused(study: Study) -> tuple[int, Counter[str]]:
-    """Look at the points of the space, as far as a moment goes; count those that cannot be by the reason."""
+def _count_refused(study: Study) -> tuple[int, Counter[str]]:
+    """Check points of the space for a short time; return how many were checked, and refusals by reason."""
     reasons: Counter[str] = Counter()
-    begun, seen = time.monotonic(), 0
-    for each in islice(study.space.points(), _CHECKED):
-        seen += 1
+    start, checked = time.monotonic(), 0
+    for candidate in islice(study.space.points(), _MOST_CHECKED):
+        checked += 1
         try:
-            placed(study, each)
+            placed(study, candidate)
         except RequestError as error:
             reasons[shorten(str(error), _REASON)] += 1
-        if time.monotonic() - begun > _PATIENCE:
+        if time.monotonic() - start > _PATIENCE:
             break
-    return seen, reasons
+    return checked, reasons
 
 
 def measurements(study: Study, possible: int) -> str:
-    """Say how many measurements a strategy makes, those of the default and of the verification included."""
-    default, search, verification = _trials(study, possible)
+    """Describe how many measurements a strategy makes, including default and verification."""
+    default, search, verification = _count_trials(study, possible)
     most = default + search + verification
     limit = study.budget.max_trials
     if study.strategy == "grid":
@@ -119,23 +119,33 @@ def measurements(study: Study, possible: int) -> str:
     return f"at most about {min(limit or most, most)} times"
 
 
-def _trials(study: Study, possible: int) -> tuple[int, int, int]:
+def _count_trials(study: Study, possible: int) -> tuple[int, int, int]:
     loads = any(axis.name in study.loads for axis in study.space.axes)
     default = DEFAULT_LOADS if loads else 1
-    search = possible if study.strategy == "grid" else min(possible, max(_FEW, math.ceil(_SHARE * possible)))
+    search = (
+        possible if study.strategy == "grid" else min(possible, max(_FEWEST, math.ceil(_SHARE * possible)))
+    )
     return default, search, ROUNDS * (RIVALS + 1)
 
 
 def seconds(study: Study, possible: int) -> tuple[float, float]:
-    """Estimate the least and the most time of a sweep; its budget bounds both."""
-    default, search, verification = _trials(study, possible)
+    """Estimate the minimum and maximum time of a sweep in seconds, limited by its budget."""
+    default, search, verification = _count_trials(study, possible)
     loads = math.prod(len(axis.values) for axis in study.space.axes if axis.name in study.loads)
-    served = serves(study.job.backend)
-    starts = 1 + math.ceil(search / loads) if served else default + search
-    quick, slow = _START[served]
-    look, whole = study.job.plan.min_time, study.job.plan.max_time
-    few, many = RIVALS + 1, verification
-    least = starts * quick + (default + search) * min(look, trial_effort.SHORTEST) + few * (quick + look)
-    most = starts * slow + (default + search) * min(whole, trial_effort.LONGEST) + many * (slow + whole)
+    is_server = serves(study.job.backend)
+    starts = 1 + math.ceil(search / loads) if is_server else default + search
+    fast_start, slow_start = _START[is_server]
+    shortest, longest = study.job.plan.min_time, study.job.plan.max_time
+    fewest_verifications, most_verifications = RIVALS + 1, verification
+    least = (
+        starts * fast_start
+        + (default + search) * min(shortest, trial_effort.SHORTEST)
+        + fewest_verifications * (fast_start + shortest)
+    )
+    most = (
+        starts * slow_start
+        + (default + search) * min(longest, trial_effort.LONGEST)
+        + most_verifications * (slow_start + longest)
+    )
     limit = study.budget.max_time or math.inf
     return min(least, limit), min(most, limit)

@@ -23,7 +23,7 @@ from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, OK
 from modeldyno.views.comparison.trend import sentence
-from modeldyno.views.comparison.trend import trend as laid_out
+from modeldyno.views.comparison.trend import trend as trend_blocks
 
 if TYPE_CHECKING:
     from modeldyno.core.comparison.trend import Trend
@@ -31,36 +31,49 @@ if TYPE_CHECKING:
 
 @click.command(name="trend", cls=Command)
 @click.argument("model")
-@click.option("--metric", metavar="QUERY", help="Such as latency.p99; else the typical time of a call.")
-@click.option("--backend", help="Only results of this one.")
+@click.option("--metric", metavar="QUERY", help="Such as latency.p99; by default the typical latency.")
+@click.option("--backend", help="Only results of this backend.")
 @cli_options.knob_options
 @click.option(
-    "--limit", type=click.IntRange(1, LONGEST), default=LONGEST, show_default=True, help="The newest results."
+    "--limit",
+    type=click.IntRange(1, LONGEST),
+    default=LONGEST,
+    show_default=True,
+    help="Number of newest results to use.",
 )
 @click.option(
-    "--smallest", default="3%", show_default=True, callback=quantity("1"), help="Change that matters."
+    "--smallest",
+    default="3%",
+    show_default=True,
+    callback=quantity("1"),
+    help="Smallest change that matters.",
 )
-@click.option("--fail-on-regression", is_flag=True, help="Exit 1 where a step to the worse still stands.")
+@click.option("--fail-on-regression", is_flag=True, help="Exit 1 if a regression persists.")
 @click.option(
-    "--exec", "hook", metavar="COMMAND", help="Run it where one stands, the document on its standard input."
+    "--exec",
+    "hook",
+    metavar="COMMAND",
+    help="Run COMMAND on a regression, with the JSON document on its standard input.",
 )
-@click.option("--json", "json_path", metavar="PATH|-", help="Save the document, or print it.")
-@click.option("-o", "--output", metavar="FILE", help="Write it with its picture: .html .pdf .md .csv .json")
+@click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write a report with its chart: .html .pdf .md .csv .json"
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Show how a metric of MODEL went over the results in the store: its levels and the steps between them.
+    """Show the history of a metric of MODEL over the stored results: its levels and the steps between them.
 
-    MODEL is a name of `modeldyno list`. A step that comes with a change of the environment is not held
-    against the model.
+    MODEL is a name of `modeldyno list`. A step that coincides with a change of the environment is not counted
+    as a regression of the model.
     """
     if not 0 < options["smallest"] < 1:
-        raise RequestError("--smallest takes a part of a whole, such as 3%.")
-    hook = _words(options["hook"])
+        raise RequestError("--smallest takes a fraction below 100%, such as 3%.")
+    hook = _split_command(options["hook"])
     places = Places(json=options["json_path"], store=False)
     if options["output"]:
         check(Path(options["output"]))
-    found = trend_of(
+    history = trend_of(
         options["model"],
         metric=options["metric"],
         backend=options["backend"],
@@ -68,40 +81,40 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         limit=options["limit"],
         smallest=options["smallest"],
     )
-    document = codec.encode_document(found)
+    document = codec.encode_document(history)
     places.write(document)
     if options["output"]:
-        write(found, Path(options["output"]))
+        write(history, Path(options["output"]))
     if not places.silent:
         with listened():
-            _tell(found, quiet=options["quiet"])
+            _print_trend(history, quiet=options["quiet"])
             places.told()
-    if found.regressions and hook:
-        _call(hook, document, found)
-    ctx.exit(BROKEN if found.regressions and options["fail_on_regression"] else OK)
+    if history.regressions and hook:
+        _run_hook(hook, document, history)
+    ctx.exit(BROKEN if history.regressions and options["fail_on_regression"] else OK)
 
 
-def _tell(found: Trend, *, quiet: bool) -> None:
+def _print_trend(history: Trend, *, quiet: bool) -> None:
     if quiet:
-        click.echo(sentence(found))
+        click.echo(sentence(history))
     else:
-        print_blocks(*laid_out(found))
+        print_blocks(*trend_blocks(history))
 
 
-def _words(text: str | None) -> list[str]:
-    """Split a command as a shell does, without being one."""
+def _split_command(text: str | None) -> list[str]:
+    """Split a command into words as a shell does, without running a shell."""
     try:
         return shlex.split(text or "")
     except ValueError as error:
-        raise RequestError(f"--exec '{text}' is no command: {error}.") from None
+        raise RequestError(f"--exec '{text}' is not a valid command: {error}.") from None
 
 
-def _call(hook: list[str], document: bytes, found: Trend) -> None:
-    """Run the hook; what it says goes to standard error, where it spoils no document."""
-    told = {"MODELDYNO_TREND_MODEL": found.name, "MODELDYNO_TREND": sentence(found)}
+def _run_hook(hook: list[str], document: bytes, history: Trend) -> None:
+    """Run the hook; its output goes to standard error, to keep standard output for the document."""
+    variables = {"MODELDYNO_TREND_MODEL": history.name, "MODELDYNO_TREND": sentence(history)}
     try:
-        done = subprocess.run(hook, input=document, env=os.environ | told, stdout=2, check=False)
+        process = subprocess.run(hook, input=document, env=os.environ | variables, stdout=2, check=False)
     except OSError as error:
         raise RequestError(f"--exec cannot run {hook[0]}: {error.strerror}.") from None
-    if done.returncode:
-        raise RunFailed(f"The command of --exec, {hook[0]}, ended with exit code {done.returncode}.")
+    if process.returncode:
+        raise RunFailed(f"The --exec command {hook[0]} failed with exit code {process.returncode}.")
