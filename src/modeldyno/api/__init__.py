@@ -1,6 +1,6 @@
-"""The Python API: the words of the command line as functions, and the ready-made classes.
+"""The Python API: the commands as functions, and the ready-made profiler classes.
 
-Names are imported when they are first used: who only decorates functions does not pay for the rest.
+Names are imported on first use, so that a program that only decorates functions starts quickly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from modeldyno.core.trace.memory_diff import MemoryChange, memory_change
     from modeldyno.errors import NotStoredWarning, UncertifiedWarning, UndecidedWarning
 
-_HOMES = {
+_MODULES = {
     "BaseModelInspector": "modeldyno.api.inspectors",
     "Benchmark": "modeldyno.api.benchmark",
     "BoundBroken": "modeldyno.api.profile",
@@ -118,11 +118,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'modeldyno.api' has no attribute '{name}'")
-    from importlib import import_module  # noqa: PLC0415 - dear at start-up
+    from importlib import import_module  # noqa: PLC0415 - slow at start-up
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -47,37 +47,37 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> Advice:
-    """Try what may make a model faster, as ``modeldyno advise`` does.
+    """Try optimizations of a model, as ``modeldyno advise`` does.
 
     Args:
         model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``): all runs are in fresh processes.
         metric: what to improve: ``"throughput"`` or ``"latency.p50"``.
         max_time: seconds for all that is tried.
-        tolerance: largest difference of outputs that is accepted, relative to the largest output.
-        findings_only: try what was found only, and not each usual setting of the backend.
-        backend: what runs it; by default what suits the model.
+        tolerance: largest accepted difference of the outputs, relative to the largest output.
+        findings_only: try only what the findings suggest, not the usual settings of the backend.
+        backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.
-        plan: how carefully each process measures.
-        name: what to call the model.
+        plan: time and precision of each process.
+        name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
-        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event.
         settings: the knobs of the baseline, such as ``batch_size=8``.
 
     Returns:
-        The Advice: ``advice.best`` is what helped, or None, ``advice.tried`` is all that was tried, and
-        ``advice.command`` what to type.
+        The Advice: ``advice.best`` is the best setting or None, ``advice.tried`` all settings tried, and
+        ``advice.command`` the command to type.
 
     Raises:
-        RequestError: the request is wrong.
-        RunFailed: the model fails as it is.
+        RequestError: the request is invalid.
+        RunFailed: the unchanged model fails.
     """
     if not isinstance(model, str | Path):
         raise RequestError(
-            "advise runs a model in fresh processes; name it by a reference, such as torch:file.py:factory."
+            "advise runs a model in fresh processes; give a reference, such as torch:file.py:factory."
         )
     check_settings(settings)
-    asked = Request(
+    request = Request(
         model=str(model),
         backend=backend,
         settings=settings,
@@ -86,11 +86,11 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         name=name,
         trust=trust,
     )
-    wish = comparison_advise.Wish(
+    options = comparison_advise.Wish(
         query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only
     )
-    with showing_progress(watch, progress=progress) as watched, campaign(watched) as bench:
-        return list(comparison_advise.advise(asked.job(), wish, bench))[-1]
+    with showing_progress(watch, progress=progress) as on_event, campaign(on_event) as bench:
+        return list(comparison_advise.advise(request.job(), options, bench))[-1]
 
 
 @in_python
@@ -107,14 +107,14 @@ def trend(
 
     Args:
         model: its name in the store.
-        metric: a query, such as ``"latency.p99"``; by default the typical time of a call.
-        backend: only results of this one.
-        limit: results that are looked at, the newest.
+        metric: a query, such as ``"latency.p99"``; by default the typical latency.
+        backend: only results of this backend.
+        limit: number of newest results to use.
         smallest: relative change that matters.
         settings: only results with these knobs.
 
     Returns:
-        The Trend; ``trend.regressions`` are the steps to the worse that still stand.
+        The Trend; ``trend.regressions`` are the regressions that persist.
 
     Raises:
         RequestError: the store has no such results.

@@ -66,48 +66,48 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> Comparison:
-    """Say whether a candidate is better or worse than a baseline, as ``modeldyno compare`` does.
+    """Compare candidates with a baseline, as ``modeldyno compare`` does.
 
     Args:
-        baseline: a model (a path, a reference, or a live object, which runs inside this process), or what was
-            measured: a Result, a Study (which stands for its winner), a file, a stored id or tag.
-        candidate: likewise; both are models, or both were measured.
+        baseline: a model (a path, a reference, or a live object, which runs inside this process), or
+            measurements: a Result, a Study (which stands for its best configuration), a file, an id or tag.
+        candidate: likewise; both are models, or both are measurements.
         more: further candidates, each compared with the baseline.
         example: inputs of live objects.
         backend: what runs the models.
         inputs: shapes or files, as ``--input`` takes them.
-        probes: what to measure; as `profile` does if empty.
+        probes: what to measure; the same as `profile` if empty.
         mode: ``"inference"`` for calls, ``"train"`` for training steps.
-        optimizer: of the training steps.
-        metrics: what the verdict rests on, such as ``("latency.p99", "throughput")``.
-        smallest: change that matters: ``0.05`` or ``"5%"``, or by metric, ``{"latency": "5%"}``.
-        baseline_settings: knobs of the baseline alone.
-        candidate_settings: knobs of the candidates alone.
-        baseline_inputs: shapes or files that the baseline alone is given.
-        candidate_inputs: those that the candidates alone are given.
-        min_rounds: rounds before the first look; a round has a fresh process of each.
-        max_rounds: most rounds, while a verdict is undecided.
-        max_time: seconds for all of it, looking for causes included; one round is made in any case.
-        block: all runs of one side before those of the next, not in turns.
-        why: look at outputs, and at layers and operators where something has changed.
-        run: run the jobs of what was measured anew, in turns.
-        force: compare though the hardware is not the same.
-        plan: how carefully each process measures; by default five seconds a probe at most.
+        optimizer: optimizer of the training steps.
+        metrics: metrics to judge, such as ``("latency.p99", "throughput")``.
+        smallest: smallest change that matters: ``0.05`` or ``"5%"``, or by metric, ``{"latency": "5%"}``.
+        baseline_settings: knobs of the baseline only.
+        candidate_settings: knobs of the candidates only.
+        baseline_inputs: shapes or files for the baseline only.
+        candidate_inputs: shapes or files for the candidates only.
+        min_rounds: rounds before the first verdict; a round runs a fresh process of each.
+        max_rounds: maximum rounds while a verdict is undecided.
+        max_time: seconds for all of it, the search for causes included; one round runs in any case.
+        block: run all processes of one side before those of the next, not in turns.
+        why: compare outputs, and layers and operators where something has changed.
+        run: measure the jobs of given results again, in turns.
+        force: compare even if the hardware differs.
+        plan: time and precision of each process; by default at most five seconds per probe.
         trust: allow files that run code when loaded (in the child process).
-        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
-        settings: the backend's knobs for both, such as ``batch_size=8``.
+        settings: knobs of the backend for both sides, such as ``batch_size=8``.
 
     Returns:
-        The Comparison; ``found.contrasts[0].outcome`` is the verdict, ``.changes`` has every metric.
+        The Comparison; ``comparison.contrasts[0].outcome`` is the verdict, ``.changes`` has every metric.
 
     Raises:
-        RequestError: the request is wrong, or the hardware is not the same.
+        RequestError: the request is invalid, or the hardware differs.
         RunFailed: it was interrupted before anything could be compared.
     """
     check_settings(settings)
     question = Question(
-        metrics=several(metrics, "metrics"), smallest=_effects(smallest), force=force, why=why
+        metrics=several(metrics, "metrics"), smallest=_parse_smallest(smallest), force=force, why=why
     )
     shared = Request(
         model="",
@@ -119,27 +119,27 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         inspection=inspection(mode=mode, optimizer=optimizer, modules=False),
         trust=trust,
     )
-    own = (baseline_settings or {}, candidate_settings or {})
-    fed = (several(baseline_inputs, "baseline_inputs"), several(candidate_inputs, "candidate_inputs"))
+    own_settings = (baseline_settings or {}, candidate_settings or {})
+    own_inputs = (several(baseline_inputs, "baseline_inputs"), several(candidate_inputs, "candidate_inputs"))
     with ExitStack() as stack:
-        asked = [
-            _asked(
+        requests = [
+            _resolve_side(
                 side,
                 replace(
                     shared,
-                    settings={**settings, **own[min(place, 1)]},
-                    inputs=(*shared.inputs, *fed[min(place, 1)]),
+                    settings={**settings, **own_settings[min(index, 1)]},
+                    inputs=(*shared.inputs, *own_inputs[min(index, 1)]),
                 ),
                 example,
                 stack,
             )
-            for place, side in enumerate((baseline, candidate, *more))
+            for index, side in enumerate((baseline, candidate, *more))
         ]
-        found = sides(asked, run=run)
-        results = [side for side in found if isinstance(side, Result)]
+        operands = sides(requests, run=run)
+        results = [side for side in operands if isinstance(side, Result)]
         if results:
             return comparison(results, question)
-        jobs = [side for side in found if not isinstance(side, Result)]
+        jobs = [side for side in operands if not isinstance(side, Result)]
         turns = Turns(
             sides=len(jobs),
             first=min(min_rounds, max_rounds),
@@ -147,22 +147,22 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             max_time=max_time,
             block=block,
         )
-        watched = stack.enter_context(showing_progress(watch, progress=progress))
-        bench = stack.enter_context(campaign(watched))
-        here = any(job.model.scheme == "object" for job in jobs)
-        made = carried_out(
+        on_event = stack.enter_context(showing_progress(watch, progress=progress))
+        bench = stack.enter_context(campaign(on_event))
+        live = any(job.model.scheme == "object" for job in jobs)
+        result = carried_out(
             jobs,
             turns,
             question,
-            replace(bench, execute=inline, together=None) if here else bench,
+            replace(bench, execute=inline, together=None) if live else bench,
         )
-    if made is None:
+    if result is None:
         raise RunFailed("It was interrupted before anything could be compared.")
-    return made
+    return result
 
 
-def _asked(side: Any, shared: Request, example: Any, stack: ExitStack) -> Asked:
-    """Take a document as it is, and a model by its reference; a live object has one meanwhile."""
+def _resolve_side(side: Any, shared: Request, example: Any, stack: ExitStack) -> Asked:
+    """Resolve a side: a document is returned as it is, a model as a Request with its reference."""
     if isinstance(side, Result | Study | Comparison):
         return side
     if isinstance(side, str | Path):
@@ -173,11 +173,11 @@ def _asked(side: Any, shared: Request, example: Any, stack: ExitStack) -> Asked:
     return replace(shared, model=str(ref), backend=shared.backend or objects.backend_of(side))
 
 
-def _effects(given: float | str | Mapping[str, float | str]) -> dict[str, float]:
-    """Read the changes that matter: one for all, or one by metric."""
-    if isinstance(given, Mapping):
-        return smallest_effects(f"{name}={size}" if name else str(size) for name, size in given.items())
-    return smallest_effects((str(given),))
+def _parse_smallest(smallest: float | str | Mapping[str, float | str]) -> dict[str, float]:
+    """Parse the smallest changes that matter: one for all metrics, or one per metric."""
+    if isinstance(smallest, Mapping):
+        return smallest_effects(f"{name}={size}" if name else str(size) for name, size in smallest.items())
+    return smallest_effects((str(smallest),))
 
 
 def read_comparison(path: str | Path) -> Comparison:

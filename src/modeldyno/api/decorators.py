@@ -1,4 +1,4 @@
-"""``@profiled`` and ``with profiled("name"):`` for a program's own code; the command ``run`` has them on."""
+"""``@profiled`` and ``with profiled("name"):`` for a program's own code; ``modeldyno run`` turns them on."""
 
 from __future__ import annotations
 

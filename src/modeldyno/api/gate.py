@@ -1,4 +1,4 @@
-"""The gate from Python: a baseline, what has got worse since, and a gate that measures."""
+"""Regression gates in Python: load a baseline, detect regressions, and measure against a baseline."""
 
 from __future__ import annotations
 
@@ -43,26 +43,28 @@ def load_baseline(source: str | Path) -> Result:
 
 
 class Regressions(list[Change]):
-    """What is worse than in the baseline, metric by metric; empty if nothing is, or if that is undecided.
+    """Metrics that are worse than in the baseline; empty if none is, or if that is undecided.
 
     Each has its ``query``, ``baseline`` and ``candidate`` in base units, the relative ``difference`` and its
-    ``interval``. ``str`` tells all of them with their figures, and what is undecided.
+    ``interval``. ``str`` lists them with their figures, and what is undecided.
     """
 
-    def __init__(self, found: Checked) -> None:
-        """Sort what was looked at by its verdict."""
-        told = [(check, check.change) for check in found.checks if check.change is not None]
-        super().__init__(change for check, change in told if check.verdict is Verdict.BROKEN)
-        self.verdict = found.verdict
-        """Broken where anything is worse, held where everything is shown not to be, or undecided."""
-        self.undecided = tuple(change for check, change in told if check.verdict is Verdict.UNDECIDED)
-        """What is neither shown to be worse nor shown not to be."""
-        self.held = tuple(change for check, change in told if check.verdict is Verdict.HELD)
-        """What is shown to be not worse."""
+    def __init__(self, report: Checked) -> None:
+        """Sort the checks by verdict."""
+        checked_changes = [(check, check.change) for check in report.checks if check.change is not None]
+        super().__init__(change for check, change in checked_changes if check.verdict is Verdict.BROKEN)
+        self.verdict = report.verdict
+        """Broken if anything is worse, held if everything is shown not to be, else undecided."""
+        self.undecided = tuple(
+            change for check, change in checked_changes if check.verdict is Verdict.UNDECIDED
+        )
+        """Metrics that are neither shown to be worse nor shown not to be."""
+        self.held = tuple(change for check, change in checked_changes if check.verdict is Verdict.HELD)
+        """Metrics that are shown not to be worse."""
         self._texts = {
             verdict: "; ".join(
                 f"{check.name} {check.text}".removesuffix(f": {Verdict.UNDECIDED}")
-                for check, _ in told
+                for check, _ in checked_changes
                 if check.verdict is verdict
             )
             for verdict in Verdict
@@ -90,43 +92,47 @@ def detect_regressions(
     metrics: Sequence[str] = (),
     force: bool = False,
 ) -> Regressions:
-    """Give what is worse in one result than in another, metric by metric; an empty list if nothing is.
+    """Return the metrics that are worse in one result than in another; an empty list if none is.
 
-    The two were measured at different times: what differs by no more than a machine may change in between, or
-    than processes differ among each other, is no regression. How much that is, is seen in the processes of
-    the two, and in what the store has of the model: of one process, without a history, only a large factor
-    can be told apart from chance. `gate` decides smaller ones, as it measures.
+    The two were measured at different times, so a change within the drift of a machine or within the
+    variation between processes is no regression. Both are estimated from the processes of the two results and from the
+    model's history in the store: with one process and no history, only a large factor can be told apart from
+    chance. `gate` decides smaller changes, as it measures both in turns.
 
     Args:
-        baseline: what is compared with: a Result, what a `ModelProfiler` gives, a file, an id or a tag.
+        baseline: the reference: a Result, the return value of a `ModelProfiler`, a file, an id or a tag.
         current: what is judged, likewise.
-        max_regression: how much worse a metric may get: ``0.05``, or by metric, ``{"latency": 0.1}``.
-        metrics: what may not get worse; by default the time of a call, and memory.
-        force: judge though the hardware or the inputs are not the same.
+        max_regression: largest allowed regression: ``0.05``, or by metric, ``{"latency": 0.1}``.
+        metrics: metrics that must not get worse; by default latency and memory.
+        force: judge even if the hardware or the inputs differ.
 
     Returns:
-        A list of changes; ``.undecided``, ``.held`` and ``.verdict`` tell the rest. Where nothing is found
-        worse and something is undecided, an `UndecidedWarning` says so.
+        A list of changes; ``.undecided``, ``.held`` and ``.verdict`` have the rest. If nothing is worse and
+        something is undecided, it emits an `UndecidedWarning`.
 
     Raises:
-        RequestError: the hardware is not the same, or a metric was measured in neither.
+        RequestError: the hardware differs, or a metric was measured in neither.
         RunFailed: the model failed when one of them was measured.
     """
-    before, after = (_result(each) for each in (baseline, current))
-    question = Question(metrics=several(metrics, "metrics"), smallest=_effects(max_regression), force=force)
-    found = Regressions(checked(before, after, question))
-    if found.verdict is Verdict.UNDECIDED:
+    before, after = (_resolve_result(document) for document in (baseline, current))
+    question = Question(
+        metrics=several(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
+    )
+    regressions = Regressions(checked(before, after, question))
+    if regressions.verdict is Verdict.UNDECIDED:
         fewest = min(before.processes, after.processes)
         advice = (
-            _MORE if fewest < FEW_PROCESSES else "modeldyno.api.gate, which runs both in turns, decides it."
+            _MEASURE_MORE
+            if fewest < FEW_PROCESSES
+            else "To decide it, use modeldyno.api.gate, which runs both in turns."
         )
-        text = f"Whether {after.name} is worse than its baseline is {str(found).rstrip('.')}. {advice}"
+        text = f"Whether {after.name} is worse than its baseline is {str(regressions).rstrip('.')}. {advice}"
         warnings.warn(UndecidedWarning(text), stacklevel=3)
-    return found
+    return regressions
 
 
-_MORE = (
-    "How much one start differs from the next is not seen in so few processes; measure both in five, with "
+_MEASURE_MORE = (
+    "So few processes do not show the variation between processes; measure both in five, with "
     "ModelProfiler(..., processes=5) or modeldyno profile --processes 5."
 )
 
@@ -154,28 +160,28 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     Args:
         model: a path or a reference, which runs in fresh processes.
         baseline: a Result, a file, an id or a tag of the store, ``"@main"``.
-        backend: what runs it; by default what suits the model.
+        backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.
-        probes: what to measure; by default what suits the model.
+        probes: what to measure; by default as `profile` does.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
-        max_regression: how much worse a metric may get: ``0.05``, or by metric, ``{"latency": 0.1}``.
-        metrics: what may not get worse; by default the time of a call, and memory.
+        max_regression: largest allowed regression: ``0.05``, or by metric, ``{"latency": 0.1}``.
+        metrics: metrics that must not get worse; by default latency and memory.
         budget: seconds after which no further round begins.
-        force: judge though the hardware or the inputs are not the same.
-        plan: how carefully each process measures; by default five seconds a probe at most.
-        name: what to call the model.
+        force: judge even if the hardware or the inputs differ.
+        plan: time and precision of each process; by default at most five seconds per probe.
+        name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         settings: the backend's knobs, such as ``batch_size=8``.
 
     Returns:
-        What was looked at: ``.verdict`` is held, broken or undecided, ``.checks`` has each, ``.result`` is
-        what was measured.
+        The report: ``.verdict`` is held, broken or undecided, ``.checks`` has each check, ``.result`` is the
+        measured Result.
 
     Raises:
-        RequestError: the request is wrong, or the hardware is not the same.
+        RequestError: the request is invalid, or the hardware differs.
     """
     check_settings(settings)
-    asked = Request(
+    request = Request(
         model=str(model),
         backend=backend,
         settings=settings,
@@ -186,32 +192,36 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         name=name,
         trust=trust,
     )
-    question = Question(metrics=several(metrics, "metrics"), smallest=_effects(max_regression), force=force)
-    constraints, job, before = asked.constraints(), asked.job(), _result(baseline)
+    question = Question(
+        metrics=several(metrics, "metrics"), smallest=_parse_max_regression(max_regression), force=force
+    )
+    constraints, job, before = request.constraints(), request.job(), _resolve_result(baseline)
     with campaign() as bench:
-        found = gated(before, job, question, Rule(), bench, max_time=budget)
-    return found.judged_by(judged(found.result, constraints).judgements)
+        report = gated(before, job, question, Rule(), bench, max_time=budget)
+    return report.judged_by(judged(report.result, constraints).judgements)
 
 
-def _result(given: Result | Figures | str | Path) -> Result:
-    """Give the Result that is meant.
+def _resolve_result(source: Result | Figures | str | Path) -> Result:
+    """Return the Result of a document, an id or Figures.
 
     Raises:
         RequestError: there is none.
         RunFailed: the model failed.
     """
-    found = baseline_of(str(given)) if isinstance(given, str | Path) else given
-    if isinstance(found, Figures):
-        if found.result is None:
-            raise RunFailed(f"Nothing was measured that could be compared: {found.failure}")
-        found = found.result
-    if found.failures:
-        failure = found.failures[0]
-        raise RunFailed(f"{found.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
-    return found
+    result = baseline_of(str(source)) if isinstance(source, str | Path) else source
+    if isinstance(result, Figures):
+        if result.result is None:
+            raise RunFailed(f"Nothing was measured that could be compared: {result.failure}")
+        result = result.result
+    if result.failures:
+        failure = result.failures[0]
+        raise RunFailed(f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
+    return result
 
 
-def _effects(given: float | Mapping[str, float] | None) -> Mapping[str, float]:
-    if given is None:
+def _parse_max_regression(max_regression: float | Mapping[str, float] | None) -> Mapping[str, float]:
+    if max_regression is None:
         return SMALLEST
-    return {ALL: given} if isinstance(given, int | float) else {**SMALLEST, **given}
+    return (
+        {ALL: max_regression} if isinstance(max_regression, int | float) else {**SMALLEST, **max_regression}
+    )

@@ -1,7 +1,7 @@
-"""A Result as the nested dictionaries that people are used to: sections of named numbers.
+"""A Result as nested dictionaries: sections of named numbers.
 
-Times are milliseconds and memory is bytes, as each section says; a number that is not there was not
-measured. The Result itself has everything, in base units and with its doubts: `Figures.result`.
+Times are in milliseconds and memory in bytes; a missing number was not measured. The Result itself, in base
+units and with its doubts, is `Figures.result`.
 """
 
 from __future__ import annotations
@@ -23,28 +23,32 @@ if TYPE_CHECKING:
 
 _MS = 1e3
 _PERCENTILES = ("p50", "p90", "p95", "p99")
-_BATCH_BY_TOKENS = 2
-"""Dimensions of such an input."""
-_UNSEEN = {"layers": "unseen-layers", "held": "process-memory-only", "timeline": "process-memory-only"}
-"""Section to the doubt that says why it is missing."""
-_TOKENS = re.compile(r"(?:^|_)(?:ids|tokens?)$")
-"""Ends the name of an input whose second axis counts tokens."""
+_TOKEN_DIMENSIONS = 2
+"""Number of dimensions of a token input."""
+_MISSING_DOUBTS = {
+    "layers": "unseen-layers",
+    "held": "process-memory-only",
+    "timeline": "process-memory-only",
+}
+"""Section to the doubt that explains why it is missing."""
+_TOKEN_INPUT = re.compile(r"(?:^|_)(?:ids|tokens?)$")
+"""End of the name of an input whose second axis counts tokens."""
 
 
 class Absent(KeyError):
-    """A number that was not measured; its text says why."""
+    """A number that was not measured; the message says why."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class Section(dict[str, Any]):
-    """Named numbers; reading a percentile that is no claim yet warns."""
+    """Named numbers; reading a percentile with too few samples warns."""
 
     def __init__(
         self, numbers: Mapping[str, Any], missing: Mapping[str, int] | None = None, *, more: str = "num_runs"
     ) -> None:
-        """Take the numbers, how many effective samples each percentile lacks, and what asks for more."""
+        """Store the numbers, the effective samples that each percentile lacks, and the parameter for more."""
         super().__init__(numbers)
         self.missing = dict(missing or {})
         self._more = more
@@ -52,38 +56,38 @@ class Section(dict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if self.missing.get(name):
             warnings.warn(
-                f"{name} lacks {self.missing[name]:,} effective samples to be a claim; this is the plain "
-                f"quantile of the calls that were made. Ask for more with {self._more}.",
+                f"{name} needs {self.missing[name]:,} more effective samples to be certified; this is the "
+                f"plain quantile of the measured calls. Measure more with {self._more}.",
                 UncertifiedWarning,
                 stacklevel=2,
             )
         return super().__getitem__(name)
 
     def __missing__(self, name: str) -> Any:
-        raise Absent(f"'{name}' was not measured; there is {', '.join(self)}.")
+        raise Absent(f"'{name}' was not measured; available: {', '.join(self)}.")
 
 
 class Figures(Mapping[str, Any]):
     """Sections by name: ``figures["latency"]["mean"]`` is milliseconds.
 
     ``latency``
-        mean, std, min, max, p50, p90, p95, p99 in ms; runs; warmup_runs, which were left out.
+        mean, std, min, max, p50, p90, p95, p99 in ms; runs; warmup_runs, which were dropped.
     ``throughput``
-        samples_per_second, batches_per_second, and where the input is tokens, tokens_per_second: those of
-        the input, padding included.
+        samples_per_second, batches_per_second, and for token inputs, tokens_per_second: input tokens,
+        padding included.
     ``memory``
-        Bytes. peak is what the allocator of the device held at most, or on a CPU the process tree above
-        what it was before loading (a live object was there before: what the calls added); peak_of names
-        the metric. per_sample is the peak over the batch.
-        average is that of the process tree. weights, process_peak, allocator_reserved and allocated_peak
-        stand by themselves. fragmentation is a fraction.
+        Bytes. peak is the maximum held by the device's allocator, or on a CPU the growth of the process tree
+        since before loading (for a live object, which was loaded before: the growth by the calls); peak_of
+        names the metric. per_sample is the peak divided by the batch size. average is that of the process
+        tree. weights, process_peak, allocator_reserved and allocated_peak are metrics of the same name.
+        fragmentation is a fraction.
     ``compute``
         flops and macs of one call (a MAC is 2 FLOPs); coverage, the share of operators counted; parameters;
         model_size on disk and activation_bytes, predicted, in bytes.
     ``resources``
-        cpu_utilization in cores; what devices, disks and network did, in base units.
+        cpu_utilization in cores; activity of devices, disks and network, in base units.
     ``layers``, ``operators``, ``timeline``, ``held``
-        Of the second pass, where it was asked for.
+        From the second pass, if requested.
     """
 
     def __init__(
@@ -93,25 +97,27 @@ class Figures(Mapping[str, Any]):
         failure: str | None = None,
         configuration: Mapping[str, Any] | None = None,
     ) -> None:
-        """View a Result; where there is none, `failure` says why."""
+        """View a Result; without one, `failure` says why."""
         self.result = result
-        self.failure = failure or (_failed(result) if result is not None else None)
+        self.failure = failure or (_describe_failure(result) if result is not None else None)
         """What went wrong, in a sentence, or None."""
         self.configuration = dict(configuration or {})
-        """What was asked for, in a benchmark."""
+        """The configuration, in a benchmark."""
         self._sections = {} if result is None else sections(result)
 
     def having(self, sections: Mapping[str, Any]) -> Figures:
-        """Give the same with other sections; an empty one is left out."""
-        found = Figures(self.result, failure=self.failure, configuration=self.configuration)
-        found._sections = {name: part for name, part in {**self._sections, **sections}.items() if part}
-        return found
+        """Return a copy with other sections; empty ones are dropped."""
+        copy = Figures(self.result, failure=self.failure, configuration=self.configuration)
+        copy._sections = {name: part for name, part in {**self._sections, **sections}.items() if part}
+        return copy
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._sections:
             doubts = () if self.result is None else self.result.doubts
-            unseen = next((found.seen for found in doubts if found.code == _UNSEEN.get(name)), "")
-            why = self.failure or unseen or f"there is {', '.join(self._sections) or 'nothing'}"
+            explanation = next(
+                (doubt.seen for doubt in doubts if doubt.code == _MISSING_DOUBTS.get(name)), ""
+            )
+            why = self.failure or explanation or f"available: {', '.join(self._sections) or 'nothing'}"
             raise Absent(f"'{name}' was not measured: {why.rstrip('.')}.")
         return self._sections[name]
 
@@ -129,7 +135,7 @@ class Figures(Mapping[str, Any]):
         return self.result._repr_html_() if self.result is not None else f"<p>{self.failure}</p>"
 
 
-def _failed(result: Result) -> str | None:
+def _describe_failure(result: Result) -> str | None:
     if not result.failures:
         return None
     first = result.failures[0]
@@ -137,50 +143,54 @@ def _failed(result: Result) -> str | None:
 
 
 def sections(result: Result) -> dict[str, Any]:
-    """Give the sections that there is anything in."""
-    found = {name: make(result) for name, make in _SECTIONS.items()}
-    return {name: section for name, section in found.items() if section}
+    """Return the non-empty sections."""
+    all_sections = {name: make(result) for name, make in _SECTIONS.items()}
+    return {name: section for name, section in all_sections.items() if section}
 
 
 # --- numbers ----------------------------------------------------------------------------------
 
 
 def value(result: Result, metric: str, statistic: str = "mean", scope: str = "") -> float | None:
-    """Give a number in base units, uncertified; None where it was not measured."""
-    found = result.find(metric, scope)
-    if found is None:
+    """Return a number in base units, uncertified; None if it was not measured."""
+    measurement = result.find(metric, scope)
+    if measurement is None:
         return None
-    return found.value.statistic(statistic) if isinstance(found.value, Distribution) else found.value
+    return (
+        measurement.value.statistic(statistic)
+        if isinstance(measurement.value, Distribution)
+        else measurement.value
+    )
 
 
-def _known(numbers: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_missing(numbers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _latency(result: Result) -> Section:
-    found = result.find("latency")
-    if found is None or not isinstance(found.value, Distribution):
+    measurement = result.find("latency")
+    if measurement is None or not isinstance(measurement.value, Distribution):
         return Section({})
-    times = found.value
+    latency = measurement.value
     return Section(
         {
-            **_times(times, ("mean", "std", "min", "max", *_PERCENTILES)),
-            "runs": len(times),
-            "warmup_runs": times.warmup_dropped,
+            **_times(latency, ("mean", "std", "min", "max", *_PERCENTILES)),
+            "runs": len(latency),
+            "warmup_runs": latency.warmup_dropped,
         },
-        {name: times.missing(name) for name in _PERCENTILES},
+        {name: latency.missing(name) for name in _PERCENTILES},
     )
 
 
-def _times(found: Distribution, statistics: Iterable[str]) -> dict[str, float]:
-    return {name: _MS * found.statistic(name) for name in statistics}
+def _times(distribution: Distribution, statistics: Iterable[str]) -> dict[str, float]:
+    return {name: _MS * distribution.statistic(name) for name in statistics}
 
 
 def _throughput(result: Result) -> Section:
     samples = value(result, "throughput")
-    tokens = _tokens(result)
+    tokens = _tokens_per_sample(result)
     return Section(
-        _known(
+        _drop_missing(
             {
                 "samples_per_second": samples,
                 "batches_per_second": value(result, "batch_rate"),
@@ -191,12 +201,12 @@ def _throughput(result: Result) -> Section:
     )
 
 
-def _tokens(result: Result) -> int | None:
-    """Give the tokens of a sample, where an input of whole numbers is named for them."""
+def _tokens_per_sample(result: Result) -> int | None:
+    """Return the tokens per sample, if an integer input has a name for tokens."""
     for spec in result.inputs:
-        length = spec.shape[-1] if spec.shape is not None and len(spec.shape) == _BATCH_BY_TOKENS else None
-        whole = (spec.dtype or "").startswith(("int", "uint"))
-        if isinstance(length, int) and whole and _TOKENS.search(spec.name):
+        length = spec.shape[-1] if spec.shape is not None and len(spec.shape) == _TOKEN_DIMENSIONS else None
+        is_integer = (spec.dtype or "").startswith(("int", "uint"))
+        if isinstance(length, int) and is_integer and _TOKEN_INPUT.search(spec.name):
             return length
     return None
 
@@ -204,9 +214,9 @@ def _tokens(result: Result) -> int | None:
 def _memory(result: Result) -> Section:
     reserved, process = value(result, "allocator_reserved"), value(result, "process_memory", "max")
     peak = process if reserved is None else reserved
-    samples = _samples(result)
+    samples = _samples_per_call(result)
     return Section(
-        _known(
+        _drop_missing(
             {
                 "peak": peak,
                 "peak_of": None
@@ -228,8 +238,8 @@ def _memory(result: Result) -> Section:
     )
 
 
-def _samples(result: Result) -> int:
-    """Give the samples in one call: as many as samples per second go into batches per second."""
+def _samples_per_call(result: Result) -> int:
+    """Return the samples in one call: samples per second divided by batches per second."""
     samples, batches = value(result, "throughput"), value(result, "batch_rate")
     if samples and batches:
         return round(samples / batches)
@@ -252,45 +262,49 @@ _RESOURCES = (
 
 
 def _compute(result: Result) -> Section:
-    return Section(_known({name: value(result, metric) for name, metric in _COMPUTE.items()}))
+    return Section(_drop_missing({name: value(result, metric) for name, metric in _COMPUTE.items()}))
 
 
 def _resources(result: Result) -> Section:
-    """Give the whole as a number, and devices by their names."""
-    found: dict[str, Any] = {}
+    """Return each resource metric as a number, or by device name."""
+    resources: dict[str, Any] = {}
     for metric in _RESOURCES:
         of_metric = [m for m in result.measurements if m.metric == metric]
         if of_metric:
             numbers = {m.scope: _mean(m) for m in of_metric}
-            found[metric] = numbers.get("", numbers)
-    return Section(found)
+            resources[metric] = numbers.get("", numbers)
+    return Section(resources)
 
 
-def _mean(found: Measurement) -> float:
-    return found.value.statistic("mean") if isinstance(found.value, Distribution) else found.value
+def _mean(measurement: Measurement) -> float:
+    return (
+        measurement.value.statistic("mean")
+        if isinstance(measurement.value, Distribution)
+        else measurement.value
+    )
 
 
 # --- the second pass ----------------------------------------------------------------------------
 
 
 def _layers(result: Result) -> dict[str, dict[str, Any]]:
-    """Give each layer by its path: times in ms, of all its calls in one call of the model.
+    """Return each layer by its path: times in ms of all its calls in one call of the model.
 
-    mean and share have what lies within it in them, self and self_share have not.
+    mean and share include child layers; self and self_share do not.
     """
     layers = result.activity.layers if result.activity is not None else ()
-    own = {layer.path: value(result, "self_time", scope=layer.path) or 0.0 for layer in layers}
-    whole = sum(own.values())
+    self_times = {layer.path: value(result, "self_time", scope=layer.path) or 0.0 for layer in layers}
+    total = sum(self_times.values())
     return {
-        layer.path: _known(
+        layer.path: _drop_missing(
             {
                 "kind": layer.kind,
                 "calls": layer.calls,
                 "output": layer.output or None,
                 **_layer_times(result, layer.path),
-                "self": _MS * own[layer.path],
-                "share": _of_whole(value(result, "latency", scope=layer.path), whole),
-                "self_share": _of_whole(own[layer.path], whole),
+                "self": _MS * self_times[layer.path],
+                "share": _share(value(result, "latency", scope=layer.path), total),
+                "self_share": _share(self_times[layer.path], total),
                 **{metric: value(result, metric, scope=layer.path) for metric in _OF_LAYER},
             }
         )
@@ -299,7 +313,7 @@ def _layers(result: Result) -> dict[str, dict[str, Any]]:
     }
 
 
-def _of_whole(part: float | None, whole: float) -> float | None:
+def _share(part: float | None, whole: float) -> float | None:
     return part / whole if part is not None and whole else None
 
 
@@ -307,34 +321,34 @@ _OF_LAYER = ("output_bytes", "parameters", "macs", "flops", "achieved_flops")
 
 
 def _layer_times(result: Result, path: str) -> dict[str, float]:
-    found = result.find("latency", path)
-    if found is None or not isinstance(found.value, Distribution):
+    measurement = result.find("latency", path)
+    if measurement is None or not isinstance(measurement.value, Distribution):
         return {}
-    return _times(found.value, ("mean", "p50", "p95"))
+    return _times(measurement.value, ("mean", "p50", "p95"))
 
 
 def _operators(result: Result) -> list[dict[str, Any]]:
-    """Give what was executed, the costliest first: times in ms."""
+    """Return the executed operators, the slowest first: times in ms."""
     executed = result.activity.executed if result.activity is not None else ()
-    return [_executed(found) for found in executed]
+    return [_executed(operator) for operator in executed]
 
 
-def _executed(found: Executed) -> dict[str, Any]:
+def _executed(operator: Executed) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "kind": str(found.kind),
-        "layer": found.scope,
-        "shapes": found.shapes,
-        "calls": found.calls,
-        "self": _MS * found.self_time,
-        "total": _MS * found.total_time,
-        "device": _MS * found.device_time,
-        "allocated": found.allocated,
+        "name": operator.name,
+        "kind": str(operator.kind),
+        "layer": operator.scope,
+        "shapes": operator.shapes,
+        "calls": operator.calls,
+        "self": _MS * operator.self_time,
+        "total": _MS * operator.total_time,
+        "device": _MS * operator.device_time,
+        "allocated": operator.allocated,
     }
 
 
 def _timeline(result: Result) -> dict[str, Any]:
-    """Give memory in use, moment by moment: milliseconds, and bytes by category."""
+    """Return the memory in use over time: milliseconds, and bytes by category."""
     course = result.activity.course if result.activity is not None else None
     if course is None:
         return {}
@@ -347,9 +361,9 @@ def _timeline(result: Result) -> dict[str, Any]:
 
 
 def _held(result: Result) -> list[dict[str, Any]]:
-    """Give what lay in memory at the measured peak, the largest first: bytes."""
+    """Return what was in memory at the measured peak, the largest first: bytes."""
     held = result.activity.held if result.activity is not None else ()
-    return [{"layer": each.scope, "role": each.role, "bytes": each.bytes} for each in held]
+    return [{"layer": item.scope, "role": item.role, "bytes": item.bytes} for item in held]
 
 
 _SECTIONS: dict[str, Callable[[Result], Any]] = {

@@ -62,7 +62,7 @@ def side_options(command: cli_options.Command) -> cli_options.Command:
         ),
         click.option(
             "--optimizer", default="adamw", show_default=True, type=click.Choice(OPTIMIZERS),
-            help="For --mode train.",
+            help="Optimizer for --mode train.",
         ),
     )(command)  # fmt: skip
 

@@ -47,7 +47,11 @@ from modeldyno.views.text import lasting
     help="Measure calls, or training steps.",
 )  # fmt: skip
 @click.option(
-    "--optimizer", default="adamw", show_default=True, type=click.Choice(OPTIMIZERS), help="For --mode train."
+    "--optimizer",
+    default="adamw",
+    show_default=True,
+    type=click.Choice(OPTIMIZERS),
+    help="Optimizer for --mode train.",
 )
 @click.option("--layers", help="Only modules with one of these texts in path or class: attention,mlp.")
 @click.option("--prompt", default="128", show_default=True, help="Prompt length in tokens: 32,128,512.")

@@ -52,7 +52,7 @@ def goal_options(command: cli_options.Command) -> cli_options.Command:
         ),
         cli_options.bounds("Such as 'latency.p99 <= 50ms'; exit 1 if nothing holds it, 5 if undecided."),
         click.option(
-            "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Preset: maximise the throughput of a server."
+            "--mode", type=click.Choice(KEYS["mode"]["enum"]), help="Preset: maximum throughput of a server."
         ),
         click.option(
             "--latency-budget", callback=quantity("s", bound=True),
