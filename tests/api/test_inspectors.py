@@ -124,7 +124,7 @@ def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
 def test_a_percentile_of_few_requests_is_given_with_a_warning() -> None:
     """The plain quantile is there, as the source document shows it, and says that it is no claim."""
     found = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose()
-    with pytest.warns(UncertifiedWarning, match="Ask for more with batch_num"):
+    with pytest.warns(UncertifiedWarning, match="Measure more with batch_num"):
         assert found["latency"]["p99"] >= 0.002
     assert re.search(r"p99 latency: [\d.e-]+ s \(no claim", str(found))
     assert "effective samples are missing" in str(found)

@@ -1,4 +1,4 @@
-"""Inputs as people have them at hand, brought to the host and, for another process, into files."""
+"""Converts inputs (tensors, arrays, DataLoaders) to host arrays, and to files for another process."""
 
 from __future__ import annotations
 
@@ -23,85 +23,85 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
 
 _BATCHES = 8
-"""Batches of a DataLoader that are used in turn, at most."""
+"""Maximum number of DataLoader batches that are used."""
 _LABELS = ("label", "labels", "target", "targets")
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is an array or a tensor."""
+    """Check whether a value is an array or a tensor."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def host(data: Any) -> Any:
-    """Bring tensors to the host, in whatever holds them."""
+    """Copy tensors to the host, also within mappings, tuples and lists."""
     if hasattr(data, "detach"):
         return data.detach().cpu()
     if isinstance(data, Mapping):
-        return {name: host(each) for name, each in data.items()}
+        return {name: host(item) for name, item in data.items()}
     if isinstance(data, tuple | list) and all(map(is_array, data)):
         return tuple(map(host, data))
     return data
 
 
 def array(value: Any) -> ndarray:
-    """Give an array of numbers.
+    """Convert a value to a NumPy array of numbers.
 
     Raises:
-        RequestError: it is something else.
+        RequestError: it holds something other than numbers.
     """
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow at start-up
 
-    found = host(value)
-    if hasattr(found, "numpy"):
-        found = (found.float() if "bfloat16" in str(found.dtype) else found).numpy()
+    tensor = host(value)
+    if hasattr(tensor, "numpy"):
+        tensor = (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
     try:
-        made = np.asarray(found)
+        result = np.asarray(tensor)
     except (TypeError, ValueError):
-        made = np.empty(0, dtype=object)
-    if made.dtype.kind not in "biufc":
+        result = np.empty(0, dtype=object)
+    if result.dtype.kind not in "biufc":
         raise RequestError(
             f"Inputs are arrays or tensors of numbers, not {type(value).__name__}; "
-            "text is read from a file: input_data='texts.txt'."
+            "put text into a file: input_data='texts.txt'."
         )
-    return made
+    return result
 
 
 def saved(arrays: Mapping[str, ndarray], folder: Path) -> Iterator[InputSpec]:
-    """Write a file for each, and say which input it is of."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    """Write each array to a file, and yield its InputSpec."""
+    import numpy as np  # noqa: PLC0415 - slow at start-up
 
-    for place, (name, values) in enumerate(arrays.items()):
-        path = folder / f"{place}.npy"
+    for index, (name, values) in enumerate(arrays.items()):
+        path = folder / f"{index}.npy"
         np.save(path, values, allow_pickle=False)
         yield InputSpec(name=name, source=str(path))
 
 
 _PREFIX = "modeldyno-"
-_GIVEN = "an array given in Python"
+_IN_MEMORY = "an array given in Python"
 
 
 @contextmanager
 def array_folder() -> Iterator[Path]:
-    """Give a directory for arrays that another process reads; it is gone afterwards."""
+    """Yield a temporary directory for arrays that another process reads."""
     with TemporaryDirectory(prefix=_PREFIX) as folder:
         yield Path(folder)
 
 
 def without_files(result: Result) -> Result:
-    """Replace files that are gone by what was in them: where it came from, and the shape to ask for again."""
+    """Replace references to deleted input files by their shapes and dtypes."""
     used = {spec.name: spec for spec in result.inputs}
     return replace(
         result,
-        job=replace(result.job, inputs=tuple(_asked_again(spec, used) for spec in result.job.inputs)),
-        inputs=tuple(replace(spec, source=_GIVEN) if _is_gone(spec) else spec for spec in result.inputs),
+        job=replace(result.job, inputs=tuple(_without_source(spec, used) for spec in result.job.inputs)),
+        inputs=tuple(replace(spec, source=_IN_MEMORY) if _is_gone(spec) else spec for spec in result.inputs),
     )
 
 
-def _asked_again(spec: InputSpec, used: Mapping[str, InputSpec]) -> InputSpec:
-    known = used.get(spec.name)
-    if not _is_gone(spec) or known is None:
+def _without_source(spec: InputSpec, used: Mapping[str, InputSpec]) -> InputSpec:
+    used_spec = used.get(spec.name)
+    if not _is_gone(spec) or used_spec is None:
         return spec
-    return replace(spec, source=None, shape=known.shape, dtype=known.dtype)
+    return replace(spec, source=None, shape=used_spec.shape, dtype=used_spec.dtype)
 
 
 def _is_gone(spec: InputSpec) -> bool:
@@ -115,73 +115,77 @@ def _is_gone(spec: InputSpec) -> bool:
 def with_batches(
     model: Any, example: Any, settings: Mapping[str, KnobValue], mode: str
 ) -> tuple[Any, dict[str, KnobValue]]:
-    """Put the first batches of a DataLoader below each other, to be cut into batches of that size again.
+    """Concatenate the first batches of a DataLoader, to be split into batches of that size again.
 
-    Of a batch of several parts, such as ``(images, labels)``, the model gets as many as it needs; of one by
-    name those that it takes, without labels where it is not trained.
+    From a batch of several parts, such as ``(images, labels)``, the model gets as many as it needs; from a
+    mapping, those that it accepts, without labels except in training.
 
     Args:
-        model: what they are for.
-        example: what was given; anything but a DataLoader is left as it is.
+        model: the model that takes the inputs.
+        example: the inputs; anything but a DataLoader is returned unchanged.
         settings: knobs; the size of the batch is added to them unless they have one.
         mode: ``"inference"`` or ``"train"``.
 
     Raises:
-        RequestError: the loader is empty, or its batches hold something else than arrays and tensors.
+        RequestError: the loader is empty, or its batches hold something other than arrays and tensors.
     """
     if not is_loader(example):
         return example, dict(settings)
-    parts = [_inputs(model, batch, mode) for batch in islice(example, _BATCHES)]
+    parts = [_model_inputs(model, batch, mode) for batch in islice(example, _BATCHES)]
     if not parts:
         raise RequestError("The DataLoader given as example= has no batches.")
     named = isinstance(parts[0], Mapping)
     shapes = [_shapes(part) for part in parts]
-    alike = [
+    equal_shapes = [
         part for part, shape in zip(parts, shapes, strict=True) if shape == shapes[0]
-    ]  # no last, smaller
-    keys: Sequence[Any] = list(alike[0]) if named else range(len(alike[0]))
-    whole = {key: _stacked([part[key] for part in alike]) for key in keys}
-    size = len(alike[0][keys[0]])
+    ]  # drops a smaller last batch
+    keys: Sequence[Any] = list(equal_shapes[0]) if named else range(len(equal_shapes[0]))
+    inputs = {key: _concatenate([part[key] for part in equal_shapes]) for key in keys}
+    size = len(equal_shapes[0][keys[0]])
     knobs = {"batch_size": size} | dict(settings) if "batch" not in settings else dict(settings)
-    return (whole if named else tuple(whole.values())), knobs
+    return (inputs if named else tuple(inputs.values())), knobs
 
 
 def is_loader(example: Any) -> bool:
-    """Tell a DataLoader, which gives batches, from inputs themselves."""
+    """Check whether a value is a DataLoader, which yields batches, rather than inputs."""
     return hasattr(example, "__iter__") and hasattr(example, "dataset") and hasattr(example, "batch_size")
 
 
-def _inputs(model: Any, batch: Any, mode: str) -> Any:
-    """Give what of a batch is for the model: by name, or in order."""
-    taken = _parameters(model)
+def _model_inputs(model: Any, batch: Any, mode: str) -> Any:
+    """Return the parts of a batch that the model takes: by name, or in order."""
+    parameters = _parameters(model)
     if isinstance(batch, Mapping):
-        known = {each.name for each in taken}
-        anything = any(each.kind is Parameter.VAR_KEYWORD for each in taken)
-        hidden = () if mode == "train" else _LABELS
+        names = {parameter.name for parameter in parameters}
+        takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
+        dropped = () if mode == "train" else _LABELS
         return {
-            str(name): _checked(value)
+            str(name): _check_tensor(value)
             for name, value in batch.items()
-            if name not in hidden and (anything or name in known)
+            if name not in dropped and (takes_any or name in names)
         }
-    several = batch if isinstance(batch, tuple | list) else (batch,)
-    if len(several) > 1 and isinstance(several[0], Mapping | tuple | list):  # ((ids, mask), labels)
-        return _inputs(model, several[0], mode)
-    needed = [each for each in taken if each.default is Parameter.empty and each.kind in _POSITIONAL]
-    return tuple(map(_checked, several[: max(1, len(needed))]))
+    items = batch if isinstance(batch, tuple | list) else (batch,)
+    if len(items) > 1 and isinstance(items[0], Mapping | tuple | list):  # ((ids, mask), labels)
+        return _model_inputs(model, items[0], mode)
+    needed = [
+        parameter
+        for parameter in parameters
+        if parameter.default is Parameter.empty and parameter.kind in _POSITIONAL
+    ]
+    return tuple(map(_check_tensor, items[: max(1, len(needed))]))
 
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _parameters(model: Any) -> list[Parameter]:
-    """List what a module's forward, or a callable, takes."""
+    """List the parameters of a module's forward, or of a callable."""
     try:
         return list(signature(getattr(model, "forward", model)).parameters.values())
-    except (TypeError, ValueError):  # such as a function that is built in
+    except (TypeError, ValueError):  # such as a built-in function
         return []
 
 
-def _checked(value: Any) -> Any:
+def _check_tensor(value: Any) -> Any:
     if not is_array(value):
         raise RequestError(
             f"The batches of the DataLoader hold {type(value).__name__}, not tensors; "
@@ -191,14 +195,14 @@ def _checked(value: Any) -> Any:
 
 
 def _shapes(part: Any) -> list[tuple[int, ...]]:
-    return [tuple(each.shape) for each in (part.values() if isinstance(part, Mapping) else part)]
+    return [tuple(item.shape) for item in (part.values() if isinstance(part, Mapping) else part)]
 
 
-def _stacked(values: Sequence[Any]) -> Any:
+def _concatenate(values: Sequence[Any]) -> Any:
     if hasattr(values[0], "detach"):
-        import torch  # noqa: PLC0415 - it is there already, as these are its tensors
+        import torch  # noqa: PLC0415 - already imported, as these are its tensors
 
         return torch.cat([value.detach().cpu() for value in values])
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+    import numpy as np  # noqa: PLC0415 - slow at start-up
 
     return np.concatenate([np.asarray(value) for value in values])

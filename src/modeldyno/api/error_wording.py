@@ -1,4 +1,4 @@
-"""What was wrong with a request, in the words of Python instead of those of the command line."""
+"""Rewords error messages for Python: arguments instead of command-line options."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_LIVE = "A live object takes its inputs as example=, too."
+_EXAMPLE_HINT = "A live object also takes its inputs as example=."
 
 
 class _Text:
-    """An annotation that reads as its source: ``help()`` would put the text itself in quotes."""
+    """An annotation that prints as its source; ``help()`` would quote a plain string."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -30,10 +30,10 @@ class _Text:
 
 
 def in_python(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function, whose first argument is a model, say what was wrong as it is written in Python."""
+    """Decorate a function whose first argument is a model: reword its errors for Python."""
 
     @wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except RequestError as error:
@@ -41,26 +41,27 @@ def in_python(function: Callable[P, R]) -> Callable[P, R]:
             error.args = (worded(str(error), live=not isinstance(model, str | Path)),)
             raise
 
-    called.__signature__ = readable_signature(function)  # type: ignore[attr-defined]
-    return called
+    wrapper.__signature__ = readable_signature(function)  # type: ignore[attr-defined]
+    return wrapper
 
 
 def readable_signature(function: Callable[..., Any]) -> Signature:
-    """Give the signature of a function with its types as they are written, for ``help()``."""
-    found = signature(function)
+    """Return the signature of a function with unquoted type annotations, for ``help()``."""
+    original = signature(function)
     parameters = [
         parameter.replace(annotation=_Text(parameter.annotation))
         if isinstance(parameter.annotation, str)
         else parameter
-        for parameter in found.parameters.values()
+        for parameter in original.parameters.values()
     ]
-    returned = found.return_annotation
-    return found.replace(
-        parameters=parameters, return_annotation=_Text(returned) if isinstance(returned, str) else returned
+    return_type = original.return_annotation
+    return original.replace(
+        parameters=parameters,
+        return_annotation=_Text(return_type) if isinstance(return_type, str) else return_type,
     )
 
 
 def worded(text: str, *, live: bool) -> str:
-    """Write options as arguments: ``--vary`` as ``vary=``; for a live object tell of ``example=``, too."""
-    found = use_python_words(text)
-    return f"{found} {_LIVE}" if live and "--input" in text else found
+    """Write options as arguments (``--vary`` as ``vary=``); mention ``example=`` for a live object."""
+    reworded = use_python_words(text)
+    return f"{reworded} {_EXAMPLE_HINT}" if live and "--input" in text else reworded

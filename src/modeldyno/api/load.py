@@ -1,4 +1,4 @@
-"""``modeldyno.load``: a model behind a server, under load."""
+"""``modeldyno.load``: load-test a model behind a server."""
 
 from __future__ import annotations
 
@@ -55,34 +55,35 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> Result:
-    """Put a model, behind a server, under load.
+    """Load-test a model behind a server, as ``modeldyno load`` does.
 
     Args:
-        model: what `profile` takes by name, served for the while, or the URL of a server that runs already.
-        concurrency: so many requests at once, each sent when the one before it is answered; with a rate,
-            the most on their way at once.
-        rate: requests per second that are due whatever the server does: a number, or text such as
+        model: a path or reference as for `profile`, served during the measurement, or the URL of a running
+            server.
+        concurrency: number of concurrent requests in a closed loop, each sent when the previous one is
+            answered; with a rate, the maximum concurrency.
+        rate: requests per second in an open loop, independent of the server: a number, or text such as
             ``"100:poisson"`` or ``"100:burst=8"``.
         replay: a file of due times.
-        duration: seconds of the steady window; None until the plan is met.
-        requests: to measure, after the warm-up.
-        ramp: seconds over which the load grows to its full size.
-        request_timeout: seconds after which a request is given up.
-        retries: times that a request is sent again where the server did not answer it.
-        drivers: processes that send.
+        duration: seconds of the steady window; if None, measure until the plan is met.
+        requests: number of requests to measure after the warm-up.
+        ramp: seconds of ramp-up to the full load.
+        request_timeout: timeout of a request in seconds.
+        retries: retries of a request that the server did not answer.
+        drivers: number of processes that send.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
-        headers: sent with every request; in no Result.
+        headers: sent with every request; not stored in the Result.
         records: a file for every request: ``.csv``, ``.jsonl`` or ``.npz``.
         probes: what to measure; by default static analysis and the load.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
-        percentiles: measured until certified, such as ``"p99"``.
-        plan: how carefully to measure.
-        name: what to call the model.
+        percentiles: percentiles to measure until certified, such as ``"p99"``.
+        plan: time and precision of the measurement.
+        name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
-        store: keep the Result in the store; where that cannot be written a warning says so.
+        store: keep the Result in the store; if the store cannot be written, it warns.
         tags: names by which `read` and the command line find it again.
-        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
         settings: the server's knobs, such as ``instances=2``, and fields of `plan`, such as ``max_time=5``
             (seconds).
@@ -91,15 +92,15 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         The Result; ``result["latency.p99"]`` is in seconds, ``result["request_rate"]`` per second.
 
     Raises:
-        RequestError: the request is wrong; nothing was measured.
+        RequestError: the request is invalid; nothing was measured.
         MissingExtra: the server is not installed.
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
     """
-    named = _named(model)
+    reference = _check_reference(model)
     plan, settings = split_plan(plan, settings)
-    asked = Request(
-        model=named,
-        backend=backend or server_for(named),
+    request = Request(
+        model=reference,
+        backend=backend or server_for(reference),
         settings=settings,
         inputs=several(inputs, "inputs"),
         probes=tuple(probes),
@@ -120,24 +121,24 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         name=name,
         trust=trust,
     )
-    with _secrets(headers or {}), showing_progress(watch, progress=progress) as watched:
-        outcome = measure(asked, watch=watched)
+    with _headers_in_environment(headers or {}), showing_progress(watch, progress=progress) as on_event:
+        outcome = measure(request, watch=on_event)
     store_if(outcome.result, wanted=store, tags=tags)
     return held(outcome)
 
 
-def _named(model: Any) -> str:
+def _check_reference(model: Any) -> str:
     if not isinstance(model, str | Path):
         raise RequestError(
-            "A server takes a model by its name, a path, scheme:locator or URL; "
-            f"a live {type(model).__name__} cannot be handed to one."
+            "A server needs a model by path, scheme:locator or URL; "
+            f"a live {type(model).__name__} cannot be served."
         )
     return str(model)
 
 
 @contextmanager
-def _secrets(headers: Mapping[str, str]) -> Iterator[None]:
-    """Put headers where the process that sends finds them, and no other load of this session does."""
+def _headers_in_environment(headers: Mapping[str, str]) -> Iterator[None]:
+    """Pass headers to the sending process through the environment within the block."""
     before = os.environ.get(HEADERS_VARIABLE)
     if headers:
         os.environ[HEADERS_VARIABLE] = "\n".join(f"{key}: {value}" for key, value in headers.items())
@@ -151,7 +152,7 @@ def _secrets(headers: Mapping[str, str]) -> Iterator[None]:
 
 def _arrivals(rate: float | str | None, replay: str | Path | None) -> dict[str, Any]:
     if rate is not None and replay is not None:
-        raise RequestError("rate and replay both say when requests are due; give one of them.")
+        raise RequestError("rate and replay both set when requests are due; give one of them.")
     if replay is not None:
         return {"arrivals": Arrivals.TRACE, "trace": str(Path(replay).absolute())}
     if rate is None:

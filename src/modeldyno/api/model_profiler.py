@@ -1,4 +1,4 @@
-"""A ready-made profiler: give it a model once, then ask it for latency, layers, memory, configurations."""
+"""`ModelProfiler`: takes a model once, and measures latency, layers, memory and configurations of it."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.knob import KnobValue
 
-_DETAILS = ("layers", "memory", "ops")
-"""Probes of the second pass that `detailed_analysis` asks for, as far as the backend can be watched so."""
-_ANY_WIDTH = 0.99
-"""A precision that any number of runs reaches: the runs are counted, as the caller asked."""
+_DETAIL_PROBES = ("layers", "memory", "ops")
+"""Probes of the second pass for `detailed_analysis`, as far as the backend supports them."""
+_ANY_PRECISION = 0.99
+"""A precision that any number of runs reaches, since the caller sets the number of runs."""
 
 
 class ModelProfiler:
-    """Profiles one model; each method measures anew and gives `Figures`, a dictionary of sections.
+    """Profiles one model; each method measures again and returns `Figures`, a dictionary of sections.
 
-    A model named by a path or a reference runs in a process of its own; a live module or function runs
-    here. Percentiles are the plain ones of the calls made; one with too few of them for a claim warns when
-    it is read. While it measures, a line on standard error says how far it is, where that is a terminal.
+    A model given as a path or a reference runs in its own process; a live module or function runs in this
+    one. Percentiles are plain quantiles of the measured calls; reading one with too few calls warns. Progress
+    is shown on standard error, if that is a terminal.
     """
 
-    def __init__(  # noqa: PLR0913 - three that everybody gives, and what `profile` has beside them
+    def __init__(  # noqa: PLR0913 - the three main parameters, and those of `profile`
         self,
         model_path: Any,
         device: str = "auto",
@@ -61,36 +61,36 @@ class ModelProfiler:
         store: bool = True,
         progress: bool = True,
     ) -> None:
-        """Take a model; nothing is loaded yet.
+        """Store the model and the options; nothing is loaded yet.
 
         Args:
             model_path: a path, a reference such as ``"torch:file.py:factory"``, or a live object: a
                 ``torch.nn.Module`` or any callable.
             device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on, or ``"auto"`` for the backend's choice.
             precision: ``"fp32"``, ``"fp16"`` or ``"bf16"``; None leaves the model as it is stored.
-            backend: what runs it; by default what suits the model.
+            backend: what runs it; by default the one for the model's format.
             trust: allow files that run code when loaded.
-            max_time: seconds that measuring may take at most per probe, warm-up included.
-            seed: of random inputs and weights.
-            processes: fresh processes in which `profile` and `benchmark` measure, one after the other; from
-                five on `detect_regressions` tells apart what one start differs from the next by. A live
-                object has this process alone.
+            max_time: maximum seconds of measuring per probe, warm-up included.
+            seed: seed of random inputs and weights.
+            processes: fresh processes in which `profile` and `benchmark` measure, one after the other; with
+                five or more, `detect_regressions` knows the variation between processes. A live object
+                always runs in this process.
             store: keep each Result in the store, as the command line does.
-            progress: say on standard error how far it is, in a terminal or a notebook.
+            progress: show progress on standard error, in a terminal or a notebook.
 
         Raises:
             RequestError: there is no such model, or the backend has no such device or precision.
         """
         self.model = model_path if not isinstance(model_path, Path) else str(model_path)
-        self.backend = backend or _backend(self.model)
+        self.backend = backend or _default_backend(self.model)
         self.steps: list[Step] = []
-        """Each measurement, with the name of its method; reports and exports are of all of them."""
+        """All measurements, with the names of their methods; reports and exports include all of them."""
         self._trust, self._store, self._progress = trust, store, progress
-        self._plan = Plan(max_time=max_time, min_time=0.0, seed=seed, precision=_ANY_WIDTH)
+        self._plan = Plan(max_time=max_time, min_time=0.0, seed=seed, precision=_ANY_PRECISION)
         self._processes = _at_least_one("processes", processes)
         self._input: Any = None
         self._declared: tuple[str, ...] = ()
-        self._settings = self._checked({"device": device, "precision": precision})
+        self._settings = self._check_settings({"device": device, "precision": precision})
 
     def profile(
         self,
@@ -100,80 +100,87 @@ class ModelProfiler:
         detailed_analysis: bool = False,
         processes: int | None = None,
     ) -> Figures:
-        """Measure latency, throughput, memory and what a call costs.
+        """Measure latency, throughput, memory and the compute cost of a call.
 
         Args:
             input_data: an array, a tensor, a tuple of them or a dict by name; text as ``--input`` takes it
-                (a file of data, or a shape such as ``"input_ids=8x128:int64:0..999"``); None for what was
-                given last, or else random inputs. The first axis is the batch. The path of the model itself
-                stands for random inputs.
-            num_runs: calls that are measured, one by one, in each process.
-            warmup_runs: calls that are made before and left out, at least: the warm-up goes on until times
-                have settled, and ``["latency"]["warmup_runs"]`` says how many calls that took.
-            detailed_analysis: also watch layers, operators and memory, in a second pass.
-            processes: fresh processes to measure in, by default as many as the profiler was made with.
+                (a file of data, or a shape such as ``"input_ids=8x128:int64:0..999"``); None for the inputs
+                of the last call, or else random inputs. The first axis is the batch. The path of the model
+                itself means random inputs.
+            num_runs: calls to measure in each process, one by one.
+            warmup_runs: minimum number of warm-up calls: the warm-up continues until times have settled, and
+                ``["latency"]["warmup_runs"]`` is the number of calls that took.
+            detailed_analysis: also profile layers, operators and memory, in a second pass.
+            processes: fresh processes to measure in; by default the number given to the profiler.
 
         Returns:
-            The sections; what went wrong with the model is in ``failure``.
+            The sections; a failure of the model is in ``failure``.
 
         Raises:
             RequestError: the request is wrong.
         """
-        _not_negative("warmup_runs", warmup_runs)
-        self._input = self._given(input_data)
-        details = tuple(name for name in _DETAILS if detailed_analysis and name in plugins.names("probe"))
-        times = self._processes if processes is None else _at_least_one("processes", processes)
-        return self._recorded(
+        _check_not_negative("warmup_runs", warmup_runs)
+        self._input = self._resolve_inputs(input_data)
+        details = tuple(
+            name for name in _DETAIL_PROBES if detailed_analysis and name in plugins.names("probe")
+        )
+        count = self._processes if processes is None else _at_least_one("processes", processes)
+        return self._record(
             "profile",
-            self._measured(
-                DEFAULT_PROBES, optional=details, num_runs=num_runs, warmup_runs=warmup_runs, processes=times
+            self._measure(
+                DEFAULT_PROBES, optional=details, num_runs=num_runs, warmup_runs=warmup_runs, processes=count
             ),
         )
 
     def benchmark(
         self, configurations: Sequence[Mapping[str, Any]], input_data: Any = None, num_runs: int = 100
     ) -> Benchmark:
-        """Measure one configuration after the other.
+        """Measure several configurations, one after the other.
 
         Args:
-            configurations: knobs of the backend each, such as ``{"batch_size": 8, "precision": "fp16"}``.
-            input_data: as in `profile`, by default what was given last; its rows are repeated, or cut, to the
-                batch size.
-            num_runs: calls that are measured of each.
+            configurations: backend knobs of each, such as ``{"batch_size": 8, "precision": "fp16"}``.
+            input_data: as in `profile`, by default the inputs of the last call; its rows are repeated or
+                truncated to the batch size.
+            num_runs: calls to measure for each.
 
         Returns:
-            Figures in the order of the configurations, each with its ``configuration``; one that failed
-            is among them, with its ``failure``. ``.best("throughput")`` is the best of them, ``.table()``
+            Figures in the order of the configurations, each with its ``configuration``; failed ones are
+            included, with their ``failure``. ``.best("throughput")`` is the best of them, ``.table()``
             lists them.
 
         Raises:
-            RequestError: a configuration is wrong as written; nothing was measured.
+            RequestError: a configuration is invalid; nothing was measured.
         """
         if isinstance(configurations, Mapping):
             raise RequestError(f"benchmark takes a list of configurations; write [{dict(configurations)}].")
-        self._input = self._given(input_data)
+        self._input = self._resolve_inputs(input_data)
         if not configurations:
             raise RequestError("benchmark takes at least one configuration, such as {'batch_size': 8}.")
-        asked = [(given, self._checked(dict(given))) for given in configurations]
-        found = Benchmark(self._tried(dict(given), settings, num_runs) for given, settings in asked)
-        results = tuple(each.result for each in found if each.result is not None)
-        self.steps.append(Step(name="benchmark", results=results, tried=tuple(found.tried())))
-        return found
+        requested = [
+            (configuration, self._check_settings(dict(configuration))) for configuration in configurations
+        ]
+        benchmark = Benchmark(
+            self._measure_configuration(dict(configuration), settings, num_runs)
+            for configuration, settings in requested
+        )
+        results = tuple(figures.result for figures in benchmark if figures.result is not None)
+        self.steps.append(Step(name="benchmark", results=results, tried=tuple(benchmark.tried())))
+        return benchmark
 
     def profile_layers(
         self, input_data: Any = None, layer_names: Sequence[str] = (), num_runs: int = 100
     ) -> Figures:
-        """Measure layers, in the section ``layers``, by path.
+        """Measure layers; the section ``layers`` has them by path.
 
         Args:
-            input_data: as in `profile`, by default what was given last.
-            layer_names: parts of paths or classes, such as ``["attention", "mlp"]``; all if empty. One that
-                matches no layer is told by the doubt ``no-such-layer``.
-            num_runs: calls that are watched, at most.
+            input_data: as in `profile`, by default the inputs of the last call.
+            layer_names: parts of paths or classes, such as ``["attention", "mlp"]``; all if empty. A name
+                that matches no layer adds the doubt ``no-such-layer``.
+            num_runs: maximum number of profiled calls.
         """
-        self._input = self._given(input_data)
-        found = self._measured(("layers",), num_runs=num_runs, layers=layer_names)
-        return self._recorded("profile_layers", found)
+        self._input = self._resolve_inputs(input_data)
+        figures = self._measure(("layers",), num_runs=num_runs, layers=layer_names)
+        return self._record("profile_layers", figures)
 
     def memory_profile(
         self,
@@ -182,23 +189,23 @@ class ModelProfiler:
         track_deallocations: bool = True,
         memory_snapshots: bool = True,
     ) -> Figures:
-        """Measure what one call takes from the allocator; totals are in the section ``memory``.
+        """Measure the allocations of one call; totals are in the section ``memory``.
 
         Args:
-            input_data: as in `profile`, by default what was given last.
-            track_allocations: have ``allocations``: when (ms), how much (bytes).
-            track_deallocations: have ``deallocations``, likewise.
-            memory_snapshots: have ``held``, what lies in memory at the peak, and ``timeline``, bytes in use
+            input_data: as in `profile`, by default the inputs of the last call.
+            track_allocations: include ``allocations``: time (ms) and size (bytes).
+            track_deallocations: include ``deallocations``, likewise.
+            memory_snapshots: include ``held``, what is in memory at the peak, and ``timeline``, bytes in use
                 by category.
         """
-        self._input = self._given(input_data)
-        found = self._recorded("memory_profile", self._measured(("static", "memory"), num_runs=1))
-        steps = _steps(found)
+        self._input = self._resolve_inputs(input_data)
+        figures = self._record("memory_profile", self._measure(("static", "memory"), num_runs=1))
+        steps = _memory_steps(figures)
         wanted: dict[str, Any] = {
             "allocations": [step for step in steps if step["bytes"] > 0] if track_allocations else [],
             "deallocations": [step for step in steps if step["bytes"] < 0] if track_deallocations else [],
         }
-        return found.having(wanted if memory_snapshots else {**wanted, "held": [], "timeline": {}})
+        return figures.having(wanted if memory_snapshots else {**wanted, "held": [], "timeline": {}})
 
     def gpu_profile(
         self,
@@ -207,85 +214,85 @@ class ModelProfiler:
         track_memory_transfers: bool = True,
         profile_nvtx: bool = True,
     ) -> Figures:
-        """Measure what goes on on a GPU in one call: operators, and what is asked for beside them.
+        """Measure the GPU activity of one call: operators, and optionally kernels, transfers and ranges.
 
         Args:
-            input_data: as in `profile`, by default what was given last.
-            track_kernels: have ``kernels``.
-            track_memory_transfers: have ``transfers``, between host and device or within it.
-            profile_nvtx: have ``ranges``, the blocks that the model's code has named.
+            input_data: as in `profile`, by default the inputs of the last call.
+            track_kernels: include ``kernels``.
+            track_memory_transfers: include ``transfers``, between host and device or within the device.
+            profile_nvtx: include ``ranges``, the named blocks of the model's code.
 
         Raises:
             RequestError: there is no GPU.
         """
         _require_gpu(self._settings.get("device"))
-        self._input = self._given(input_data)
-        found = self._recorded("gpu_profile", self._measured(("latency", "ops"), num_runs=20))
-        parts = (
+        self._input = self._resolve_inputs(input_data)
+        figures = self._record("gpu_profile", self._measure(("latency", "ops"), num_runs=20))
+        sections = (
             ("kernels", Happening.KERNEL, track_kernels),
             ("transfers", Happening.TRANSFER, track_memory_transfers),
             ("ranges", Happening.RANGE, profile_nvtx),
         )
-        rows = found.get("operators", [])
-        return found.having(
-            {name: [row for row in rows if row["kind"] == kind] for name, kind, wanted in parts if wanted}
+        rows = figures.get("operators", [])
+        return figures.having(
+            {name: [row for row in rows if row["kind"] == kind] for name, kind, wanted in sections if wanted}
             | {"operators": [row for row in rows if row["kind"] == Happening.OPERATOR]}
         )
 
     def export_json(self, path: str | Path) -> str:
-        """Write all that was measured, and give its text: a document, or of several Results an array.
+        """Write all measurements as JSON and return the text: a document, or an array for several Results.
 
         `modeldyno.read` reads the document, `modeldyno.read_all` either.
 
         Raises:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
-        document = encode(self._measured_steps())
+        document = encode(self._require_steps())
         codec.write(Path(path), document)
         return document.decode()
 
     def export_csv(self, path: str | Path) -> None:
-        """Write all numbers in base units, a row each; several Results by step and configuration.
+        """Write all numbers as CSV in base units, one per row; several Results by step and configuration.
 
         Raises:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
-        text = plugins.resolve("reporter", "csv").table(tabulate(self._measured_steps()))
+        text = plugins.resolve("reporter", "csv").table(tabulate(self._require_steps()))
         codec.write(Path(path), text.encode())
 
     def generate_html_report(
         self, output_path: str | Path, include_graphs: bool = True, include_details: bool = True
     ) -> None:
-        """Write all that was measured as one self-contained page.
+        """Write all measurements as one self-contained HTML page.
 
         Args:
             output_path: where to write it.
-            include_graphs: whether with pictures.
-            include_details: whether with all that was seen; else the verdict, the doubts, the figures, and
-                how it was measured.
+            include_graphs: include charts.
+            include_details: include everything; otherwise only the verdict, the doubts, the figures, and how
+                they were measured.
 
         Raises:
             RequestError: nothing was measured yet, or the file cannot be written.
         """
-        laid = lay_out_session(self._measured_steps(), graphs=include_graphs, details=include_details)
-        written = plugins.resolve("reporter", "html").lay_out(laid.blocks, title=laid.title)
-        codec.write(Path(output_path), written.encode())
+        page = lay_out_session(self._require_steps(), graphs=include_graphs, details=include_details)
+        html = plugins.resolve("reporter", "html").lay_out(page.blocks, title=page.title)
+        codec.write(Path(output_path), html.encode())
 
     def compare(self, other: ModelProfiler) -> Comparison:
-        """Compare what another profiler measured last with what this one did, which is the baseline.
+        """Compare another profiler's last measurement with the last one of this profiler, the baseline.
 
-        They did not take turns, which is doubted; `modeldyno.compare` runs both so.
+        They were not measured in turns, which adds a doubt; `modeldyno.compare` measures both in turns.
 
         Raises:
-            RequestError: one of them has measured nothing yet, or the machine was another one.
+            RequestError: one of them has measured nothing yet, or on another machine.
         """
-        return compare(self._last(), other._last())
+        return compare(self._last_result(), other._last_result())
 
-    # --- how it is done --------------------------------------------------------------------------
+    # --- implementation --------------------------------------------------------------------------
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """All Results of this session, in the order in which they were measured."""
+        """All Results of this session, in the order of measuring."""
         return results_of(self.steps)
 
     @property
@@ -293,42 +300,42 @@ class ModelProfiler:
         """The Result of the last measurement."""
         return self.results[-1] if self.results else None
 
-    def _last(self) -> Result:
-        self._measured_steps()
+    def _last_result(self) -> Result:
+        self._require_steps()
         return self.results[-1]
 
-    def _measured_steps(self) -> list[Step]:
+    def _require_steps(self) -> list[Step]:
         if not self.results:
             raise RequestError("Nothing was measured yet; call profile() first.")
         return self.steps
 
-    def _recorded(self, name: str, found: Figures) -> Figures:
+    def _record(self, name: str, figures: Figures) -> Figures:
         """Add a measurement to the session."""
-        assert found.result is not None
-        self.steps.append(Step(name=name, results=(found.result,)))
-        return found
+        assert figures.result is not None
+        self.steps.append(Step(name=name, results=(figures.result,)))
+        return figures
 
-    def _checked(self, given: Mapping[str, Any]) -> dict[str, KnobValue]:
-        """Give settings that the backend has, of those that say anything.
+    def _check_settings(self, settings: Mapping[str, Any]) -> dict[str, KnobValue]:
+        """Check settings against the knobs of the backend; return those that are not defaults.
 
         Raises:
-            RequestError: it does not have one of them, or not with that value.
+            RequestError: the backend lacks one of them, or its value.
         """
-        wanted = {name: setting for name, setting in given.items() if setting is not None}
+        chosen = {name: setting for name, setting in settings.items() if setting is not None}
         backend = plugins.backend(self.backend)
         names = {name for knob in backend.knobs for name in (knob.name, *knob.aliases)}
-        if wanted.get("device") == "auto" or ("device" not in names and wanted.get("device") == "cpu"):
-            del wanted["device"]  # the backend's own choice, or the only one
-        if "precision" in wanted and "precision" not in names:
+        if chosen.get("device") == "auto" or ("device" not in names and chosen.get("device") == "cpu"):
+            del chosen["device"]  # the backend chooses, or has only one device
+        if "precision" in chosen and "precision" not in names:
             raise RequestError(
-                f"The backend '{self.backend}' runs a model in the precision that it is stored in; leave "
-                f"precision={wanted['precision']} out, or save the model so."
+                f"The backend '{self.backend}' runs a model in its stored precision; drop "
+                f"precision={chosen['precision']}, or save the model in that precision."
             )
-        backend.check(configure(backend.knobs, wanted))
-        return wanted
+        backend.check(configure(backend.knobs, chosen))
+        return chosen
 
-    def _given(self, data: Any) -> Any:
-        """Give the inputs: what was given last where nothing is given, and where the model is given, none.
+    def _resolve_inputs(self, data: Any) -> Any:
+        """Resolve the inputs: the last ones if None was given, and random ones if the model was given.
 
         Raises:
             RequestError: another model was given.
@@ -341,22 +348,24 @@ class ModelProfiler:
             return None
         if _is_model(str(data)):
             raise RequestError(
-                f"'{data}' is a model, and this profiler is of {_shown(self.model)}; inputs are expected "
-                f"here. Profile the other one with ModelProfiler('{data}')."
+                f"'{data}' is a model, but inputs are expected here: this profiler is of "
+                f"{_describe_model(self.model)}. Profile the other one with ModelProfiler('{data}')."
             )
         return str(data)
 
-    def _tried(self, given: dict[str, Any], settings: dict[str, KnobValue], num_runs: int) -> Figures:
-        """Measure one configuration; what turns out to be impossible is a failure of this one alone."""
+    def _measure_configuration(
+        self, configuration: dict[str, Any], settings: dict[str, KnobValue], num_runs: int
+    ) -> Figures:
+        """Measure one configuration; if it is impossible, return Figures with the failure."""
         try:
-            found = self._measured(
+            figures = self._measure(
                 DEFAULT_PROBES, num_runs=num_runs, settings=settings, processes=self._processes
             )
         except ModelDynoError as error:
-            return Figures(None, failure=str(error), configuration=given)
-        return Figures(found.result, configuration=given)
+            return Figures(None, failure=str(error), configuration=configuration)
+        return Figures(figures.result, configuration=configuration)
 
-    def _measured(  # noqa: PLR0913 - what any of the methods asks for
+    def _measure(  # noqa: PLR0913 - the options of all methods
         self,
         probes: tuple[str, ...],
         *,
@@ -367,10 +376,10 @@ class ModelProfiler:
         settings: Mapping[str, KnobValue] | None = None,
         layers: Sequence[str] = (),
     ) -> Figures:
-        """Measure; a probe that is optional, and that the backend cannot serve, is left out."""
+        """Measure; drop optional probes that the backend does not support."""
         merged = {**self._settings, **(settings or {})}
-        plan = replace(_counted(self._plan, num_runs, warmup_runs), processes=processes)
-        with self._fed(merged) as how:
+        plan = replace(_with_run_counts(self._plan, num_runs, warmup_runs), processes=processes)
+        with self._input_arguments(merged) as arguments:
             try:
                 result = profile(
                     self.model,
@@ -381,18 +390,18 @@ class ModelProfiler:
                     trust=self._trust,
                     store=False,
                     progress=self._progress,
-                    **how,
+                    **arguments,
                 )
             except RequestError as error:
-                served = tuple(name for name in optional if f"'{name}'" not in str(error))
-                if served == optional:
+                supported = tuple(name for name in optional if f"'{name}'" not in str(error))
+                if supported == optional:
                     raise
-                return self._measured(
+                return self._measure(
                     probes,
                     num_runs=num_runs,
                     warmup_runs=warmup_runs,
                     processes=processes,
-                    optional=served,
+                    optional=supported,
                     settings=settings,
                     layers=layers,
                 )
@@ -401,8 +410,8 @@ class ModelProfiler:
         return Figures(result)
 
     @contextmanager
-    def _fed(self, settings: dict[str, KnobValue]) -> Iterator[dict[str, Any]]:
-        """Give what `profile` is told of inputs and knobs; arrays for another process go through files."""
+    def _input_arguments(self, settings: dict[str, KnobValue]) -> Iterator[dict[str, Any]]:
+        """Yield the `profile` arguments for inputs and knobs; write arrays to files for another process."""
         data = self._input
         if data is None:
             yield settings
@@ -411,29 +420,30 @@ class ModelProfiler:
         elif not isinstance(self.model, str):
             yield {**settings, "example": host(data)}
         else:
-            arrays = self._named(data)
+            arrays = self._name_arrays(data)
             rows = {array.shape[0] for array in arrays.values() if array.ndim}
             if len(rows) == 1 and not {"batch_size", "batch"} & settings.keys():
                 settings = {**settings, "batch_size": rows.pop()}
             with array_folder() as folder:
                 yield {**settings, "inputs": tuple(saved(arrays, folder))}
 
-    def _named(self, data: Any) -> dict[str, ndarray]:
-        """Give arrays by the names of the inputs, in the order in which the model declares them."""
+    def _name_arrays(self, data: Any) -> dict[str, ndarray]:
+        """Map arrays to the input names, in the order in which the model declares them."""
         if isinstance(data, Mapping):
-            return {str(name): array(each) for name, each in data.items()}
-        several = data if isinstance(data, tuple | list) and all(map(is_array, data)) else (data,)
-        arrays = [array(each) for each in several]
-        declared = self._declared = self._declared or self._looked_up()
+            return {str(name): array(item) for name, item in data.items()}
+        items = data if isinstance(data, tuple | list) and all(map(is_array, data)) else (data,)
+        arrays = [array(item) for item in items]
+        declared = self._declared = self._declared or self._read_input_names()
         if len(arrays) > len(declared):
-            known = f" ({', '.join(declared)})" if declared else ""
+            names = f" ({', '.join(declared)})" if declared else ""
             raise RequestError(
-                f"{_shown(self.model)} takes {len(declared)} inputs{known}, and {len(arrays)} were given."
+                f"{_describe_model(self.model)} takes {len(declared)} inputs{names}, "
+                f"but {len(arrays)} were given."
             )
         return dict(zip(declared, arrays, strict=False))
 
-    def _looked_up(self) -> tuple[str, ...]:
-        """Have another process look at the model, and give the names of its inputs."""
+    def _read_input_names(self) -> tuple[str, ...]:
+        """Return the input names of the model, which another process reads."""
         loaded: list[Loaded] = []
 
         def watch(event: Event) -> None:
@@ -441,7 +451,7 @@ class ModelProfiler:
                 loaded.append(event)
 
         try:
-            looked = profile(
+            result = profile(
                 self.model,
                 backend=self.backend,
                 probes=(),
@@ -451,56 +461,56 @@ class ModelProfiler:
                 progress=self._progress,
             )
         except RequestError:
-            if not loaded:  # of plain code nothing but its inputs is known before it runs
+            if not loaded:  # for plain code, only the inputs are known before it runs
                 raise
         else:
-            if looked.failures:
-                failure = looked.failures[0]
+            if result.failures:
+                failure = result.failures[0]
                 raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
         return tuple(spec.name for spec in loaded[-1].inputs) if loaded else ()
 
 
-def _backend(model: Any) -> str:
+def _default_backend(model: Any) -> str:
     if isinstance(model, str):
         return plugins.loader(reference(model).scheme).backend
     return str(plugins.resolve("loader", "object").backend_of(model))
 
 
 def _is_model(text: str) -> bool:
-    """Tell a model from a file of data or a shape."""
+    """Check whether a text names a model, rather than a data file or a shape."""
     try:
         return reference(text).scheme in plugins.names("loader")
     except RequestError:
         return False
 
 
-def _shown(model: Any) -> str:
+def _describe_model(model: Any) -> str:
     return f"'{model}'" if isinstance(model, str) else f"a live {type(model).__name__}"
 
 
-def _counted(plan: Plan, num_runs: int, warmup_runs: int) -> Plan:
-    """Ask for so many calls, after at least so many to warm up.
+def _with_run_counts(plan: Plan, num_runs: int, warmup_runs: int) -> Plan:
+    """Return the plan with these numbers of measured calls and minimum warm-up calls.
 
     Raises:
-        RequestError: it is no number of calls.
+        RequestError: `num_runs` is not a positive whole number.
     """
     try:
-        runs = index(num_runs)  # 2.5 is none
+        runs = index(num_runs)  # refuses 2.5
         return replace(plan, min_runs=runs, max_runs=runs, min_warmup=int(warmup_runs))
     except (TypeError, ValueError):
         raise RequestError(f"num_runs takes a whole number from 1, not {num_runs!r}.") from None
 
 
 def _at_least_one(name: str, number: Any) -> int:
-    return _whole(name, number, least=1)
+    return _whole_number(name, number, least=1)
 
 
-def _not_negative(name: str, number: Any) -> None:
-    _whole(name, number, least=0)
+def _check_not_negative(name: str, number: Any) -> None:
+    _whole_number(name, number, least=0)
 
 
-def _whole(name: str, number: Any, *, least: int) -> int:
-    """Give a whole number of Python's, or of numpy's, as it is checked."""
+def _whole_number(name: str, number: Any, *, least: int) -> int:
+    """Check that a value is a whole number (of Python or NumPy), and return it."""
     if isinstance(number, bool) or not hasattr(number, "__index__") or index(number) < least:
         raise RequestError(f"{name} takes a whole number from {least}, not {number!r}.")
     return index(number)
@@ -508,21 +518,21 @@ def _whole(name: str, number: Any, *, least: int) -> int:
 
 def _require_gpu(device: KnobValue | None) -> None:
     if device is not None and not str(device).startswith("cuda"):
-        raise RequestError(f"A GPU is profiled with device='cuda'; this profiler was made for '{device}'.")
+        raise RequestError(f"gpu_profile needs device='cuda'; this profiler was made for '{device}'.")
     plugins.require(("torch",), "profile of a GPU")
     import torch  # noqa: PLC0415 - heavy
 
     if not torch.cuda.is_available():
         raise RequestError(
-            f"There is no GPU that torch {torch.__version__} can use here; what runs on the CPU is told by "
+            f"torch {torch.__version__} finds no usable GPU here; to profile the CPU, use "
             "profile(detailed_analysis=True)."
         )
 
 
-def _steps(found: Figures) -> list[dict[str, float]]:
-    """Give what changed from moment to moment, in all categories together."""
-    timeline = dict(found.get("timeline", {}))
+def _memory_steps(figures: Figures) -> list[dict[str, float]]:
+    """Return the changes of memory over time, summed over all categories."""
+    timeline = dict(figures.get("timeline", {}))
     times: list[float] = timeline.pop("time", [])
-    levels = [sum(each) for each in zip(*timeline.values(), strict=True)]
+    levels = [sum(category_levels) for category_levels in zip(*timeline.values(), strict=True)]
     changes = zip(times[1:], levels, levels[1:], strict=False)
     return [{"time": time, "bytes": after - before} for time, before, after in changes if after != before]

@@ -1,4 +1,4 @@
-"""The words of the command line, as functions."""
+"""``modeldyno.profile`` and ``modeldyno.inspect``, and reading, storing and saving Results."""
 
 from __future__ import annotations
 
@@ -62,60 +62,61 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
             ``torch.nn.Module`` or any callable, which runs inside this process.
         example: inputs of a live object: an array, a tuple of them, a dict by name, or a
             ``torch.utils.data.DataLoader``, whose first batches are used in turn.
-        backend: what runs it; by default what suits the model.
+        backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.
-        probes: what to measure, such as ``("latency", "layers")`` or ``"latency,layers"``; by default what
-            suits the mode.
+        probes: what to measure, such as ``("latency", "layers")`` or ``"latency,layers"``; the default
+            depends on the mode.
         mode: ``"inference"`` for calls, ``"train"`` for training steps.
-        optimizer: of the training steps: adamw (if None), adam, sgd, sgd-momentum, adafactor or none.
-        layers: parts of paths or classes of modules, such as ``"attention"``; only these are watched one
-            by one, by the probe ``layers``.
-        prompt: tokens to generate from, one number or several, for the probe ``generate``.
+        optimizer: optimizer of the training steps: adamw (if None), adam, sgd, sgd-momentum, adafactor or
+            none.
+        layers: parts of paths or classes of modules, such as ``"attention"``; the probe ``layers`` times
+            only these.
+        prompt: prompt length in tokens, one number or several, for the probe ``generate``.
         generate: tokens to generate, one number or several.
-        trace: a file for a trace of a few calls that Perfetto opens, for the probe ``ops``.
-        outputs: a file (.npz) for what one call returns.
+        trace: a file for a Perfetto trace of a few calls, for the probe ``ops``.
+        outputs: a file (.npz) for the outputs of one call.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
-        percentiles: measured until certified, such as ``"p99"``.
-        plan: how carefully to measure.
+        percentiles: percentiles to measure until certified, such as ``"p99"``.
+        plan: time and precision of the measurement.
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
-        name: what to call the model.
+        name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
-        inline: run a referenced model inside this process too.
-        store: keep the Result in the store, as the command line does; where the store cannot be written a
-            warning says so (`NotStoredWarning`).
+        inline: also run a referenced model inside this process.
+        store: keep the Result in the store, as the command line does; if the store cannot be written, it
+            warns (`NotStoredWarning`).
         tags: names by which `read` and the command line find it again.
-        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
         settings: the backend's knobs, such as ``batch_size=8``, and fields of `plan`, such as
             ``max_time=5`` (seconds).
 
     Returns:
-        The Result; ``result["latency.p50"]`` is a number in base units, ``result.keys()`` lists what there
-        is. A wrong outcome (out of memory, a crash) is in ``result.failures``.
+        The Result; ``result["latency.p50"]`` is a number in base units, ``result.keys()`` lists all numbers.
+        A failed run (out of memory, a crash) is in ``result.failures``.
 
     Raises:
-        RequestError: the request is wrong; nothing was measured.
+        RequestError: the request is invalid; nothing was measured.
         MissingExtra: an optional package is not installed.
-        BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``. One that
-            is undecided raises nothing: ask ``result.judge("latency.p99 <= 50ms").verdict``.
+        BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``. An undecided
+            bound does not raise: see ``result.judge("latency.p99 <= 50ms").verdict``.
     """
     plan, settings = split_plan(plan, settings)
     example, settings = with_batches(model, example, settings, mode)
-    looked = inspection(mode=mode, optimizer=optimizer, modules=False)
-    asked = Request(
+    inspection_options = inspection(mode=mode, optimizer=optimizer, modules=False)
+    request = Request(
         model="",
         backend=backend,
         settings=settings,
         inputs=several(inputs, "inputs"),
-        probes=() if probes is None else _parts(probes, "probes"),
+        probes=() if probes is None else _parse_names(probes, "probes"),
         require=several(require, "require"),
         percentiles=several(percentiles, "percentiles"),
         plan=plan,
-        inspection=looked,
+        inspection=inspection_options,
         observation=Observation(
-            layers=_parts(layers, "layers"),
-            prompts=_tokens(prompt, "prompt"),
-            generated=_tokens(generate, "generate"),
+            layers=_parse_names(layers, "layers"),
+            prompts=_parse_token_counts(prompt, "prompt"),
+            generated=_parse_token_counts(generate, "generate"),
             trace=None if trace is None else str(Path(trace).absolute()),
             outputs=None if outputs is None else str(Path(outputs).absolute()),
         ),
@@ -123,8 +124,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         trust=trust,
         beside=several(beside, "beside"),
     )
-    with showing_progress(watch, progress=progress) as seen:
-        outcome = carried_out(asked, model, example, inline=inline, watch=seen)
+    with showing_progress(watch, progress=progress) as on_event:
+        outcome = carried_out(request, model, example, inline=inline, watch=on_event)
     store_if(outcome.result, wanted=store, tags=tags)
     return held(outcome)
 
@@ -151,43 +152,43 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
 ) -> Result:
-    """Say what a model costs without running it, as ``modeldyno inspect`` does.
+    """Count what a model costs without running it, as ``modeldyno inspect`` does.
 
     Args:
         model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), or a live ``torch.nn.Module``,
-            which is looked at inside this process.
-        example: inputs of a live object, whose shapes and dtypes count: an array, a tuple of them, a dict
-            by name, or a ``torch.utils.data.DataLoader``.
+            which is analysed inside this process.
+        example: inputs of a live object, of which shapes and dtypes are used: an array, a tuple of them, a
+            dict by name, or a ``torch.utils.data.DataLoader``.
         inputs: shapes, as ``--input`` takes them.
-        mode: ``"inference"``, or ``"train"`` for forward, backward and the optimiser's step.
-        optimizer: whose state and step are part of training: adamw (if None), adam, sgd, sgd-momentum,
-            adafactor or none.
-        vary: sizes to answer for beside those of the inputs: ``{"batch": (1, 8, 64)}``, or text as
-            ``--vary`` takes it, ``"batch=1..64 seq=128,512"``.
-        devices: whose lower bounds to estimate, such as ``"a100"``, or ``"here"``.
-        device: the same, as ``--device`` calls it.
-        memory: bytes, or text such as ``"24GiB"``; the largest batch that fits is sought.
+        mode: ``"inference"``, or ``"train"`` for forward, backward and optimizer step.
+        optimizer: optimizer whose state and step count in training: adamw (if None), adam, sgd,
+            sgd-momentum, adafactor or none.
+        vary: further sizes to compute costs at: ``{"batch": (1, 8, 64)}``, or text as ``--vary`` takes it,
+            ``"batch=1..64 seq=128,512"``.
+        devices: devices to estimate lower time bounds on, such as ``"a100"``, or ``"here"``.
+        device: the same, named like ``--device``.
+        memory: bytes, or text such as ``"24GiB"``; find the largest batch that fits.
         batch_size: samples in one call.
-        plan: its time and memory limits, and the seed of random weights.
-        name: what to call the model.
+        plan: time and memory limits, and the seed of random weights.
+        name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
-        inline: look at a referenced model inside this process too.
-        store: keep the Result in the store, as the command line does; where the store cannot be written a
-            warning says so (`NotStoredWarning`).
+        inline: also analyse a referenced model inside this process.
+        store: keep the Result in the store, as the command line does; if the store cannot be written, it
+            warns (`NotStoredWarning`).
         tags: names by which `read` and the command line find it again.
-        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event.
 
     Returns:
         The Result; ``result["macs"]`` is a count, ``result["macs@encoder.layer.0"]`` that of a module.
 
     Raises:
-        RequestError: the request is wrong.
+        RequestError: the request is invalid.
         MissingExtra: an optional package is not installed.
     """
     settings: dict[str, KnobValue] = {} if batch_size is None else {"batch_size": batch_size}
     example, settings = with_batches(model, example, settings, mode)
-    asked = Request(
+    request = Request(
         model="",
         settings=settings,
         inputs=several(inputs, "inputs"),
@@ -203,58 +204,58 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         name=name,
         trust=trust,
     )
-    with showing_progress(watch, progress=progress) as seen:
-        result = carried_out(asked, model, example, inline=inline, watch=seen).result
+    with showing_progress(watch, progress=progress) as on_event:
+        result = carried_out(request, model, example, inline=inline, watch=on_event).result
     store_if(result, wanted=store, tags=tags)
     return result
 
 
 def carried_out(
-    asked: Request, model: Any, example: Any, *, inline: bool, watch: Callable[[Event], None]
+    request: Request, model: Any, example: Any, *, inline: bool, watch: Callable[[Event], None]
 ) -> Outcome:
-    """Carry a Request out on a model: a reference in a child process, a live object in this one."""
+    """Run a Request: a referenced model in a child process, a live object in this one."""
     if isinstance(model, str | Path):
-        return measure(replace(asked, model=str(model)), in_process=inline, watch=watch)
+        return measure(replace(request, model=str(model)), in_process=inline, watch=watch)
     objects = plugins.resolve("loader", "object")
-    ref = objects.offer(model, name=asked.name, example=example)
-    backend = asked.backend or objects.backend_of(model)
+    ref = objects.offer(model, name=request.name, example=example)
+    backend = request.backend or objects.backend_of(model)
     try:
-        return measure(replace(asked, model=str(ref), backend=backend), in_process=True, watch=watch)
+        return measure(replace(request, model=str(ref), backend=backend), in_process=True, watch=watch)
     finally:
         objects.withdraw(ref)
 
 
-def several(given: Any, name: str) -> tuple[Any, ...]:
-    """Take one string for a sequence of one; refuse what is neither text nor an InputSpec."""
-    found = (given,) if isinstance(given, str | InputSpec) else tuple(given)
-    for one in found:
-        if not isinstance(one, str | InputSpec):
+def several(values: Any, name: str) -> tuple[Any, ...]:
+    """Return a sequence as a tuple, and one string as a tuple of one; refuse other types."""
+    items = (values,) if isinstance(values, str | InputSpec) else tuple(values)
+    for item in items:
+        if not isinstance(item, str | InputSpec):
             raise RequestError(
-                f"{name} takes text, such as 'x=8x128:int64' or a file, not {type(one).__name__}; "
+                f"{name} takes text, such as 'x=8x128:int64' or a file, not {type(item).__name__}; "
                 "give arrays and tensors as example=."
             )
-    return found
+    return items
 
 
-def _parts(given: str | Sequence[str], name: str) -> tuple[str, ...]:
-    """Read names: one, several, or text with commas as the command line takes it."""
-    texts = several(given, name)
+def _parse_names(names: str | Sequence[str], name: str) -> tuple[str, ...]:
+    """Parse names: one, several, or text with commas as on the command line."""
+    texts = several(names, name)
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
 
 
-def _tokens(given: int | str | Sequence[int], name: str) -> tuple[int, ...]:
-    """Read numbers of tokens: one, several, or text as the command line takes it."""
-    numbers = (given,) if isinstance(given, int | str) else given
+def _parse_token_counts(counts: int | str | Sequence[int], name: str) -> tuple[int, ...]:
+    """Parse token counts: one, several, or text as on the command line."""
+    numbers = (counts,) if isinstance(counts, int | str) else counts
     return tokens(",".join(map(str, numbers)), name)
 
 
 def split_plan(plan: Plan | None, settings: Mapping[str, Any]) -> tuple[Plan, dict[str, KnobValue]]:
-    """Part fields of a Plan that were given as arguments, such as ``max_time=5``, from knobs.
+    """Separate fields of a Plan given as keyword arguments, such as ``max_time=5``, from knobs.
 
     Raises:
-        RequestError: such a plan cannot be carried out.
+        RequestError: the plan is invalid.
     """
-    fields = {name: value for name, value in settings.items() if _is_of_plan(name, value)}
+    fields = {name: value for name, value in settings.items() if _is_plan_field(name, value)}
     try:
         planned = replace(plan or Plan(), **fields)
     except (TypeError, ValueError) as error:
@@ -262,31 +263,31 @@ def split_plan(plan: Plan | None, settings: Mapping[str, Any]) -> tuple[Plan, di
     return planned, {name: value for name, value in settings.items() if name not in fields}
 
 
-def _is_of_plan(name: str, value: Any) -> bool:
-    """Tell fields of a Plan from knobs; `precision` is of numbers where it is text, such as fp16."""
+def _is_plan_field(name: str, value: Any) -> bool:
+    """Check whether a setting is a field of Plan; `precision` as text, such as fp16, is a knob."""
     return name in Plan.__dataclass_fields__ and not (name == "precision" and isinstance(value, str))
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse what is no knob with a hint at where it belongs."""
+    """Refuse fields of Plan among the knobs, with a hint to pass them as `plan`."""
     for name, value in settings.items():
-        if _is_of_plan(name, value):
+        if _is_plan_field(name, value):
             raise RequestError(f"{name} is part of the plan: plan=modeldyno.Plan({name}=...), in base units.")
 
 
 class BoundBroken(RunFailed):
-    """A bound of `require` is broken; `result` is what was measured."""
+    """A bound of `require` is broken; `result` is the measured Result."""
 
     exit_code = 1
 
     def __init__(self, message: str, result: Result) -> None:
-        """Keep the Result."""
+        """Store the Result."""
         super().__init__(message)
         self.result = result
 
 
 def held(outcome: Outcome) -> Result:
-    """Give the Result, unless a bound is broken."""
+    """Return the Result; raise BoundBroken if a bound is broken."""
     broken = [j.sentence() for j in outcome.judgements if j.verdict is Verdict.BROKEN]
     if broken:
         raise BoundBroken("; ".join(broken), outcome.result)
@@ -294,10 +295,10 @@ def held(outcome: Outcome) -> Result:
 
 
 def store(result: Result, tags: str | Sequence[str] = ()) -> str:
-    """Keep a Result in the store, under tags by which `read` and the command line find it again.
+    """Keep a Result in the store, with tags by which `read` and the command line find it again.
 
     Returns:
-        Its id, which finds it, too.
+        Its id, which also finds it.
 
     Raises:
         StoreError: the store cannot be written.
@@ -307,10 +308,10 @@ def store(result: Result, tags: str | Sequence[str] = ()) -> str:
 
 
 def store_if(result: Result, *, wanted: bool, tags: str | Sequence[str] = ()) -> None:
-    """Keep a Result where that is wanted; one with tags must be kept, of any other a warning is enough.
+    """Store a Result if `wanted`; if the store cannot be written, warn, or raise if there are tags.
 
     Raises:
-        StoreError: the store cannot be written, and tags are to name the Result in it.
+        StoreError: the store cannot be written, and there are tags.
     """
     if not wanted:
         return
@@ -346,10 +347,10 @@ def read_all(path: str | Path) -> tuple[Result, ...]:
 
 
 def save(result: Result, path: str | Path) -> None:
-    """Write a Result, whole or not at all: .json is the document; .html .md .csv .pdf are reports of it.
+    """Write a Result atomically: .json is the document; .html .md .csv .pdf are reports of it.
 
     Raises:
         RequestError: no report has this suffix, or the file cannot be written.
-        MissingExtra: the format needs a program that is not there.
+        MissingExtra: the format needs a program that is not installed.
     """
     result.save(path)

@@ -1,4 +1,4 @@
-"""All that a `ModelProfiler` has measured, as one page, one table, one document."""
+"""All measurements of a `ModelProfiler` as one page, one table or one document."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One measurement of a session, or several of a benchmark."""
+    """One measurement of a session, or all of a benchmark."""
 
     name: str
     """The method that was called: profile, benchmark, profile_layers ..."""
     results: tuple[Result, ...]
     tried: tuple[Tried, ...] = field(default=())
-    """Of a benchmark: each configuration, the failed ones among them."""
+    """For a benchmark: each configuration, including failed ones."""
 
 
 def results_of(steps: Sequence[Step]) -> tuple[Result, ...]:
-    """Give all Results in the order in which they were measured."""
+    """Return all Results in the order of measuring."""
     return tuple(result for step in steps for result in step.results)
 
 
 def encode(steps: Sequence[Step]) -> bytes:
-    """Give the document of the only Result, or an array of all of them."""
+    """Encode a single Result as a document, several as an array."""
     results = results_of(steps)
     return codec.encode(results[0]) if len(results) == 1 else codec.encode_several(results)
 
 
 def tabulate(steps: Sequence[Step]) -> Table:
-    """Give every number in base units; several Results are told apart by step and configuration."""
+    """Tabulate all numbers in base units; several Results are labelled by step and configuration."""
     results = results_of(steps)
     if len(results) == 1:
         return numbers(results[0])
@@ -62,14 +62,14 @@ def tabulate(steps: Sequence[Step]) -> Table:
 
 
 def lay_out_session(steps: Sequence[Step], *, graphs: bool, details: bool) -> Page:
-    """Lay out the steps below each other; a single one has the page to itself."""
+    """Lay out the steps below each other on one page."""
     pages = [page for step in steps for page in _pages(step, details=details)]
-    whole = pages[0] if len(pages) == 1 else together(pages)
+    combined = pages[0] if len(pages) == 1 else together(pages)
     if len(pages) > 1:
         name = results_of(steps)[0].name
-        whole = replace(whole, title=f"{name}: {count(len(pages), 'measurement')}")
-    kept = whole.blocks if graphs else tuple(b for b in whole.blocks if not isinstance(b, Picture))
-    return replace(whole, blocks=kept)
+        combined = replace(combined, title=f"{name}: {count(len(pages), 'measurement')}")
+    blocks = combined.blocks if graphs else tuple(b for b in combined.blocks if not isinstance(b, Picture))
+    return replace(combined, blocks=blocks)
 
 
 def _pages(step: Step, *, details: bool) -> Iterator[Page]:
@@ -89,5 +89,5 @@ def _blocks(result: Result, *, details: bool) -> Iterator[Block]:
 
 
 def _configuration(step: Step, result: Result) -> str:
-    """Say what was asked for beside the profiler's own settings."""
-    return next((describe(each.configuration) for each in step.tried if each.result is result), "")
+    """Describe the configuration of a Result, if it is of a benchmark."""
+    return next((describe(tried.configuration) for tried in step.tried if tried.result is result), "")

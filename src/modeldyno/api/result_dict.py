@@ -64,7 +64,7 @@ class Section(dict[str, Any]):
         return super().__getitem__(name)
 
     def __missing__(self, name: str) -> Any:
-        raise Absent(f"'{name}' was not measured; available: {', '.join(self)}.")
+        raise Absent(f"'{name}' was not measured; only {', '.join(self)} was.")
 
 
 class Figures(Mapping[str, Any]):
@@ -117,7 +117,8 @@ class Figures(Mapping[str, Any]):
             explanation = next(
                 (doubt.seen for doubt in doubts if doubt.code == _MISSING_DOUBTS.get(name)), ""
             )
-            why = self.failure or explanation or f"available: {', '.join(self._sections) or 'nothing'}"
+            measured = f"only {', '.join(self._sections)}" if self._sections else "nothing"
+            why = self.failure or explanation or f"{measured} was measured"
             raise Absent(f"'{name}' was not measured: {why.rstrip('.')}.")
         return self._sections[name]
 

@@ -1,4 +1,4 @@
-"""``Profiler``: a model on a server and an inspector of it, asked for what the model does there."""
+"""``Profiler``: measures a model on a server through an inspector."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 _UNKNOWN = "unknown"
 _SHORTEST, _LONGEST = 0.01, 2.0
-"""Seconds between two questions whether the model is ready."""
+"""Seconds between two checks whether the model is ready: the first pause, and the longest."""
 _SHOWN = ("mean", "p50", "p95", "p99")
 
 
 class Diagnosis(Mapping[str, Any]):
-    """What a server did with batches of one size; times in seconds, rates per second.
+    """Measurements of a server with batches of one size; times in seconds, rates per second.
 
     ``model``, ``engine``, ``device``, ``batch_size``, ``completed_at``
         What was measured.
@@ -48,23 +48,23 @@ class Diagnosis(Mapping[str, Any]):
     ``all_batch_throughput``, ``request_rate``
         Samples and requests per second.
     ``latency``
-        mean, p50, p95, p99 and the percentile of the service-level agreement; reading one that rests on too
-        few requests to be a claim warns (`UncertifiedWarning`). None where the client set the pace.
+        mean, p50, p95, p99 and the percentile of the service-level agreement; reading one with too few
+        requests to be certified warns (`UncertifiedWarning`). None if the client was the bottleneck.
     ``stages``
         batch_formation, preprocess, inference, postprocess: mean, p50, p95 and p99 of each, per batch; None
-        where the stage is not code of ours.
+        if the stage was not timed.
     ``sla``
-        seconds, percentile, held (``"held"``, ``"broken"`` or ``"undecided"``), attainment: the share of the
-        requests that were answered in time.
+        seconds, percentile, held (``"held"``, ``"broken"`` or ``"undecided"``), attainment: the fraction of
+        requests answered in time.
     ``gpu``
-        memory_total, memory_used, in bytes, and utilization, a fraction; None where there is none to see.
+        memory_total, memory_used, in bytes, and utilization, a fraction; None if not available.
     """
 
     def __init__(self, inspector: BaseModelInspector, result: Result, header: Mapping[str, Any]) -> None:
-        """Read a Result."""
+        """Compute the sections from a Result."""
         self.result = result
-        """Everything, in base units and with its doubts."""
-        self._sections = {**header, **_figures(inspector, result)}
+        """The Result, in base units and with its doubts."""
+        self._sections = {**header, **_measure_sections(inspector, result)}
 
     def __getitem__(self, name: str) -> Any:
         return self._sections[name]
@@ -83,23 +83,26 @@ class Diagnosis(Mapping[str, Any]):
             "model": self["model"],
             "serving engine": self["engine"],
             "": "",
-            "all batch latency": _said(self["all_batch_latency"], "s"),
-            "all batch throughput": _said(self["all_batch_throughput"], "samples/s"),
-            "request rate": _said(self["request_rate"], "requests/s"),
-            **{f"{name} latency": _said(value, "s") + _short(times, name) for name, value in times.items()},
+            "all batch latency": _format_value(self["all_batch_latency"], "s"),
+            "all batch throughput": _format_value(self["all_batch_throughput"], "samples/s"),
+            "request rate": _format_value(self["request_rate"], "requests/s"),
+            **{
+                f"{name} latency": _format_value(value, "s") + _missing_note(times, name)
+                for name, value in times.items()
+            },
             "SLA": f"p{sla['percentile']:g} <= {sla['seconds']:g} s: {sla['held']}, "
             f"{sla['attainment']:.2%} in time",
-            "total GPU memory": _said(gpu["memory_total"], "bytes"),
-            "average GPU memory used": _said(gpu["memory_used"], "bytes"),
-            "average GPU utilization": _said(gpu["utilization"], ""),
+            "total GPU memory": _format_value(gpu["memory_total"], "bytes"),
+            "average GPU memory used": _format_value(gpu["memory_used"], "bytes"),
+            "average GPU utilization": _format_value(gpu["utilization"], ""),
         }
         return "\n".join(f"{name}: {value}" if name else "" for name, value in rows.items())
 
 
 class Profiler:
-    """Measures a model on a server, through an inspector that sends to it."""
+    """Measures a model on a server, through an inspector that sends requests to it."""
 
-    def __init__(  # noqa: PLR0913 - three that the source has, and what `profile` has beside them
+    def __init__(  # noqa: PLR0913 - three parameters of the original class, and those of `profile`
         self,
         model_info: Any,
         server_name: str | None = None,
@@ -110,29 +113,29 @@ class Profiler:
         store: bool = True,
         progress: bool = True,
     ) -> None:
-        """Take a model and where it is served.
+        """Store the model and where it is served.
 
         Args:
-            model_info: what is known of the model: a mapping or an object with ``name`` (or
+            model_info: information about the model: a mapping or an object with ``name`` (or
                 ``architecture``) and ``engine``; or the URL of a model on a server.
-            server_name: the server's URL, or its host, where it listens at the port that is usual for its
-                engine; by default this machine.
-            inspector: what sends; by default that of the engine, which needs `data`.
-            data: one data item, where no inspector is given.
-            max_time: seconds that measuring may take at most.
+            server_name: URL of the server, or its host, if it uses the conventional port of its engine; by
+                default this machine.
+            inspector: sends the requests; by default that of the engine, which needs `data`.
+            data: one data item, if no inspector is given.
+            max_time: maximum seconds of measuring.
             store: keep each Result in the store, as the command line does.
-            progress: say on standard error how far it is, in a terminal or a notebook.
+            progress: show progress on standard error, in a terminal or a notebook.
 
         Raises:
-            TypeError: `inspector` is no BaseModelInspector.
-            RequestError: no inspector is known for the engine.
+            TypeError: `inspector` is not a BaseModelInspector.
+            RequestError: the engine has no inspector.
         """
         if inspector is not None and not isinstance(inspector, BaseModelInspector):
             raise TypeError(f"inspector is {type(inspector).__name__}, but must be a BaseModelInspector")
         self.model_info = model_info
         self.server_name = server_name
         self.max_time, self.store, self.progress = max_time, store, progress
-        self.inspector = inspector or self._chosen(data)
+        self.inspector = inspector or self._default_inspector(data)
         if isinstance(self.inspector, ServerInspector) and self.inspector.endpoint is None:
             self.inspector.endpoint = self._endpoint()
 
@@ -143,22 +146,22 @@ class Profiler:
 
         Args:
             batch_size: by default that of the inspector.
-            device: where the server runs the model, for the diagnosis to repeat: a client cannot see it.
-            timeout: seconds to wait for the model to be ready.
+            device: where the server runs the model; only copied to the diagnosis, as a client cannot know it.
+            timeout: seconds to wait until the model is ready.
 
         Raises:
-            RunFailed: it was not ready in time, or no request succeeded.
+            RunFailed: the model was not ready in time, or no request succeeded.
         """
         if batch_size is not None:
             self.inspector.set_batch_size(batch_size)
-        _await(self.inspector, timeout)
+        _wait_until_ready(self.inspector, timeout)
         result = self._result()
         if result.find("latency") is None:
-            why = result.failures[0].message if result.failures else "nothing was answered"
+            why = result.failures[0].message if result.failures else "no request was answered"
             raise RunFailed(f"The server gave no answer that could be measured: {why}.")
         header = {
-            "model": self._told("name", "architecture") or result.name,
-            "engine": self._told("engine") or getattr(self.inspector, "protocol", "") or "custom",
+            "model": self._read_info("name", "architecture") or result.name,
+            "engine": self._read_info("engine") or getattr(self.inspector, "protocol", "") or "custom",
             "device": device,
             "batch_size": self.inspector.batch_size,
             "completed_at": result.created,
@@ -168,112 +171,116 @@ class Profiler:
     def diagnose_all_batches(
         self, batch_sizes: Iterable[int], device: str = _UNKNOWN, timeout: float = 30
     ) -> dict[int, Diagnosis]:
-        """Measure several sizes of batches, one after the other."""
+        """Measure several batch sizes, one after the other."""
         return {size: self.diagnose(size, device, timeout) for size in batch_sizes}
 
     def _result(self) -> Result:
-        sends = self.inspector
+        inspector = self.inspector
         plan = Plan(max_time=self.max_time, min_time=0.0)
-        if isinstance(sends, ServerInspector) and type(sends).infer is ServerInspector.infer:
-            return _by_our_own(sends, plan, store=self.store, progress=self.progress)
-        asked = Request(
+        if isinstance(inspector, ServerInspector) and type(inspector).infer is ServerInspector.infer:
+            return _measure_with_load_generator(inspector, plan, store=self.store, progress=self.progress)
+        request = Request(
             model="",
             backend="inspector",
             settings={},
             probes=("load",),
-            load=Load(concurrency=sends.concurrency, requests=sends.batch_num),
+            load=Load(concurrency=inspector.concurrency, requests=inspector.batch_num),
             plan=plan,
-            name=self._told("name", "architecture") or None,
+            name=self._read_info("name", "architecture") or None,
         )
-        with showing_progress(progress=self.progress) as watch:
-            result = carried_out(asked, sends, None, inline=True, watch=watch).result
+        with showing_progress(progress=self.progress) as on_event:
+            result = carried_out(request, inspector, None, inline=True, watch=on_event).result
         store_if(result, wanted=self.store)
         return result
 
-    def _chosen(self, data: Any) -> BaseModelInspector:
-        engine = self._told("engine").lower().rpartition(".")[2]
+    def _default_inspector(self, data: Any) -> BaseModelInspector:
+        engine = self._read_info("engine").lower().rpartition(".")[2]
         if engine not in ENGINES:
             raise UnknownName.among("engine with an inspector of its own", engine, ENGINES)
         if data is None:
-            raise RequestError(f"The inspector of {engine} needs something to send; give data=, one item.")
+            raise RequestError(f"The inspector of {engine} needs one item to send; give data=.")
         return ENGINES[engine][0](data, batch_num=100)
 
     def _endpoint(self) -> Endpoint:
-        """Find where the model is: by the URL, or by the host and the usual port of its engine."""
-        name = self._told("name", "architecture")
-        where = self.server_name or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
-        if "://" in where:
-            found, _ = parse(where)
-            return replace(found, model=found.model or name)
+        """Return the endpoint: from the URL, or from the host and the conventional port of the engine."""
+        name = self._read_info("name", "architecture")
+        address = (
+            self.server_name or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
+        )
+        if "://" in address:
+            endpoint, _ = parse(address)
+            return replace(endpoint, model=endpoint.model or name)
         assert isinstance(self.inspector, ServerInspector)
-        engine = self._told("engine").lower().rpartition(".")[2]
+        engine = self._read_info("engine").lower().rpartition(".")[2]
         port = CONVENTIONAL[ENGINES[engine][1] if engine in ENGINES else "onnx", False]["http"]
-        return Endpoint(host=where, port=port, model=name)
+        return Endpoint(host=address, port=port, model=name)
 
-    def _told(self, *names: str) -> str:
-        """Read something of the model's information, whatever holds it; an enumeration by its name."""
+    def _read_info(self, *names: str) -> str:
+        """Read a field of the model information, a mapping or an object; an enum member by its name."""
         info = self.model_info
         for name in names:
-            found = info.get(name) if isinstance(info, Mapping) else getattr(info, name, None)
-            if found is not None:
-                return str(getattr(found, "name", found))
+            value = info.get(name) if isinstance(info, Mapping) else getattr(info, name, None)
+            if value is not None:
+                return str(getattr(value, "name", value))
         return info if isinstance(info, str) and "name" in names and "://" not in info else ""
 
 
-def _await(inspector: BaseModelInspector, timeout: float) -> None:
-    """Ask again after pauses that double, shortened at random."""
+def _wait_until_ready(inspector: BaseModelInspector, timeout: float) -> None:
+    """Wait until the model is ready, with exponential backoff and jitter."""
     end, pause = time.monotonic() + timeout, _SHORTEST
     while not inspector.check_model_status():
-        if (left := end - time.monotonic()) <= 0:
-            place = getattr(inspector, "endpoint", None)
-            model = f"model '{place.model}' at {place.host}:{place.port}" if place else "model"
+        if (remaining := end - time.monotonic()) <= 0:
+            endpoint = getattr(inspector, "endpoint", None)
+            model = f"model '{endpoint.model}' at {endpoint.host}:{endpoint.port}" if endpoint else "model"
             hint = getattr(inspector, "refused", "") or "is its server running?"
             raise RunFailed(f"The {model} was not ready within {timeout:g} s; {hint}")
-        time.sleep(min(left, pause * random.uniform(0.5, 1)))  # noqa: S311 - no secret
+        time.sleep(min(remaining, pause * random.uniform(0.5, 1)))  # noqa: S311 - no secret
         pause = min(2 * pause, _LONGEST)
 
 
-def _by_our_own(sends: ServerInspector, plan: Plan, *, store: bool, progress: bool) -> Result:
-    """Send what the inspector makes by the load generator, whose cost a request is the smallest."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+def _measure_with_load_generator(
+    inspector: ServerInspector, plan: Plan, *, store: bool, progress: bool
+) -> Result:
+    """Measure with the built-in load generator, which has the lowest overhead per request."""
+    import numpy as np  # noqa: PLC0415 - slow at start-up
 
-    place = sends.endpoint
-    assert place is not None
-    item = sends.data_preprocess(sends.raw_data)
-    arrays = item if isinstance(item, Mapping) else {sends.input_name(): item}
-    scheme = ("grpc" if sends.protocol.endswith("grpc") else "http") + ("s" if place.tls else "")
-    version = f"@{place.version}" if place.version else ""
-    url = f"{scheme}://{place.host}:{place.port}{place.path}#{place.model}{version},protocol={sends.protocol}"
+    endpoint = inspector.endpoint
+    assert endpoint is not None
+    item = inspector.data_preprocess(inspector.raw_data)
+    arrays = item if isinstance(item, Mapping) else {inspector.input_name(): item}
+    scheme = ("grpc" if inspector.protocol.endswith("grpc") else "http") + ("s" if endpoint.tls else "")
+    version = f"@{endpoint.version}" if endpoint.version else ""
+    url = f"{scheme}://{endpoint.host}:{endpoint.port}{endpoint.path}#{endpoint.model}{version},protocol={inspector.protocol}"
     with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
         path = Path(folder) / "item.npz"
         batches: Any = {
-            name: np.stack([np.asarray(each)] * sends.batch_size) for name, each in arrays.items()
+            name: np.stack([np.asarray(values)] * inspector.batch_size) for name, values in arrays.items()
         }
         np.savez(path, **batches)
         return load(
             url,
             inputs=[str(path)],
             probes=["load"],
-            concurrency=sends.concurrency,
-            requests=sends.batch_num,
+            concurrency=inspector.concurrency,
+            requests=inspector.batch_num,
             plan=plan,
             store=store,
             progress=progress,
-            batch_size=sends.batch_size,
+            batch_size=inspector.batch_size,
         )
 
 
-def _figures(inspector: BaseModelInspector, result: Result) -> dict[str, Any]:
-    found = result.find("latency")
-    assert found is not None
-    assert isinstance(found.value, Distribution)
-    times, wanted = found.value, f"p{inspector.percentile:g}"
+def _measure_sections(inspector: BaseModelInspector, result: Result) -> dict[str, Any]:
+    measurement = result.find("latency")
+    assert measurement is not None
+    assert isinstance(measurement.value, Distribution)
+    times, sla_percentile = measurement.value, f"p{inspector.percentile:g}"
     stages = {
         **dict.fromkeys(STAGES),
         **{
-            name: _section(Distribution.of(part), *_SHOWN)
-            for name, part in inspector.stages().items()
-            if part
+            name: _section(Distribution.of(seconds), *_SHOWN)
+            for name, seconds in inspector.stages().items()
+            if seconds
         },
     }
     rate = result.find("request_rate")
@@ -283,9 +290,9 @@ def _figures(inspector: BaseModelInspector, result: Result) -> dict[str, Any]:
         else None,
         "all_batch_throughput": result["throughput"],
         "request_rate": result["request_rate"],
-        "latency": _section(times, *_SHOWN, wanted),
+        "latency": _section(times, *_SHOWN, sla_percentile),
         "stages": {**stages, "inference": _section(times, *_SHOWN)},
-        "sla": _agreement(inspector, result, times),
+        "sla": _judge_agreement(inspector, result, times),
         "gpu": {
             "memory_total": None,
             "memory_used": _mean(result, "device_memory"),
@@ -294,58 +301,58 @@ def _figures(inspector: BaseModelInspector, result: Result) -> dict[str, Any]:
     }
 
 
-def _agreement(inspector: BaseModelInspector, result: Result, times: Distribution) -> dict[str, Any]:
-    """Judge by all requests, of which those that failed were not answered in time."""
+def _judge_agreement(inspector: BaseModelInspector, result: Result, times: Distribution) -> dict[str, Any]:
+    """Judge the service-level agreement over all requests; failed ones count as not answered in time."""
     failed = sum(
         m.value
         for m in result.measurements
         if m.metric == "requests" and m.scope in _FAILED and not isinstance(m.value, Distribution)
     )
-    every = len(times) + round(failed)
-    shares = statistics.share_interval(round(failed), every) if failed else (0.0,)
-    verdicts = {_judged(inspector, result, share) for share in shares}
-    held = verdicts.pop() if len(verdicts) == 1 else Verdict.UNDECIDED
+    total = len(times) + round(failed)
+    shares = statistics.share_interval(round(failed), total) if failed else (0.0,)
+    verdicts = {_judge_with_failures(inspector, result, share) for share in shares}
+    verdict = verdicts.pop() if len(verdicts) == 1 else Verdict.UNDECIDED
     return {
         "seconds": inspector.sla,
         "percentile": inspector.percentile,
-        "held": str(held),
-        "met": held is Verdict.HELD,
-        "attainment": float((times.samples() <= inspector.sla).sum()) / every,
+        "held": str(verdict),
+        "met": verdict is Verdict.HELD,
+        "attainment": float((times.samples() <= inspector.sla).sum()) / total,
     }
 
 
 _FAILED = {outcome.word for outcome in Outcome} - {Outcome.OK.word, Outcome.CANCELLED.word}
 
 
-_NEARLY_ALL = 99.999
-"""The highest percentile that is asked for."""
+_HIGHEST_PERCENTILE = 99.999
+"""The highest percentile that is judged."""
 
 
-def _judged(inspector: BaseModelInspector, result: Result, failed: float) -> Verdict:
-    """Judge where such a share of the requests failed: the others must make up for it."""
+def _judge_with_failures(inspector: BaseModelInspector, result: Result, failed: float) -> Verdict:
+    """Judge with this share of failed requests, for which the others must compensate."""
     wanted = inspector.percentile / (1 - failed)
-    if wanted > _NEARLY_ALL:
+    if wanted > _HIGHEST_PERCENTILE:
         return Verdict.BROKEN
     return result.judge(f"latency.p{wanted:.6g} <= {inspector.sla}s").verdict
 
 
 def _mean(result: Result, metric: str) -> float | None:
-    """Give the mean of what was seen of a device; None where nothing was."""
-    found = next((m.value for m in result.measurements if m.metric == metric), None)
-    return found.statistic("mean") if isinstance(found, Distribution) else found
+    """Return the mean of a device metric; None if it was not measured."""
+    value = next((m.value for m in result.measurements if m.metric == metric), None)
+    return value.statistic("mean") if isinstance(value, Distribution) else value
 
 
 def _section(times: Distribution, *names: str) -> Section:
-    """Give the plain statistics; a percentile of too few requests warns when it is read."""
+    """Return the plain statistics; reading a percentile with too few requests warns."""
     numbers = {name: None if times.void else times.statistic(name) for name in names}
     return Section(numbers, {name: times.missing(name) for name in numbers}, more="batch_num")
 
 
-def _short(times: Section, name: str) -> str:
+def _missing_note(times: Section, name: str) -> str:
     missing = times.missing[name]
     lacking = "sample is" if missing == 1 else "samples are"
-    return f" (no claim: {missing:,} effective {lacking} missing)" if missing else ""
+    return f" (uncertified: {missing:,} effective {lacking} missing)" if missing else ""
 
 
-def _said(value: float | None, unit: str) -> str:
+def _format_value(value: float | None, unit: str) -> str:
     return "unavailable" if value is None else f"{value:.6g} {unit}".rstrip()

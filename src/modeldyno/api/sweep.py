@@ -1,4 +1,4 @@
-"""``modeldyno.sweep``: the configuration that is best within bounds, and how sure that is."""
+"""``modeldyno.sweep``: find the best configuration within bounds, and how sure that is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modeldyno.core.study.study import Study
 from modeldyno.errors import RequestError
 from modeldyno.progress import showing_progress
 from modeldyno.runtime.inline import inline
-from modeldyno.sweeps import build as told
+from modeldyno.sweeps import build
 from modeldyno.sweeps.run import carried_out
 from modeldyno.sweeps.schema import KEYS
 from modeldyno.sweeps.yaml_file import Words
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces import Executor
 
 Aims = str | Sequence[str] | Mapping[str, float]
-"""A metric, several, or metric to weight."""
+"""One metric, several, or a mapping from metric to weight."""
 
 
 @in_python
@@ -62,95 +62,96 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     watch: Callable[[Event], None] | None = None,
     **settings: KnobValue,
 ) -> Study:
-    """Find the configuration of a model that is best within bounds, as ``modeldyno sweep`` does.
+    """Find the best configuration of a model within bounds, as ``modeldyno sweep`` does.
 
     Args:
         model: what `profile` takes; a live object is measured inside this process.
-        space: what is varied: ``{"batch_size": (1, 8, 64), "intra_threads": "1..4"}``, or text as ``--space``
-            takes it; what usually matters where nothing is named.
-        objectives: metrics to be improved, each in its own direction, perhaps with weights:
-            ``{"throughput": 10, "latency.p99": 5}``; the throughput if nothing is named.
-        maximize: metrics to be raised, such as ``"throughput"``.
-        minimize: metrics to be lowered, such as ``"latency.p99"``.
+        space: knobs to vary: ``{"batch_size": (1, 8, 64), "intra_threads": "1..4"}``, or text as ``--space``
+            takes it; the usual knobs if empty.
+        objectives: metrics to improve, each in its own direction, optionally with weights:
+            ``{"throughput": 10, "latency.p99": 5}``; throughput if no objective is given.
+        maximize: metrics to maximize, such as ``"throughput"``.
+        minimize: metrics to minimize, such as ``"latency.p99"``.
         require: bounds, such as ``"latency.p99 <= 10ms"``.
-        rank: ``"best-load"``, a configuration stands for itself at its best load; or ``"each-load"``.
-        strategy: how to search: quick (if None), grid, ladder or optuna.
-        max_time: seconds of the whole, or text such as ``"10m"``; None: until nothing more is to be learnt.
-        max_trials: most measurements, those that verify included.
-        certain: how sure to be of the best, a share; 0.95 if None.
+        rank: ``"best-load"`` ranks configurations at their best load, ``"each-load"`` every load separately.
+        strategy: search strategy: quick (if None), grid, ladder or optuna.
+        max_time: time limit in seconds, or text such as ``"10m"``; None: until nothing more can be learned.
+        max_trials: maximum number of measurements, including verification.
+        certain: required confidence in the best configuration, a fraction; 0.95 if None.
         example: inputs of a live object.
         backend: what runs or serves it.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; what the goal needs if empty.
-        load: what a server is put under, such as ``{"concurrency": 8, "duration": 5.0}``.
-        plan: how carefully to measure what verifies; the search looks more shortly.
+        load: the load on a server, such as ``{"concurrency": 8, "duration": 5.0}``.
+        plan: time and precision of verification trials; search trials are shorter.
         beside: other models on the same server at the same time, such as ``"b.onnx concurrency=4"``.
-        name: what to call the model and the study.
+        name: name of the model and the study.
         trust: allow files that run code when loaded (in the child process).
-        resume: go on with a study, from the store by its id or name, or as it was returned; only the
-            budget can be another one.
-        force: resume although the model or the machine has changed.
-        store: keep the study, and the Result of each trial before the next begins.
-        progress: say on standard error how far it is, after two seconds, in a terminal or a notebook.
+        resume: continue a study: its id or name in the store, or a Study; only the budget can change.
+        force: resume even if the model or the machine has changed.
+        store: keep the study in the store, and the Result of each trial before the next starts.
+        progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
-        settings: the backend's knobs that stay as they are, such as ``device="cuda"``.
+        settings: knobs of the backend that are not varied, such as ``device="cuda"``.
 
     Returns:
-        The Study; ``modeldyno.ranking(study).best`` is its best configuration. An interruption (Ctrl-C) lets
-        the current trial finish and gives the Study so far; a second one ends that trial.
+        The Study; ``modeldyno.ranking(study).best`` is its best configuration. After an interruption
+        (Ctrl-C), the current trial finishes and the Study so far is returned; a second one ends that trial.
 
     Raises:
-        RequestError: the request is wrong; nothing was measured.
+        RequestError: the request is invalid; nothing was measured.
         MissingExtra: an optional package is not installed.
         RunFailed: the first two trials failed.
     """
     check_settings(settings)
-    given = {
+    options = {
         "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
         "rank": rank, "strategy": strategy,
         "backend": backend, "input": inputs, "probe": probes, "name": name, "set": settings, "load": load,
         "beside": beside,
-        "space": _space(space), "plan": _plan(plan),
-        "budget": _given(max_time=max_time, max_trials=max_trials, certain=certain),
+        "space": _parse_space(space), "plan": _plan_fields(plan),
+        "budget": _drop_none(max_time=max_time, max_trials=max_trials, certain=certain),
     }  # fmt: skip
-    tree = {key: _listed(value) for key, value in given.items() if value not in (None, (), "", {}, [])}
+    tree = {key: _as_list(value) for key, value in options.items() if value not in (None, (), "", {}, [])}
     if resume is not None:
-        further = _resumed(model, resume, Words(tree=tree))
-        with showing_progress(watch, progress=progress) as watched:
-            return carried_out(further, store=store, watch=watched, force=force)[0]
+        study = _study_to_resume(model, resume, Words(tree=tree))
+        with showing_progress(watch, progress=progress) as on_event:
+            return carried_out(study, store=store, watch=on_event, force=force)[0]
     if model is None:
-        raise RequestError("A sweep needs a model; or resume=, with the id or the name of a study.")
+        raise RequestError("A sweep needs a model, or resume= with the id or name of a study.")
     if isinstance(model, str | Path):
-        made, _ = told.study(Words(tree={**tree, "model": str(model)}), trust=trust)
-        with showing_progress(watch, progress=progress) as watched:
-            return carried_out(_planned(made, plan), store=store, watch=watched, force=force)[0]
+        study, _ = build.study(Words(tree={**tree, "model": str(model)}), trust=trust)
+        with showing_progress(watch, progress=progress) as on_event:
+            return carried_out(_with_plan(study, plan), store=store, watch=on_event, force=force)[0]
     objects = plugins.resolve("loader", "object")
     ref = objects.offer(model, name=name, example=example)
     live = {"backend": objects.backend_of(model), **tree, "model": str(ref)}
     try:
-        made, _ = told.study(Words(tree=live), trust=trust)
-        with showing_progress(watch, progress=progress) as watched:
-            return carried_out(_planned(made, plan), store=store, watch=watched, rooms=_here)[0]
+        study, _ = build.study(Words(tree=live), trust=trust)
+        with showing_progress(watch, progress=progress) as on_event:
+            return carried_out(_with_plan(study, plan), store=store, watch=on_event, rooms=_inline_executor)[
+                0
+            ]
     finally:
         objects.withdraw(ref)
 
 
-def _here(job: Job, *, fresh: bool) -> Executor:
-    """Run every Job inside this process, where a live object is."""
+def _inline_executor(job: Job, *, fresh: bool) -> Executor:
+    """Run every Job inside this process, which has the live object."""
     del job, fresh
     return inline
 
 
-def _resumed(model: Any, resume: str | Path | Study, words: Words) -> Study:
-    """Find a study, and give it the budget that is asked for."""
-    further = sorted(({"model"} if model is not None else set()) | (words.tree.keys() - {"budget"}))
-    if further:
+def _study_to_resume(model: Any, resume: str | Path | Study, config: Words) -> Study:
+    """Return the study to resume, with the new budget."""
+    unchangeable = sorted(({"model"} if model is not None else set()) | (config.tree.keys() - {"budget"}))
+    if unchangeable:
         raise RequestError(
-            f"A study goes on as it was begun, so that {', '.join(further)} cannot change; only "
-            "max_time, max_trials and certain can."
+            f"A resumed study cannot change {', '.join(unchangeable)}; only max_time, max_trials and "
+            "certain can change."
         )
-    found = resume if isinstance(resume, Study) else read_study(resume)
-    return replace(found, budget=told.budget(words, found.budget))
+    study = resume if isinstance(resume, Study) else read_study(resume)
+    return replace(study, budget=build.budget(config, study.budget))
 
 
 def read_study(source: str | Path) -> Study:
@@ -166,41 +167,43 @@ def read_study(source: str | Path) -> Study:
         return store.study(str(source))
 
 
-def _space(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """Read axes by name; text is ``knob=values``, a range of Python's the list of its numbers."""
-    if not isinstance(given, str | Sequence):
-        return {name: _listed(values) for name, values in given.items()}
-    found: dict[str, Any] = {}
-    for text in (given,) if isinstance(given, str) else given:
+def _parse_space(space: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Parse the axes by name: text as ``knob=values``, a Python range as the list of its numbers."""
+    if not isinstance(space, str | Sequence):
+        return {name: _as_list(values) for name, values in space.items()}
+    axes: dict[str, Any] = {}
+    for text in (space,) if isinstance(space, str) else space:
         name, separator, values = text.partition("=")
         if not separator or not name.strip():
             raise RequestError(f"space takes knob=values, such as batch_size=1,2,4, not '{text}'.")
-        if name.strip() in found:
+        if name.strip() in axes:
             raise RequestError(f"space gives {name.strip()} twice; give all its values at once.")
-        found[name.strip()] = values
-    return found
+        axes[name.strip()] = values
+    return axes
 
 
-def _listed(given: Any) -> Any:
+def _as_list(given: Any) -> Any:
     return list(given) if isinstance(given, tuple | range) else given
 
 
-def _plan(plan: Plan | None) -> dict[str, Any]:
-    """Give what a sweep can be told of a Plan."""
-    known = KEYS["plan"]["properties"]
+def _plan_fields(plan: Plan | None) -> dict[str, Any]:
+    """Return the fields of a Plan that a sweep file can hold."""
+    allowed = KEYS["plan"]["properties"]
     return (
-        {} if plan is None else {k: v for k, v in asdict(plan).items() if k in known and v not in (None, ())}
+        {}
+        if plan is None
+        else {k: v for k, v in asdict(plan).items() if k in allowed and v not in (None, ())}
     )
 
 
-def _planned(study: Study, plan: Plan | None) -> Study:
-    """Take from a Plan what only Python can say."""
+def _with_plan(study: Study, plan: Plan | None) -> Study:
+    """Apply the fields of a Plan that a sweep file cannot hold: percentiles and processes."""
     if plan is None:
         return study
     percentiles = tuple(dict.fromkeys((*study.job.plan.percentiles, *plan.percentiles)))
-    mine = replace(study.job.plan, percentiles=percentiles, processes=plan.processes)
-    return replace(study, job=replace(study.job, plan=mine))
+    merged = replace(study.job.plan, percentiles=percentiles, processes=plan.processes)
+    return replace(study, job=replace(study.job, plan=merged))
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _drop_none(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}

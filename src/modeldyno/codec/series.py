@@ -1,4 +1,4 @@
-"""Conclusions to JSON and back: comparisons, ladders of loads, answers of a search for the largest load."""
+"""Encodes and decodes Conclusions: comparisons, load curves and searches for the largest load."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MALFORMED = (msgspec.MsgspecError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading a damaged document may raise."""
+"""Errors that reading a damaged document may raise."""
 
 
-def encode(found: Conclusion, **derived: Any) -> bytes:
-    """Give the JSON of a Conclusion; an end of an interval that is not bounded is null.
+def encode(conclusion: Conclusion, **derived: Any) -> bytes:
+    """Encode a Conclusion as JSON; an unbounded end of an interval is null.
 
-    What was derived of several loads, such as the replicas that a demand takes, is there for other programs,
-    and ignored on reading.
+    Data derived from a load series, such as the replicas that a demand takes, is for other programs, and
+    ignored on reading.
     """
-    if isinstance(found, Comparison):
-        return codec.encode_comparison(found)
-    plain = {"kind": kind_of(found), **msgspec.to_builtins(found), **msgspec.to_builtins(derived)}
+    if isinstance(conclusion, Comparison):
+        return codec.encode_comparison(conclusion)
+    plain = {"kind": kind_of(conclusion), **msgspec.to_builtins(conclusion), **msgspec.to_builtins(derived)}
     return codec.encode_document(plain)
 
 
 def decode(data: bytes | str, *, origin: str = "the document") -> Conclusion:
-    """Read a Conclusion of any schema that was ever written.
+    """Decode a Conclusion of any schema version.
 
     Raises:
         UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
@@ -42,28 +42,28 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Conclusion:
         document = msgspec.json.decode(data)
         kind = KINDS.get(str(document.pop("kind", ""))) if isinstance(document, dict) else None
         if kind is None:
-            return _foreign(f"{origin} is JSON, but no comparison, ladder or search of ModelDyno.")
+            return _refuse(f"{origin} is JSON, but not a ModelDyno comparison, load curve or load search.")
         if kind is Comparison:
             return codec.decode_comparison(data, origin=origin)
         if document["schema"] > SCHEMA:
-            return _foreign(
-                f"{origin} has schema {document['schema']}, and this ModelDyno reads up to {SCHEMA}; "
+            return _refuse(
+                f"{origin} has schema {document['schema']}, but this ModelDyno reads up to {SCHEMA}; "
                 "upgrade ModelDyno."
             )
-        return msgspec.convert(_unbounded(document), kind)
+        return msgspec.convert(_restore_infinite_ends(document), kind)
     except UnreadableDocument:
         raise
     except (*_MALFORMED, RequestError) as error:
-        said = " ".join(str(error).split()).rstrip(".")
-        raise UnreadableDocument(f"{origin} is damaged, or no ModelDyno document: {said}.") from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise UnreadableDocument(f"{origin} is damaged or not a ModelDyno document: {reason}.") from error
 
 
-def _foreign(why: str) -> NoReturn:
+def _refuse(why: str) -> NoReturn:
     raise UnreadableDocument(why)
 
 
-def _unbounded(part: Any) -> Any:
-    """Put back the ends of intervals that are none, wherever they stand."""
+def _restore_infinite_ends(part: Any) -> Any:
+    """Restore the infinite ends of all intervals in a document."""
     match part:
         case dict():
             ends = part.get("interval")
@@ -73,9 +73,9 @@ def _unbounded(part: Any) -> Any:
                     "low": -inf if low is None else low,
                     "high": inf if high is None else high,
                 }
-            return {key: _unbounded(value) for key, value in part.items()}
+            return {key: _restore_infinite_ends(value) for key, value in part.items()}
         case list():
-            return [_unbounded(each) for each in part]
+            return [_restore_infinite_ends(item) for item in part]
         case _:
             return part
 
@@ -84,6 +84,6 @@ def read(path: Path) -> Conclusion:
     """Read a Conclusion from a file.
 
     Raises:
-        RequestError: the file cannot be read, or is none.
+        RequestError: the file cannot be read, or is not a Conclusion.
     """
     return decode(codec.content(path), origin=str(path))

@@ -1,3 +1,3 @@
-"""Documents: their JSON, where they are found, files in and out."""
+"""Documents: looking them up, importing, exporting and writing reports."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How a Result shows itself in Python: as text, as a page, as a table, as a file.
+"""Presentation of a Result in Python: as text, HTML, a table or a file.
 
-What it advises is said in the words of Python, also where the document has those of the command line.
+Its advice names Python arguments, even where the document has command-line options.
 """
 
 from __future__ import annotations
@@ -24,36 +24,45 @@ _COLUMNS = ["metric", "scope", "statistic", "value", "low", "high", "unit"]
 
 
 def text(result: Result) -> str:
-    """Give the report as plain text of 80 columns."""
-    return str(plugins.reporter("terminal").render(_in_python(result))).rstrip("\n")
+    """Return the report as plain text of 80 columns."""
+    return str(plugins.reporter("terminal").render(_with_python_wording(result))).rstrip("\n")
 
 
 def fragment(result: Result) -> str:
-    """Give the report as a piece of HTML that runs nothing, for a notebook."""
-    return str(plugins.resolve("reporter", "html").fragment(_in_python(result)))
+    """Return the report as an HTML fragment without scripts, for a notebook."""
+    return str(plugins.resolve("reporter", "html").fragment(_with_python_wording(result)))
 
 
 def page(result: Result) -> str:
-    """Give the report as one self-contained page."""
-    return str(plugins.reporter("html").render(_in_python(result)))
+    """Return the report as one self-contained HTML page."""
+    return str(plugins.reporter("html").render(_with_python_wording(result)))
 
 
 def show(result: Result) -> None:
     """Print the report, in colour where the terminal has it."""
-    from rich.console import Console  # noqa: PLC0415 - dear at start-up
+    from rich.console import Console  # noqa: PLC0415 - slow at start-up
 
-    plugins.resolve("reporter", "terminal").draw(_in_python(result), console=Console(highlight=False))
+    plugins.resolve("reporter", "terminal").draw(
+        _with_python_wording(result), console=Console(highlight=False)
+    )
 
 
 def data_frame(result: Result) -> Any:
-    """Give a pandas.DataFrame, a row for each number.
+    """Return a pandas.DataFrame with a row for each number.
 
     Raises:
         MissingExtra: pandas is not installed.
     """
     plugins.require(("pandas",), "table of a Result, to_pandas(),")
     rows = [
-        (query.metric, query.scope, query.statistic or "", value, *_ends(result, str(query)), query.unit)
+        (
+            query.metric,
+            query.scope,
+            query.statistic or "",
+            value,
+            *_interval_ends(result, str(query)),
+            query.unit,
+        )
         for query, value in list_numbers(result.measurements)
     ]
     return import_module("pandas").DataFrame(rows, columns=_COLUMNS)
@@ -64,18 +73,18 @@ def save(result: Result, path: str | PathLike[str]) -> None:
 
     Raises:
         RequestError: no reporter writes such files, or the file cannot be written.
-        MissingExtra: the format needs a program that is not there.
+        MissingExtra: the format needs a program that is not installed.
     """
     file = Path(path)
-    whole = file.suffix == ".json"  # the document itself, as it was measured
-    data = plugins.reporter_for(file).render(result if whole else _in_python(result))
+    is_document = file.suffix == ".json"  # the unchanged document
+    data = plugins.reporter_for(file).render(result if is_document else _with_python_wording(result))
     codec.write(file, data.encode() if isinstance(data, str) else data)
 
 
-def _in_python(result: Result) -> Result:
+def _with_python_wording(result: Result) -> Result:
     return replace(result, doubts=translate_doubts(result.doubts))
 
 
-def _ends(result: Result, query: str) -> tuple[float | None, float | None]:
-    found = result.ask(query).interval
-    return (None, None) if found is None else (found.low, found.high)
+def _interval_ends(result: Result, query: str) -> tuple[float | None, float | None]:
+    interval = result.ask(query).interval
+    return (None, None) if interval is None else (interval.low, interval.high)

@@ -1,4 +1,4 @@
-"""Results and Studies -> the tools of the field, by the name of an exporter."""
+"""Exports Results and Studies to other tools, by the name of an exporter."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def export(document: Result | Study, to: str, results: Callable[[str], Result | None]) -> str:
-    """Put a document where another tool looks for it; say where it is.
+    """Export a document to another tool; return where it is.
 
     Args:
-        document: what to put.
+        document: the Result or Study.
         to: ``EXPORTER:TARGET``, such as ``mlflow:sqlite:///mlflow.db``.
-        results: gives the Result of a trial of a Study by its id, or None where it is gone.
+        results: returns the Result of a trial by its id, or None if it was removed.
 
     Raises:
         RequestError: there is no such exporter, or it cannot write there.
@@ -33,17 +33,17 @@ def export(document: Result | Study, to: str, results: Callable[[str], Result | 
         return exporter.export(document, target)
     if not isinstance(exporter, ExportsStudies):
         raise RequestError(f"'{to.partition(':')[0]}' takes single results; export the best trial by its id.")
-    found = {trial.result: results(trial.result) for trial in document.trials if trial.result}
-    known = {name: each for name, each in found.items() if each is not None}
-    if not known:
+    by_id = {trial.result: results(trial.result) for trial in document.trials if trial.result}
+    stored = {name: result for name, result in by_id.items() if result is not None}
+    if not stored:
         raise RequestError(
-            f"No result of the study {document.id} is in the store any more; there is nothing to export."
+            f"The store has no results of study {document.id} any more, so there is nothing to export."
         )
-    return exporter.export_study(document, known, target)
+    return exporter.export_study(document, stored, target)
 
 
 def resolved(to: str) -> tuple[Exporter, str]:
-    """Give the exporter and the target that ``EXPORTER:TARGET`` names, ready to work."""
+    """Parse ``EXPORTER:TARGET`` into an exporter, whose packages are installed, and its target."""
     name, colon, target = to.partition(":")
     exporter = plugins.exporter(name)
     if not colon or not target:

@@ -1,4 +1,4 @@
-"""Files of other load generators -> Results, by whichever importer knows them."""
+"""Imports files of other load generators as Results."""
 
 from __future__ import annotations
 
@@ -19,67 +19,67 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
-_ID = 12
+_ID_LENGTH = 12
 """Digits of a Result's id."""
-_DAMAGED = (
+_DAMAGE_ERRORS = (
     csv.Error, msgspec.MsgspecError, ArithmeticError, AttributeError, LookupError, OSError, RecursionError,
     RequestError, StopIteration, TypeError, ValueError,
 )  # fmt: skip
-"""What reading a damaged file may raise."""
+"""Errors that reading a damaged file may raise."""
 
 
 def read(path: Path, tool: str | None = None) -> tuple[Result, ...]:
-    """Read what another tool has measured: a Result for each load that it tells of.
+    """Read the measurements of another tool: a Result for each load in the file.
 
-    The same content gives the same ids: importing it twice keeps one.
+    The same content gives the same ids, so importing a file twice does not duplicate it.
 
     Args:
         path: the file.
-        tool: the importer to read it with; None: the one that claims it.
+        tool: the importer to use; if None, the one that claims the file.
 
     Raises:
-        RequestError: it cannot be read, is of no tool that is known, or is damaged.
+        RequestError: it cannot be read, is of an unknown tool, or is damaged.
     """
     content = codec.content(path)
     file = opened(path, content)
-    name = _claiming(file, tool)
+    name = _find_importer(file, tool)
     importer = plugins.importer(name)
     digest = hashlib.sha256(content).hexdigest()
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
     try:
-        found = tuple(
+        results = tuple(
             result(
-                replace(each, created=each.created or written),
-                id=hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:_ID],
+                replace(load, created=load.created or written),
+                id=hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:_ID_LENGTH],
                 origin=path.name,
                 digest=f"sha256:{digest}",
             )
-            for number, each in enumerate(importer.read(file))
+            for number, load in enumerate(importer.read(file))
         )
-    except _DAMAGED as error:
-        said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    except _DAMAGE_ERRORS as error:
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise UnreadableDocument(
-            f"{path} is damaged, or of a version of {name} that is not known: {said}."
+            f"{path} is damaged or of an unknown version of {name}: {reason}."
         ) from error
-    if not any(each.measurements or each.failures for each in found):
-        raise UnreadableDocument(f"{path} is a file of {name}, but tells of no load.")
-    return found
+    if not any(item.measurements or item.failures for item in results):
+        raise UnreadableDocument(f"{path} is a file of {name}, but has no load.")
+    return results
 
 
 def opened(path: Path, content: bytes) -> Foreign:
-    """Decode it once: as JSON, as lines of JSON, or as text.
+    """Decode a file as JSON, JSON lines or text.
 
     Raises:
-        UnreadableDocument: it is none of these.
+        UnreadableDocument: it is not text.
     """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UnreadableDocument(f"{path} is no text, so no load generator wrote it.") from error
-    return Foreign(path=path, text=text, documents=_documents(text))
+        raise UnreadableDocument(f"{path} is not a text file, so no load generator wrote it.") from error
+    return Foreign(path=path, text=text, documents=_parse_json(text))
 
 
-def _documents(text: str) -> tuple[object, ...]:
+def _parse_json(text: str) -> tuple[object, ...]:
     if not text.lstrip().startswith("{"):
         return ()
     try:
@@ -92,26 +92,26 @@ def _documents(text: str) -> tuple[object, ...]:
         return ()
 
 
-def _claiming(file: Foreign, tool: str | None) -> str:
-    """Give the importer that knows the file, and is the one that was named, if one was."""
+def _find_importer(file: Foreign, tool: str | None) -> str:
+    """Return the importer that claims the file; if a tool was named, it must be that one."""
     if tool and plugins.importer(tool).claims(file):
         return tool
-    known = [name for name in plugins.names("importer") if plugins.importer(name).claims(file)]
-    if known and not tool:
-        return known[0]
-    if known:
+    claiming = [name for name in plugins.names("importer") if plugins.importer(name).claims(file)]
+    if claiming and not tool:
+        return claiming[0]
+    if claiming:
         raise UnreadableDocument(
-            f"{file.path} is no file that {tool} writes, but one of {known[0]}; write --from {known[0]}."
+            f"{file.path} is not a file of {tool}, but of {claiming[0]}; use --from {claiming[0]}."
         )
-    raise UnreadableDocument(f"{file.path} {_unknown(file)}.")
+    raise UnreadableDocument(f"{file.path} {_describe_unknown(file)}.")
 
 
-def _unknown(file: Foreign) -> str:
-    """Say of a file that no importer knows what it is instead."""
+def _describe_unknown(file: Foreign) -> str:
+    """Describe a file that no importer claims."""
     if not file.text.strip():
         return "is empty; copy it again"
     document = file.documents[0] if file.documents else None
     if isinstance(document, dict) and ("kind" in document or "job" in document) and "schema" in document:
-        return "is a document of ModelDyno's already: modeldyno show, compare and report take it as it is"
+        return "is already a ModelDyno document: use it with modeldyno show, compare and report"
     names = ", ".join(plugins.names("importer"))
-    return f"is no file of a load generator that is known ({names}), or is damaged; check what wrote it"
+    return f"is not a file of a known load generator ({names}), or is damaged; check what wrote it"

@@ -1,4 +1,4 @@
-"""Documents by what people call them: the path of a file, an id or the beginning of one, a tag, a name."""
+"""Finds documents by a file path, an id or its prefix, a tag or a name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def find(document: str) -> Result:
-    """Give a Result by the path of its file, or by its id, a prefix of it or a tag in the store.
+    """Find a Result by the path of its file, or by its id, a prefix of it or a tag in the store.
 
     Raises:
         RequestError: there is none.
@@ -37,11 +37,11 @@ def find(document: str) -> Result:
         except RequestError as error:
             if not path.suffix:
                 raise
-            raise RequestError(f"There is no file '{document}', and no stored id or tag either.") from error
+            raise RequestError(f"There is no file, stored id or tag '{document}'.") from error
 
 
 def find_study(document: str) -> Study:
-    """Give a Study by the path of its file, or by its id or name in the store; ``""`` is the newest.
+    """Find a Study by the path of its file, or by its id or name in the store; ``""`` is the newest.
 
     Raises:
         RequestError: there is none.
@@ -59,7 +59,7 @@ def find_study(document: str) -> Study:
 
 
 def find_conclusion(document: str) -> Conclusion:
-    """Give a comparison, a ladder or the answer of a search by the beginning of its id in the store.
+    """Find a comparison, a load curve or a load search by a prefix of its id in the store.
 
     Raises:
         RequestError: there is none, or there are several.
@@ -69,7 +69,7 @@ def find_conclusion(document: str) -> Conclusion:
 
 
 def find_any(document: str) -> Result | Study | Conclusion:
-    """Give what a path, an id or the beginning of one, a tag or a name stands for.
+    """Find a Result, Study or Conclusion by a path, an id or its prefix, a tag or a name.
 
     Raises:
         RequestError: there is no Result, Study or Conclusion of that name.
@@ -89,10 +89,10 @@ def find_any(document: str) -> Result | Study | Conclusion:
 
 
 def keep(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
-    """Put Results into the store, and remove what has expired in it.
+    """Store Results, and remove expired artifacts from the store.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the store cannot be written.
     """
     with plugins.store() as store:
         for result in results:
@@ -103,7 +103,7 @@ def keep(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
 
 
 def kept(identifier: str) -> Result | None:
-    """Give a Result by its id, if the store still has it."""
+    """Return a Result by its id, or None if the store does not have it."""
     with suppress(ModelDynoError), plugins.store() as store:
         return store.get(identifier)
     return None

@@ -1,4 +1,4 @@
-"""Any document, or several, as a file in the format that its suffix names."""
+"""Writes one document or several to a file, in the format of its suffix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.comparison import trend as history
 from modeldyno.views.load import page as load_page
-from modeldyno.views.study import blocks as studied
+from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study import page as study_page
 from modeldyno.views.study.tables import trials
 
@@ -36,110 +36,114 @@ if TYPE_CHECKING:
 Document = Result | Study | Conclusion | Trend
 
 
-def write(found: Document, path: Path, judgements: Sequence[Judgement] = ()) -> None:
-    """Write a document in the format that the suffix of `path` names; `judgements` are those on a Result.
+def write(document: Document, path: Path, judgements: Sequence[Judgement] = ()) -> None:
+    """Write a document in the format of the suffix of `path`; `judgements` are those of a Result.
 
     Raises:
-        RequestError: no reporter writes such documents into such files, or the file cannot be written.
-        MissingExtra: the format needs a program that is not there.
+        RequestError: no reporter writes such documents in this format, or the file cannot be written.
+        MissingExtra: the format needs a program that is not installed.
     """
     check(path)
     reporter = plugins.reporter_for(path)
-    if isinstance(found, Result):
-        _save(path, reporter.render(found, judgements=judgements))
+    if isinstance(document, Result):
+        _save(path, reporter.render(document, judgements=judgements))
     elif path.suffix == ".json":
-        _save(path, encoded(found))
+        _save(path, encoded(document))
     elif isinstance(reporter, LaysOut):
-        laid = laid_out(found)
-        _save(path, reporter.lay_out(laid.blocks, title=laid.title))
+        page_layout = laid_out(document)
+        _save(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
     elif isinstance(reporter, Tabulates):
-        _save(path, reporter.table(tabulated(found)))
+        _save(path, reporter.table(tabulated(document)))
 
 
-def write_several(found: Sequence[Document], path: Path) -> None:
-    """Write documents into one file: below each other, or as an array of JSON.
+def write_several(documents: Sequence[Document], path: Path) -> None:
+    """Write documents into one file: below each other, or as a JSON array.
 
     Raises:
-        RequestError: the format has no room for them, or the file cannot be written.
-        MissingExtra: the format needs a program that is not there.
+        RequestError: the format cannot hold them, or the file cannot be written.
+        MissingExtra: the format needs a program that is not installed.
     """
     check(path)
     reporter = plugins.reporter_for(path)
-    results = [each for each in found if isinstance(each, Result)]
+    results = [document for document in documents if isinstance(document, Result)]
     if path.suffix == ".json":
-        _save(path, codec.array([encoded(each) for each in found]))
+        _save(path, codec.array([encoded(document) for document in documents]))
     elif isinstance(reporter, LaysOut):
-        laid = together([laid_out(each) for each in found])
-        _save(path, reporter.lay_out(laid.blocks, title=laid.title))
-    elif isinstance(reporter, Tabulates) and len(results) == len(found):
+        page_layout = together([laid_out(document) for document in documents])
+        _save(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
+    elif isinstance(reporter, Tabulates) and len(results) == len(documents):
         _save(path, reporter.table(numbers(*results)))
     else:
         raise RequestError(
-            f"A {path.suffix} file holds results alone, and these are documents of several kinds; write them "
+            f"A {path.suffix} file holds only results, and these are documents of several kinds; write them "
             "one by one, or as .html, .md or .json."
         )
 
 
 def check(path: Path) -> None:
-    """Refuse, before anything is measured, a file that documents other than a Result cannot be written as.
+    """Check before measuring that documents other than Results can be written in the format of `path`.
 
     Raises:
-        RequestError: the suffix of `path` is of no reporter that could.
+        RequestError: no reporter with this suffix can write them.
     """
     reporter: Reporter = plugins.reporter_for(path)
     if path.suffix != ".json" and not isinstance(reporter, LaysOut | Tabulates):
-        able = (plugins.reporter(name) for name in plugins.names("reporter") if name != "terminal")
-        known = sorted({each.suffix for each in able if isinstance(each, LaysOut | Tabulates)} | {".json"})
-        raise RequestError(f"No report is written as {path.suffix}; use one of {', '.join(known)}.")
+        reporters = (plugins.reporter(name) for name in plugins.names("reporter") if name != "terminal")
+        suffixes = sorted(
+            {candidate.suffix for candidate in reporters if isinstance(candidate, LaysOut | Tabulates)}
+            | {".json"}
+        )
+        raise RequestError(f"No report is written as {path.suffix}; use one of {', '.join(suffixes)}.")
 
 
-def laid_out(found: Document) -> Page:
-    """Lay any document out as a page."""
-    match found:
+def laid_out(document: Document) -> Page:
+    """Lay out any document as a page."""
+    match document:
         case Result():
-            known = plugins.knobs(found.job.backend)
-            return Page(title=headline(found), blocks=tuple(page(found, knobs=known)))
+            knobs = plugins.knobs(document.job.backend)
+            return Page(title=headline(document), blocks=tuple(page(document, knobs=knobs)))
         case Study():
-            ranked = ranking(found)
-            blocks = tuple(study_page.page(found, ranked, kept))
+            study_ranking = ranking(document)
+            blocks = tuple(study_page.page(document, study_ranking, kept))
             return Page(
-                title=f"{found.name or found.job.model}: {studied.brief(found, ranked)}", blocks=blocks
+                title=f"{document.name or document.job.model}: {study_blocks.brief(document, study_ranking)}",
+                blocks=blocks,
             )
         case Comparison():
-            return Page(title=comparison_blocks.brief(found), blocks=tuple(comparison_page.page(found)))
+            return Page(title=comparison_blocks.brief(document), blocks=tuple(comparison_page.page(document)))
         case Trend():
-            return Page(title=history.sentence(found), blocks=tuple(history.page(found)))
+            return Page(title=history.sentence(document), blocks=tuple(history.page(document)))
         case _:
-            blocks = tuple(load_page.page(found))
-            return Page(title=load_page.brief(found), blocks=blocks)
+            blocks = tuple(load_page.page(document))
+            return Page(title=load_page.brief(document), blocks=blocks)
 
 
-def tabulated(found: Document) -> Table:
-    """Give the numbers of any document, in base units and unrounded."""
-    match found:
+def tabulated(document: Document) -> Table:
+    """Tabulate the numbers of any document, in base units and unrounded."""
+    match document:
         case Result():
-            return numbers(found)
+            return numbers(document)
         case Study():
-            return trials(found, ranking(found))
+            return trials(document, ranking(document))
         case Comparison():
-            return comparison_blocks.numbers(found)
+            return comparison_blocks.numbers(document)
         case Trend():
-            return history.numbers(found)
+            return history.numbers(document)
         case _:
-            return load_page.numbers(found)
+            return load_page.numbers(document)
 
 
-def encoded(found: Document) -> bytes:
-    """Encode any document."""
-    match found:
+def encoded(document: Document) -> bytes:
+    """Encode any document as JSON."""
+    match document:
         case Result():
-            return codec.encode(found)
+            return codec.encode(document)
         case Study():
-            return codec.encode_study(found, ranking=ranking(found))
+            return codec.encode_study(document, ranking=ranking(document))
         case Trend():
-            return codec.encode_document(found)
+            return codec.encode_document(document)
         case _:
-            return codec_series.encode(found)
+            return codec_series.encode(document)
 
 
 def _save(path: Path, data: str | bytes) -> None:
