@@ -52,9 +52,9 @@ def installed(package: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setitem(sys.modules, name, module)
     ((group, found),) = tomllib.loads(SNIPPET)["project"]["entry-points"].items()
     entries = {name: _Entry(target) for name, target in found.items()}
-    known = plugins._entries
+    known = plugins._entry_points
     monkeypatch.setattr(
-        plugins, "_entries", lambda kind: entries if f"modeldyno.{kind}s" == group else known(kind)
+        plugins, "_entry_points", lambda kind: entries if f"modeldyno.{kind}s" == group else known(kind)
     )
     return package
 

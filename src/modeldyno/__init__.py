@@ -1,7 +1,7 @@
 """ModelDyno: a dynamometer for machine-learning models.
 
 ``modeldyno.profile("model.onnx", batch_size=8)`` returns a Result; ``result["latency.p50"]`` is a
-number in base units. Names are imported when they are first used, so that start-up stays quick.
+number in base units. Names are imported on first use, for a quick start-up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
     from modeldyno.errors import ModelDynoError, UndecidedWarning
 
-_HOMES = {
+_MODULES = {
     "Comparison": "modeldyno.core.comparison.comparison",
     "Constraint": "modeldyno.core.metrics.constraints",
     "Distribution": "modeldyno.core.metrics.measurement",
@@ -98,18 +98,18 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - dear at start-up
+        from importlib.metadata import version  # noqa: PLC0415 - slow at start-up
 
         return version("modeldyno")
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'modeldyno' has no attribute '{name}'")
-    from importlib import import_module  # noqa: PLC0415 - dear at start-up
+    from importlib import import_module  # noqa: PLC0415 - slow at start-up
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def _load_display() -> Any:
-    from modeldyno.documents import display  # noqa: PLC0415 - dear at start-up
+    from modeldyno.documents import display  # noqa: PLC0415 - slow at start-up
 
     return display
 

@@ -1,21 +1,21 @@
-"""Every error that ModelDyno raises on purpose, each with the exit code of the command line.
+"""All errors that ModelDyno raises deliberately, with the exit codes of the command line.
 
 ::
 
     ModelDynoError                    4
-     ├── RequestError                 2   the request itself is wrong; nothing was measured
+     ├── RequestError                 2   the request itself is invalid; nothing was measured
      │    ├── UnknownName             2   a plugin, knob or metric that does not exist
-     │    ├── UnreadableDocument      2   a saved document is damaged, or not one of ours
+     │    ├── UnreadableDocument      2   a saved document is damaged, or not of ModelDyno
      │    ├── TrustRequired           2   loading would execute code from the file
-     │    ├── Unloadable              2   the model is not where it was said to be, or is none
-     │    ├── SizesRefused            2   the network cannot be carried out at the sizes of its inputs
-     │    └── StaleStudy              2   its trials are of another model, or of another machine
+     │    ├── Unloadable              2   there is no model at the given place
+     │    ├── SizesRefused            2   the network cannot run at the sizes of its inputs
+     │    └── StaleStudy              2   its trials are of another model or machine
      ├── MissingExtra                 3   an optional package is not installed
-     ├── RunFailed                    4   asked for a number of a run that failed
-     ├── DiskFull                     4   there is no room for a file that was asked for
+     ├── RunFailed                    4   a number was requested from a run that failed
+     ├── DiskFull                     4   there is no disk space for an output file
      └── StoreError                   4   the store cannot be read or written
 
-A wrong *outcome* (out of memory, a crash, a time-out) is no exception: it is a
+A failed *run* (out of memory, a crash, a timeout) does not raise: it is a
 :class:`modeldyno.core.result.result.Failure` inside a Result.
 """
 
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 
 class ModelDynoError(Exception):
-    """Root of the tree; its text is one sentence: what was wrong, where, and what to do."""
+    """Base class; the message is one sentence: what was wrong, where, and what to do."""
 
     exit_code: ClassVar[int] = 4
 
 
 class RequestError(ModelDynoError):
-    """The request cannot be carried out as written; nothing was measured."""
+    """The request is invalid as written; nothing was measured."""
 
     exit_code = 2
 
 
 class UnknownName(RequestError):
-    """A name that is in no table, with the nearest names that are."""
+    """A name is unknown; the message suggests similar names."""
 
     @classmethod
     def among(
         cls, kind: str, name: str, known: Iterable[str], *, meant: str | None = None, listed: str = ""
     ) -> UnknownName:
-        """Say that `name` is no `kind`, and suggest what is `meant` by it, or the nearest of `known`.
+        """Build the error that `name` is no `kind`; suggest `meant`, or the most similar of `known`.
 
-        Where nothing is near, all are named; or, of too many, where they are `listed`.
+        If nothing is similar, the message lists all; or has `listed`, which says where to find too many.
         """
         from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
@@ -56,15 +56,15 @@ class UnknownName(RequestError):
         near = (
             [meant]
             if meant
-            else get_close_matches(name, names, n=1, cutoff=0.6) or [n for n in names if _begins(n, name)]
+            else get_close_matches(name, names, n=1, cutoff=0.6) or [n for n in names if _is_prefix(n, name)]
         )
         others = listed or f"known: {', '.join(names) or 'none'}."
         hint = f"did you mean '{near[0]}'?" if near else others
         return cls(f"There is no {kind} '{name}'; {hint}")
 
 
-def _begins(known: str, name: str) -> bool:
-    """Say whether a name is the beginning of a known one, and long enough to mean it."""
+def _is_prefix(known: str, name: str) -> bool:
+    """Check whether a name is a prefix of a known one, and long enough."""
     return len(name) > 2 and known.startswith(name)  # noqa: PLR2004 - two letters begin too much
 
 
@@ -77,15 +77,15 @@ class TrustRequired(RequestError):
 
 
 class SizesRefused(RequestError):
-    """The network cannot be carried out at the sizes of its inputs."""
+    """The network cannot run at the sizes of its inputs."""
 
 
 class Unloadable(RequestError):
-    """The model is not where it was said to be, or is none that its loader reads."""
+    """There is no model at the given place, or its loader cannot read it."""
 
 
 class StaleStudy(RequestError):
-    """What a study has measured so far is of another model, or of other hardware."""
+    """The trials of a study were measured with another model or on other hardware."""
 
 
 class MissingExtra(ModelDynoError):
@@ -95,11 +95,11 @@ class MissingExtra(ModelDynoError):
 
 
 class RunFailed(ModelDynoError):
-    """A number was asked of a run that did not produce it."""
+    """A number was requested from a run that did not produce it."""
 
 
 class DiskFull(ModelDynoError):
-    """There is no room on the disk for a file that was asked for."""
+    """There is no disk space for an output file."""
 
 
 class StoreError(ModelDynoError):
@@ -107,12 +107,12 @@ class StoreError(ModelDynoError):
 
 
 class UndecidedWarning(UserWarning):
-    """Whether a model has got worse could not be decided, or there is nothing to compare it with."""
+    """It is undecided whether a model has become worse, or there is no baseline to compare with."""
 
 
 class NotStoredWarning(UserWarning):
-    """A Result was to be kept in the store, which cannot be written; it is returned all the same."""
+    """A Result could not be stored, because the store cannot be written; it is returned anyway."""
 
 
 class UncertifiedWarning(UserWarning):
-    """A percentile was read that rests on too few independent samples to be a claim."""
+    """A percentile was read that has too few independent samples to be certified."""

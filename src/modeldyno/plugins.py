@@ -1,7 +1,7 @@
-"""Names to implementations, by entry point; resolving a name imports only that plugin.
+"""Resolves plugin names to implementations by entry points; only the resolved plugin is imported.
 
-`importlib.metadata` is imported when a plugin is first asked for: it alone would cost more than the
-whole start-up of the command line.
+`importlib.metadata` is imported on first use, as its import takes longer than the rest of the command line's
+start-up.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "mlflow": ("mlflow-skinny",),
     "pynvml": ("nvidia-ml-py",),
 }
-"""Importable name to the packages to install, where these are called otherwise or one is of little use alone.
+"""Importable name to the packages to install, if they have other names or need further packages.
 
-They are named, and not an extra of ModelDyno, so that the command works in any environment.
+Messages name these packages, not an extra of ModelDyno, so that the command works in any environment.
 """
 
 
 def names(kind: str) -> tuple[str, ...]:
     """List the plugins of a kind, sorted."""
-    return tuple(sorted(_entries(kind)))
+    return tuple(sorted(_entry_points(kind)))
 
 
 def resolve(kind: str, name: str) -> Any:
@@ -66,38 +66,38 @@ def resolve(kind: str, name: str) -> Any:
 
     Raises:
         UnknownName: no plugin of this kind has this name.
-        MissingExtra: its own import failed for want of a package, or of a part of its own.
+        MissingExtra: its import failed, because a package or one of its own modules is missing.
     """
-    entries = _entries(kind)
+    entries = _entry_points(kind)
     if name not in entries:
         raise UnknownName.among(kind, name, entries)
     entry = entries[name]
     try:
         return entry.load()
     except ModuleNotFoundError as error:
-        lacking, owner = error.name or name, entry.module.partition(".")[0]
-        if lacking.partition(".")[0] != owner:
-            raise MissingExtra(missing((lacking,), f"{kind} '{name}'")) from error
+        missing_module, package = error.name or name, entry.module.partition(".")[0]
+        if missing_module.partition(".")[0] != package:
+            raise MissingExtra(missing((missing_module,), f"{kind} '{name}'")) from error
         raise MissingExtra(
-            f"The {kind} '{name}' is registered, but {lacking} is not there: {owner} has changed since it "
-            "was installed; install it anew."
+            f"The {kind} '{name}' is registered, but {missing_module} is missing: {package} has changed "
+            "since it was installed; reinstall it."
         ) from error
 
 
 def describe(kind: str, name: str) -> str:
-    """Give the first sentence of what a plugin's module says of itself.
+    """Return the first line of the docstring of a plugin's module.
 
     Raises:
         UnknownName: no plugin of this kind has this name.
         MissingExtra: it cannot be imported.
     """
-    found = resolve(kind, name)
-    module = found if isinstance(found, ModuleType) else sys.modules[_entries(kind)[name].module]
+    plugin = resolve(kind, name)
+    module = plugin if isinstance(plugin, ModuleType) else sys.modules[_entry_points(kind)[name].module]
     sentence = (module.__doc__ or "").strip().partition("\n")[0].replace("`", "")
-    for lead in (f"The {kind} {name}: ", f"{name}: "):
-        if sentence.startswith(lead):
-            said = sentence.removeprefix(lead)
-            return said[:1].upper() + said[1:]
+    for prefix in (f"The {kind} {name}: ", f"{name}: "):
+        if sentence.startswith(prefix):
+            summary = sentence.removeprefix(prefix)
+            return summary[:1].upper() + summary[1:]
     return sentence
 
 
@@ -105,71 +105,71 @@ def require(modules: Iterable[str], wanted_by: str) -> None:
     """Check, without importing them, that optional packages are installed.
 
     Raises:
-        MissingExtra: one is not.
+        MissingExtra: one is not installed.
     """
-    absent = tuple(module for module in modules if find_spec(module) is None)
-    if absent:
-        raise MissingExtra(missing(absent, wanted_by))
+    missing_modules = tuple(module for module in modules if find_spec(module) is None)
+    if missing_modules:
+        raise MissingExtra(missing(missing_modules, wanted_by))
 
 
 def missing(modules: tuple[str, ...], wanted_by: str) -> str:
-    """Say in one sentence what to install."""
+    """Return a sentence that says what to install."""
     return f"The {wanted_by} needs {', '.join(modules)}; install it with: {install_command(modules)}"
 
 
 def install_command(modules: Iterable[str]) -> str:
-    """Write the command that installs what is imported by these names."""
+    """Return the command that installs the packages of these importable names."""
     packages = (package for module in modules for package in PACKAGES.get(module, (module,)))
     return f"pip install {shlex.join(dict.fromkeys(packages))}"
 
 
 def loader(name: str) -> interfaces.Loader:
-    """Give a loader by its scheme."""
+    """Return a loader by its scheme."""
     return cast("interfaces.Loader", resolve("loader", name))
 
 
 def backend(name: str) -> interfaces.Backend:
-    """Give a backend by its name."""
+    """Return a backend by its name."""
     return cast("interfaces.Backend", resolve("backend", name))
 
 
 def knobs(name: str) -> tuple[Knob, ...]:
-    """Give what can be set on a backend; nothing of one that is not here, such as that of another machine."""
+    """Return the knobs of a backend; none if it is not installed here."""
     with suppress(ModelDynoError):
         return backend(name).knobs
     return ()
 
 
 def client(name: str) -> interfaces.Client:
-    """Give the client of a protocol by its name."""
+    """Return the client of a protocol by its name."""
     return cast("interfaces.Client", resolve("client", name))
 
 
 def probe(name: str) -> interfaces.Probe:
-    """Give a probe by its name."""
+    """Return a probe by its name."""
     return cast("interfaces.Probe", resolve("probe", name))
 
 
 def sampler(name: str) -> interfaces.Sampler:
-    """Give a sampler by its name."""
+    """Return a sampler by its name."""
     return cast("interfaces.Sampler", resolve("sampler", name))
 
 
 def strategy(name: str) -> interfaces.Strategy:
-    """Give a strategy by its name."""
+    """Return a strategy by its name."""
     return cast("interfaces.Strategy", resolve("strategy", name))
 
 
 def reporter(name: str) -> interfaces.Reporter:
-    """Give a reporter by its name."""
+    """Return a reporter by its name."""
     return cast("interfaces.Reporter", resolve("reporter", name))
 
 
 def reporter_for(path: Path) -> interfaces.Reporter:
-    """Give the reporter that writes files with the suffix of `path`.
+    """Return the reporter that writes files with the suffix of `path`.
 
     Raises:
-        RequestError: none does.
+        RequestError: there is none.
     """
     formats = {reporter(name).suffix: name for name in names("reporter") if name != "terminal"}
     if path.suffix not in formats:
@@ -178,22 +178,22 @@ def reporter_for(path: Path) -> interfaces.Reporter:
 
 
 def exporter(name: str) -> interfaces.Exporter:
-    """Give an exporter by the name of its tool."""
+    """Return an exporter by the name of its tool."""
     return cast("interfaces.Exporter", resolve("exporter", name))
 
 
 def importer(name: str) -> interfaces.Importer:
-    """Give an importer by the name of its tool."""
+    """Return an importer by the name of its tool."""
     return cast("interfaces.Importer", resolve("importer", name))
 
 
 def formulas() -> dict[str, Formula]:
-    """Gather what plugins know of operators: each entry point of ``modeldyno.formulas`` is a mapping."""
+    """Collect the FLOPs formulas of plugins: each entry point of ``modeldyno.formulas`` is a mapping."""
     return {kind: formula for name in names("formula") for kind, formula in resolve("formula", name).items()}
 
 
 def metrics() -> dict[str, Metric]:
-    """Gather the metrics that plugins bring: each entry point of ``modeldyno.metrics`` is a mapping."""
+    """Collect the metrics of plugins: each entry point of ``modeldyno.metrics`` is a mapping."""
     return {metric: row for name in names("metric") for metric, row in resolve("metric", name).items()}
 
 
@@ -201,34 +201,34 @@ METRICS.complete_from(metrics)
 
 
 def store(url: str | None = None) -> interfaces.Store:
-    """Open the store that `url`, or else MODELDYNO_STORE, names; by default a file of SQLite.
+    """Open the store named by `url` or MODELDYNO_STORE; by default an SQLite file.
 
     Raises:
-        RequestError: it is no URL.
+        RequestError: the address is not a URL.
         UnknownName: no plugin opens such URLs.
-        StoreError: it cannot be opened.
+        StoreError: the store cannot be opened.
     """
     address = url or os.environ.get(STORE_VARIABLE)
     scheme = address.partition(":")[0].partition("+")[0] if address else "sqlite"
     if address and "://" not in address and scheme not in names("store"):
         raise RequestError(
-            f"The store '{address}' is no URL; for a file, write {STORE_VARIABLE}=sqlite:///{address}"
+            f"The store '{address}' is not a URL; for a file, write {STORE_VARIABLE}=sqlite:///{address}"
         )
     plugin = resolve("store", scheme)
     return cast("interfaces.Store", plugin.open(address or plugin.default_url()))
 
 
 @lru_cache(maxsize=len(KINDS) + 2)
-def _entries(kind: str) -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - dear at start-up
+def _entry_points(kind: str) -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow at start-up
 
     group = f"modeldyno.{plural(kind)}"
     return {entry.name: entry for entry in entry_points(group=group)}
 
 
 def plural(kind: str) -> str:
-    """Name several plugins of a kind."""
-    return _PLURALS.get(kind, f"{kind}s")
+    """Return the plural of a kind of plugin."""
+    return _IRREGULAR_PLURALS.get(kind, f"{kind}s")
 
 
-_PLURALS = {"strategy": "strategies"}
+_IRREGULAR_PLURALS = {"strategy": "strategies"}

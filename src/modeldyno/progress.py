@@ -1,4 +1,4 @@
-"""Progress: one line of the terminal, written a few times a second; elsewhere a line every ten seconds."""
+"""Shows progress: a terminal line updated several times a second; elsewhere a new line every ten seconds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-_PAUSE = 0.25
-"""Seconds between two writes at least."""
-_EVERY = 10.0
-"""Seconds between two lines where standard error is no terminal, such as a file or the log of a job."""
-_PATIENCE = 2.0
-"""Seconds that a call from Python may take before it says how far it is."""
+_MIN_UPDATE_INTERVAL = 0.25
+"""Minimum seconds between two updates."""
+_LINE_INTERVAL = 10.0
+"""Seconds between two lines if standard error is not a terminal, such as a file or a CI log."""
+_PYTHON_PATIENCE = 2.0
+"""Seconds before a call from Python shows progress."""
 _NOTEBOOK_WIDTH = 100
 
 
@@ -31,8 +31,8 @@ _NOTEBOOK_WIDTH = 100
 def showing_progress(
     watch: Callable[[Event], None] | None = None, *, progress: bool = True
 ) -> Iterator[Callable[[Event], None]]:
-    """Give what is to be told of events: `watch`, and after two seconds a line on standard error."""
-    with Progress(quiet=not progress, patience=_PATIENCE) as shown:
+    """Yield a callback for events: it calls `watch`, and shows progress after two seconds."""
+    with Progress(quiet=not progress, patience=_PYTHON_PATIENCE) as shown:
 
         def both(event: Event) -> None:
             shown.watch(event)
@@ -43,14 +43,14 @@ def showing_progress(
 
 
 class Progress:
-    """Shows where a run stands, on standard error."""
+    """Shows the progress of a run on standard error."""
 
-    def __init__(self, *, quiet: bool = False, patience: float = 0.0, every: float = _EVERY) -> None:
-        """Stay silent when `quiet`, and in the first `patience` seconds.
+    def __init__(self, *, quiet: bool = False, patience: float = 0.0, every: float = _LINE_INTERVAL) -> None:
+        """Show nothing if `quiet`, or in the first `patience` seconds.
 
-        Where standard error is neither a terminal nor a notebook's, there is a line every so many seconds.
+        If standard error is neither a terminal nor a notebook, write a line `every` so many seconds.
         """
-        quiet = quiet or sys.stderr is None  # a program without a console has none
+        quiet = quiet or sys.stderr is None  # None in a program without a console
         self._quiet = quiet
         self._notebook = _in_notebook()
         self._shown = not quiet and (self._notebook or _is_terminal())
@@ -63,25 +63,25 @@ class Progress:
         self._every = every
         self._ended = Flag()
         self._thread: Thread | None = None
-        # A notebook knows no control sequence that erases.
-        self._erase = f"\r{' ' * _NOTEBOOK_WIDTH}\r" if self._notebook else _ERASE
+        # Notebooks do not support the control sequence that erases a line.
+        self._erase = f"\r{' ' * _NOTEBOOK_WIDTH}\r" if self._notebook else _ERASE_LINE
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start writing lines, if standard error is not a terminal."""
         if not self._quiet and not self._shown:
             self._thread = Thread(target=self._repeat, daemon=True)
             self._thread.start()
         return self
 
     def _repeat(self) -> None:
-        """Say again and again how long it has taken, and where it stands."""
+        """Write the elapsed time and the progress at regular intervals."""
         while not self._ended.wait(self._every):
             stage = "" if self._last is None else f": {line(self._last, self._process).strip()}"
-            sys.stderr.write(f"  {_duration(monotonic() - self._begun)}{stage}\n")
+            sys.stderr.write(f"  {_format_duration(monotonic() - self._begun)}{stage}\n")
             sys.stderr.flush()
 
     def announce(self, text: str) -> None:
-        """Say on a line of its own, before long work, what it will take."""
+        """Write an announcement before long work on its own line."""
         if not self._quiet:
             sys.stderr.write(f"{self._erase if self._shown else ''}{text}\n")
             sys.stderr.flush()
@@ -89,15 +89,15 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave an empty line."""
+        """Stop, and clear the progress line."""
         self._ended.set()
         if self._thread is not None:
-            self._thread.join()  # it may be about to write
+            self._thread.join()  # it may still write
         if self._wrote:
             self._write("")
 
     def watch(self, event: Event) -> None:
-        """Show an event, if it is progress and the last write was a while ago."""
+        """Show a progress event, unless the last update was just before."""
         if self._quiet or not isinstance(event, Progressed):
             return
         if event.stage.startswith("process "):
@@ -107,33 +107,33 @@ class Progress:
         if not self._shown:
             return
         now = monotonic()
-        if now < self._begin or (event.runs and now - self._written < _PAUSE):
+        if now < self._begin or (event.runs and now - self._written < _MIN_UPDATE_INTERVAL):
             return
         self._written = now
         width = _NOTEBOOK_WIDTH if self._notebook else shutil.get_terminal_size().columns - 1
         self._write(line(event, self._process, width))
 
     def _write(self, text: str) -> None:
-        """Replace the line."""
+        """Replace the progress line."""
         sys.stderr.write(f"{self._erase}{text}")
         sys.stderr.flush()
         self._wrote = True
 
 
 def _is_terminal() -> bool:
-    """Say whether standard error is a terminal; what a program puts in its place may not know."""
+    """Check whether standard error is a terminal; a replacement object may lack ``isatty``."""
     return bool(getattr(sys.stderr, "isatty", bool)())
 
 
 def _in_notebook() -> bool:
-    """Say whether standard error is that of a kernel of Jupyter."""
+    """Check whether standard error is that of a Jupyter kernel."""
     return "ipykernel" in sys.modules and type(sys.stderr).__module__.startswith("ipykernel")
 
 
 def line(event: Progressed, process: str = "", width: int | None = None) -> str:
-    """Say it in one line: stage, samples so far, the target so far, time left.
+    """Format an event as one line: stage, samples, current value of the target statistic, time left.
 
-    Where it is too wide, all but the time left is cut.
+    If it is too wide, everything but the time left is truncated.
     """
     parts = [f"  {process}{event.stage}"]
     if event.runs:
@@ -141,16 +141,16 @@ def line(event: Progressed, process: str = "", width: int | None = None) -> str:
     if event.value is not None and event.precision is not None:
         value = format_quantity(event.value, SECONDS, 3)
         parts.append(f"{value} ± {format_quantity(event.precision, FRACTION, 2)}")
-    left = "" if event.left is None else f", about {_duration(max(event.left, 0))} left"
+    left = "" if event.left is None else f", about {_format_duration(max(event.left, 0))} left"
     text = ", ".join(parts)
     return text + left if width is None else text[: max(0, width - len(left))] + left
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < _MINUTES else f"{seconds / 60:.0f} min"
+def _format_duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
 
 
-_ERASE = "\r\x1b[K"
-"""What takes the line of progress off a terminal."""
-_MINUTES = 180
-"""Seconds from which on minutes are told."""
+_ERASE_LINE = "\r\x1b[K"
+"""Control sequence that erases the progress line."""
+_MINUTES_FROM = 180
+"""Seconds from which a duration is shown in minutes."""

@@ -1,7 +1,7 @@
-"""``modeldyno_profile`` for pytest: a test that measures a model, and fails when it has got worse.
+"""The pytest fixture ``modeldyno_profile``: measures a model, and fails the test on a regression.
 
-A baseline is kept like a snapshot beside the test, in ``__modeldyno__/<file>/<test>.json``; it is written by
-``pytest --modeldyno-update``. Nothing of ModelDyno is imported until a test asks for the fixture.
+The baseline is stored like a snapshot next to the test, in ``__modeldyno__/<file>/<test>.json``, and written
+by ``pytest --modeldyno-update``. ModelDyno is only imported when a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _PROCESSES = 5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes baselines."""
+    """Add the options of the plugin."""
     group = parser.getgroup("modeldyno", "speed and memory of models")
     group.addoption(
-        "--modeldyno-update", action="store_true", help="Measure, and keep the results as the baselines."
+        "--modeldyno-update", action="store_true", help="Measure, and save the results as the baselines."
     )
     group.addoption(
         "--modeldyno-budget", type=float, default=120.0, metavar="SECONDS",
-        help="Time that each gate may take before no further round begins (default: %(default)s).",
+        help="Time of each gate, after which no further round starts (default: %(default)s).",
     )  # fmt: skip
 
 
 @pytest.fixture
 def modeldyno_profile(request: pytest.FixtureRequest) -> Profile:
-    """Measure a model, and hold it against the baseline that is kept beside the test."""
+    """Measure a model, and compare it with the baseline stored next to the test."""
     module = Path(request.path)
     name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
     return Profile(
@@ -52,7 +52,7 @@ def modeldyno_profile(request: pytest.FixtureRequest) -> Profile:
 
 @dataclass(slots=True, kw_only=True)
 class Profile:
-    """Measures models for one test; the baseline of the second one is ``<test>-2.json``, and so on."""
+    """Measures models for one test; the baseline of the second call is ``<test>-2.json``, and so on."""
 
     folder: Path
     name: str
@@ -69,26 +69,26 @@ class Profile:
         require: Sequence[str] = (),
         **how: Any,
     ) -> Result:
-        """Measure, and fail the test where the model is worse than its baseline, or a bound is broken.
+        """Measure; fail the test if the model is worse than its baseline, or a bound is broken.
 
         Args:
             model: a path or a reference, such as ``"torch:nets.py:make"``.
-            max_regression: how much worse a metric may get: ``0.05``, or by metric; 3 % unless told.
-            metrics: what may not get worse; by default the time of a call, and memory.
+            max_regression: largest allowed regression: ``0.05``, or by metric; 3 % by default.
+            metrics: metrics that must not get worse; by default latency and memory.
             require: bounds, such as ``"latency.p99 <= 50ms"``.
-            how: what else `modeldyno.profile` takes: ``inputs=``, ``backend=``, ``batch_size=8`` ...
+            how: further arguments of `modeldyno.profile`: ``inputs=``, ``backend=``, ``batch_size=8`` ...
         """
         __tracebackhide__ = True
-        path = self._baseline()
+        path = self._baseline_path()
         if self.update or not path.is_file():
-            return self._measured(model, path, require, how)
-        from modeldyno.api.gate import gate  # noqa: PLC0415 - costs nothing until it is used
+            return self._measure(model, path, require, how)
+        from modeldyno.api.gate import gate  # noqa: PLC0415 - imported only when used
         from modeldyno.core.metrics.constraints import Verdict  # noqa: PLC0415
         from modeldyno.errors import RequestError  # noqa: PLC0415
         from modeldyno.views.comparison.gate import sentence  # noqa: PLC0415
 
         try:
-            found = gate(
+            report = gate(
                 model, path, max_regression=max_regression, metrics=metrics, require=require,
                 budget=self.budget, **how,
             )  # fmt: skip
@@ -96,24 +96,24 @@ class Profile:
             if "unlike hardware" not in str(error):
                 raise
             warnings.warn(UndecidedWarning(str(error)), stacklevel=2)
-            return self._measured(model, None, require, how)
-        if found.verdict is Verdict.BROKEN:
-            pytest.fail(f"{sentence(found)} (baseline: {path})", pytrace=False)
-        if found.verdict is Verdict.UNDECIDED:
-            warnings.warn(UndecidedWarning(sentence(found)), stacklevel=2)
-        return found.result
+            return self._measure(model, None, require, how)
+        if report.verdict is Verdict.BROKEN:
+            pytest.fail(f"{sentence(report)} (baseline: {path})", pytrace=False)
+        if report.verdict is Verdict.UNDECIDED:
+            warnings.warn(UndecidedWarning(sentence(report)), stacklevel=2)
+        return report.result
 
-    def _baseline(self) -> Path:
+    def _baseline_path(self) -> Path:
         self.calls += 1
         tail = f"-{self.calls}" if self.calls > 1 else ""
         return self.folder / f"{self.name}{tail}.json"
 
-    def _measured(
+    def _measure(
         self, model: str | Path, path: Path | None, require: Sequence[str], how: dict[str, Any]
     ) -> Result:
-        """Measure without a baseline; keep it as one where that is asked for."""
+        """Measure without a baseline; save the result as the baseline with --modeldyno-update."""
         __tracebackhide__ = True
-        from dataclasses import replace  # noqa: PLC0415 - costs nothing until it is used
+        from dataclasses import replace  # noqa: PLC0415 - imported only when used
 
         import modeldyno  # noqa: PLC0415
         from modeldyno.api.profile import BoundBroken  # noqa: PLC0415
@@ -130,6 +130,6 @@ class Profile:
             path.parent.mkdir(parents=True, exist_ok=True)
             modeldyno.save(result, path)
         elif path is not None:
-            text = f"There is no baseline {path}; keep one with pytest --modeldyno-update."
+            text = f"There is no baseline {path}; create it with pytest --modeldyno-update."
             warnings.warn(UndecidedWarning(text), stacklevel=3)
         return result

@@ -395,7 +395,7 @@ def test_progress_is_shown_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line says how far it is, and is wiped out; where nobody sees it nothing is written."""
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "_PYTHON_PATIENCE", 0.0)
     for seen in (True, False):
         monkeypatch.setattr(sys.stderr, "isatty", lambda seen=seen: seen)
         ModelProfiler(lambda: 1, max_time=1.0).profile(num_runs=3, warmup_runs=1)
@@ -555,7 +555,7 @@ def test_reports_are_of_all_that_was_measured(session: ModelProfiler, tmp_path: 
     assert rows == {("profile", ""), ("benchmark", "batch_size=1"), ("benchmark", "batch_size=8")}
     assert read_all(tmp_path / "r.json") == session.results
     assert len(session.results) == 3
-    with pytest.raises(UnreadableDocument, match="holds 3 documents, and one is wanted"):
+    with pytest.raises(UnreadableDocument, match="holds 3 documents, but one is expected"):
         read(tmp_path / "r.json")
     session.generate_html_report(tmp_path / "short.html", include_graphs=False, include_details=False)
     assert "Throughput by the size" not in (tmp_path / "short.html").read_text()

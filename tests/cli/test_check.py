@@ -75,7 +75,7 @@ def test_a_result_is_judged_by_its_exit_code(
         (("same.json",), "Nothing to check"),
         (("same.json", "--baseline", "@main"), "no baseline for @main"),
         (("same.json", "--require", "latency.p50 <= 1s", "--metric", "latency"), "name one with --baseline"),
-        (("same.json", "--baseline", "old.json", "--max-regression", "5"), "no part of a whole"),
+        (("same.json", "--baseline", "old.json", "--max-regression", "5"), "is not between 0% and 100%"),
         (("same.json", "--baseline", "old.json", "--metric", "cpu_utilization"), "has cpu_utilization"),
         (("same.json", "--baseline", "old.json", "--junit", "gone/x.xml"), "directory gone does not exist"),
         (("same.json", "--require", "requests:5"), "no better direction"),
@@ -172,11 +172,11 @@ def test_a_process_of_a_gate_measures_for_a_short_time(
     """Rounds tell more than longer ones; who asks for longer ones has them."""
     asked: list[float] = []
 
-    def hold(_baseline: object, job: Job, *_rest: object, **_more: object) -> None:
+    def measure_gate(_baseline: object, job: Job, *_rest: object, **_more: object) -> None:
         asked.append(job.plan.max_time)
         raise RequestError("enough")
 
-    monkeypatch.setattr("modeldyno.cli.profile.hold", hold)
+    monkeypatch.setattr("modeldyno.cli.profile.measure_gate", measure_gate)
     assert modeldyno("profile", MODEL, "--baseline", "old.json", *words).code == 2
     assert asked == [seconds]
 
@@ -184,7 +184,7 @@ def test_a_process_of_a_gate_measures_for_a_short_time(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "No MODEL is named"),
+        ((), "MODEL is missing"),
         ((MODEL, "--model-path", MODEL), "both name a model"),
         ((MODEL, "--baseline", "@main"), "no baseline for @main"),
         ((MODEL, "--save-as-baseline", "main", "--no-store"), "kept in the store"),
@@ -205,7 +205,7 @@ def test_the_doctor_judges_this_machine(
 ) -> None:
     """It says how often a gate would be wrong here, and keeps its runs for the gate."""
     monkeypatch.setattr("modeldyno.comparison.calibrate.FEWEST_PROCESSES", 8)
-    monkeypatch.setattr("modeldyno.cli.doctor._REHEARSALS", 100)
+    monkeypatch.setattr("modeldyno.cli.doctor._SIMULATED_GATES", 100)
     said = modeldyno("doctor", "--budget", "1ms")
     assert said.code == 0, said.err
     assert said.err.startswith("Running it against itself for 0 s (--budget), in at least ")

@@ -189,7 +189,7 @@ def test_a_file_that_is_not_there_is_told_as_one(modeldyno: Callable[..., Any]) 
     said = modeldyno("compare", "nothing.onnx", "nothing.onnx")
 
     assert said.code == 2
-    assert "There is no file 'nothing.onnx', and no stored id or tag either" in said.err
+    assert "There is no file, stored id or tag 'nothing.onnx'" in said.err
 
 
 @pytest.mark.parametrize("command", ["compare", "inspect"])
@@ -217,4 +217,4 @@ def test_one_side_may_be_given_inputs_of_its_own(
 
     assert modeldyno(command, *words, *own).err == "modeldyno: enough\n"
     assert [request.inputs for request in asked] == [("mask=1x4", "x=1x8"), ("mask=1x4", "y=1x8")]
-    assert "are about two models; name the other one" in modeldyno("inspect", models[0], *own[:2]).err
+    assert "need two models; name the second one" in modeldyno("inspect", models[0], *own[:2]).err

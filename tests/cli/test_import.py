@@ -89,18 +89,18 @@ def test_bounds_judge_an_import(modeldyno: Callable[..., Said]) -> None:
         (("no.json",), "Cannot read no.json: No such file or directory."),
         (
             ("other.json",),
-            "a load generator that is known (aiperf, guidellm, perf_analyzer, vllm)",
+            "a known load generator (aiperf, guidellm, perf_analyzer, vllm)",
         ),
-        (("other.json", "--from", "vllm"), "other.json is no file of a load generator that is known"),
+        (("other.json", "--from", "vllm"), "other.json is not a file of a known load generator"),
         (
             ("bare.json", "--from", "vllm"),
-            "vllm writes, but one of perf_analyzer; write --from",
+            "not a file of vllm, but of perf_analyzer; use --from",
         ),
         (("empty.json",), "empty.json is empty; copy it again."),
-        (("own.json",), "own.json is a document of ModelDyno's already: modeldyno show, compare and report"),
+        (("own.json",), "own.json is already a ModelDyno document: use it with modeldyno show, compare"),
         (("own.json", "--from", "vlm"), "There is no importer 'vlm'; did you mean 'vllm'?"),
         (("cut.json", "--from", "guidellm"), "or is damaged; check what wrote it"),
-        (("bare.json",), "bare.json is a file of perf_analyzer, but tells of no load."),
+        (("bare.json",), "bare.json is a file of perf_analyzer, but has no load."),
     ],
 )
 def test_what_cannot_be_imported_is_told_in_a_sentence(

@@ -98,7 +98,7 @@ def test_a_ladder_is_found_again_in_the_store(
     assert "Throughput by load" in (tmp_path / "ladder.html").read_text(encoding="ascii")
     assert modeldyno("report", "ladder.json", "-o", "ladder.csv").code == 0
     assert "request_rate" in (tmp_path / "ladder.csv").read_text(encoding="utf-8")
-    assert "several loads" in modeldyno("show", own[:6], "--get", "latency.p50").err
+    assert "a load series" in modeldyno("show", own[:6], "--get", "latency.p50").err
     assert "is a ladder; export its results" in modeldyno("export", own[:6], "--to", "perfetto:x.json").err
     assert modeldyno("rm", own[:6]).out == f"removed {own}\n"
     left = modeldyno("list").out

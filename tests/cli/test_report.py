@@ -76,7 +76,7 @@ def test_several_results_are_one_table(modeldyno: Callable[..., Said], documents
     said = modeldyno("report", *documents.values(), "-o", "out.csv")
 
     assert said.code == 2
-    assert "A .csv file holds results alone" in said.err
+    assert "A .csv file holds only results" in said.err
 
 
 def test_bounds_are_judged_on_the_way(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:

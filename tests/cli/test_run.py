@@ -147,7 +147,7 @@ def test_a_missing_script_or_directory_is_told(modeldyno: Callable[..., Said], t
     assert "is a directory; give the path of a Python script" in said.err
     said = modeldyno("run", "--json", "-", "script.py")
     assert said.code == 2
-    assert "Standard output is the script's own" in said.err
+    assert "Standard output belongs to the script" in said.err
     said = modeldyno("run", "--json", "no/where.json", "script.py")
     assert (said.code, said.out) == (2, "")
     assert "does not exist" in said.err

@@ -289,7 +289,7 @@ def test_a_goal_that_no_trial_tells_is_not_searched_on(
     said = modeldyno("sweep", "--resume", name, "--minimize", "weight_bytes", "--max-trials", "9")
 
     assert (said.code, len(used.jobs)) == (2, made)
-    assert "tells weight_bytes; begin a new sweep" in said.err.replace("\n", " ")
+    assert "measured weight_bytes; start a new sweep" in said.err.replace("\n", " ")
 
 
 def test_the_settings_of_a_project_are_of_sweeps_that_begin(

@@ -105,8 +105,8 @@ def test_a_hook_gets_the_document(modeldyno: Callable[..., Said], tmp_path: Path
     [
         (("digits", "--exec", "false"), 4, "false failed with exit code 1"),
         (("digits", "--exec", "/no/such/hook"), 2, "--exec cannot run /no/such/hook"),
-        (("digits", "--exec", "'"), 2, "is no command"),
-        (("digits", "--smallest", "200%"), 2, "--smallest takes a part"),
+        (("digits", "--exec", "'"), 2, "is not a valid command"),
+        (("digits", "--smallest", "200%"), 2, "--smallest takes a fraction"),
         (("digits", "--metric", "latency.p99"), 2, "No result of digits has a latency.p99 that is a claim"),
         (("digits", "--metric", "latenzy"), 2, "latenzy"),
         (("digits", "--set", "threads=9"), 2, "none has that backend and those settings"),

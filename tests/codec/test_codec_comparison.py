@@ -112,9 +112,9 @@ def test_file(tmp_path: Path) -> None:
 def test_another_document_is_no_comparison() -> None:
     """Nor is it a study."""
     for data in (codec.encode(a_result()), codec.encode_study(a_study()), b"[]"):
-        with pytest.raises(UnreadableDocument, match="but no ModelDyno comparison"):
+        with pytest.raises(UnreadableDocument, match="but not a ModelDyno comparison"):
             codec.decode_comparison(data)
-    with pytest.raises(UnreadableDocument, match="but no ModelDyno study"):
+    with pytest.raises(UnreadableDocument, match="but not a ModelDyno study"):
         codec.decode_study(codec.encode_comparison(WHOLE))
 
 
@@ -143,7 +143,7 @@ def test_damaged(broken: dict[str, Any]) -> None:
     """It is told in one sentence."""
     document = {**json.loads(codec.encode_comparison(WHOLE)), **broken}
 
-    with pytest.raises(UnreadableDocument, match="is damaged, or no ModelDyno comparison"):
+    with pytest.raises(UnreadableDocument, match="is damaged or not a ModelDyno comparison"):
         codec.decode_comparison(json.dumps(document))
 
 

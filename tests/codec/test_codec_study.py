@@ -78,9 +78,9 @@ def test_file(tmp_path: Path) -> None:
 
 def test_a_study_is_no_result_and_a_result_no_study() -> None:
     """Each kind of document is refused where the other is wanted."""
-    with pytest.raises(UnreadableDocument, match="no ModelDyno study"):
+    with pytest.raises(UnreadableDocument, match="not a ModelDyno study"):
         codec.decode_study(codec.encode(a_result()))
-    with pytest.raises(UnreadableDocument, match="no ModelDyno result"):
+    with pytest.raises(UnreadableDocument, match="not a ModelDyno result"):
         codec.decode(codec.encode_study(a_study()))
 
 

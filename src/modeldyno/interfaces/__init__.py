@@ -1,9 +1,9 @@
-"""Every extension point on one page.
+"""The plugin protocols: every extension point on one page.
 
-A plugin is a module (or any object) that has these attributes, named by an entry point of the group
-``modeldyno.<kind>s``; the built-ins are declared in pyproject.toml exactly like anyone's. Importing a
-plugin must be cheap: frameworks are named in `requires`, and imported when the plugin works.
-`modeldyno.testing` has a conformance suite for each kind.
+A plugin is a module (or any object) with these attributes, named by an entry point of the group
+``modeldyno.<kind>s``; the built-in plugins are declared in pyproject.toml in the same way. Importing a plugin
+must be cheap: frameworks are listed in `requires`, and imported when the plugin is used. `modeldyno.testing`
+has a conformance suite for each kind.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ Feed = dict[str, "ndarray"]
 
 
 class Executes(StrEnum):
-    """What loading a model executes of it."""
+    """Which code loading a model executes."""
 
     NOTHING = "nothing"
-    """Data only; safe to look at anywhere."""
+    """Data only; safe to read anywhere."""
     NAMED = "the code that the user names"
-    """`torch:` and `call:` run what the reference points at, in the child."""
+    """`torch:` and `call:` run the referenced code, in the child process."""
     PICKLE = "pickles"
-    """Loading may run code out of the file: only in the child, only with `--trust`."""
+    """Loading may run code from the file: only in the child process, only with `--trust`."""
 
 
 class Form:
-    """What a loaded model is, so that a backend can say which it accepts."""
+    """The forms of a loaded model; a backend declares which it accepts."""
 
     ONNX = "onnx"
     """`value` is the Path of an ONNX file."""
@@ -78,88 +78,88 @@ class Form:
     CALLABLE = "callable"
     """`value` is a Python callable that takes the inputs by keyword, or by position where it must."""
     REPOSITORY = "repository"
-    """`value` is an `servers.triton_repository_reader.Repository`: of a model as Triton has it."""
+    """`value` is a `servers.triton_repository_reader.Repository`: a model in Triton's layout."""
     REMOTE = "remote"
-    """`value` is an Endpoint, of a server that someone else runs."""
+    """`value` is the Endpoint of a server that runs already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracing:
-    """At which sizes, and through which course, a Graph is to be made."""
+    """The sizes, mode and input values to trace a Graph with."""
 
     inputs: tuple[InputSpec, ...]
-    """With concrete shapes, in the order and under the names of `Model.inputs`."""
+    """With concrete shapes, in the order and with the names of `Model.inputs`."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Every symbolic dimension of the model, bound."""
     mode: Mode = Mode.INFERENCE
     optimizer: str = "adamw"
     values: Feed = field(default_factory=dict)
-    """Real values by input name, in the shape of `inputs`: whole and single numbers that are known."""
+    """Known values by input name, in the shape of `inputs`: integers and scalars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What a loader gives: the model itself, and what is known of it."""
+    """The result of a loader: the model and its description."""
 
     identity: ModelIdentity
     form: str
     value: Any
     inputs: tuple[InputSpec, ...]
-    """As declared; symbolic dimensions have names, the first of a batch is called ``batch``."""
+    """As declared; symbolic dimensions have names, the batch dimension is called ``batch``."""
     weights: Callable[[], Iterable[Weight]] | None = None
-    """The tensors of its state, or None where they cannot be known (a plain callable)."""
+    """The tensors of its state, or None if they are unknown (a plain callable)."""
     graph: Callable[[Tracing], Graph] | None = None
-    """Its operators at given sizes, found without computing with its weights; None where there is no way.
+    """Its operators at given sizes, traced without the values of its weights; None if not supported.
 
-    Raises RequestError where the model cannot be analysed at these sizes.
+    Raises RequestError if the model cannot be analysed at these sizes.
     """
     file_bytes: int | None = None
-    """Size of its files on disk; None when it has none."""
+    """Size of its files on disk; None if it has no files."""
     encode: Callable[[Sequence[str], int | None], Feed] | None = None
-    """Text to inputs by the model's own tokenizer, padded to the length given or to the longest."""
+    """Tokenizes text with the model's own tokenizer, padded to the given or the longest length."""
     example: Feed | None = None
-    """Inputs that the model came with (a factory's example, a callable's inputs)."""
+    """Example inputs that came with the model (from a factory or a callable)."""
     candidates: Callable[[], Iterable[InputSpec]] | None = None
-    """Inputs that it may take, the likeliest first, where it has one input and declares no shape."""
+    """Inputs that it may accept, the likeliest first, if it has one input without a declared shape."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Dimension to the most that it is where nobody says how large, such as the positions of text."""
+    """Dimension to its maximum default size, such as the number of text positions."""
     guesses: Callable[[Mapping[str, int]], Iterable[Mapping[str, int]]] | None = None
-    """Sizes to try for its free dimensions, given those that are known, the likeliest first."""
+    """Sizes to try for its free dimensions, given the known sizes, the likeliest first."""
     assumed: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of free dimensions that nobody gave, as `data.assumed_sizes` found that it takes them."""
+    """Assumed sizes of free dimensions, as `data.assumed_sizes` found that the model accepts."""
     doubts: tuple[Doubt, ...] = ()
-    """Such as: the weights are random."""
+    """For example that the weights are random."""
     undeclared: bool = False
-    """Nobody tells its inputs: those that the user names are taken, and must have shapes."""
+    """Its inputs are unknown: those that the user gives are used, and must have shapes."""
     borrowed: bool = False
-    """Someone else goes on using `value`: a backend that would alter it works on a copy."""
+    """`value` belongs to the caller: a backend that would modify it must copy it."""
 
 
 class Loader(Protocol):
-    """Scheme -> Model."""
+    """Loads models of one scheme."""
 
     requires: tuple[str, ...]
-    """Importable names that it needs; a missing one is reported with the extra to install."""
+    """Importable names that it needs; a missing one is reported with the package to install."""
     tools: tuple[str, ...]
-    """Those of `requires` that only serve to look at a model: their import is no part of `load_time`."""
+    """Those of `requires` that are only needed to analyse a model: `load_time` excludes their import."""
     executes: Executes
     backend: str
-    """The backend that runs its models when the user names none."""
+    """The default backend for its models."""
 
     def claims(self, path: Path) -> bool:
-        """Say, by suffix and content, executing nothing, whether a bare path is of this scheme."""
+        """Return whether a bare path is of this scheme, by suffix and content, without executing code."""
 
     def load(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
-        """Load; raise RequestError for a reference that cannot be loaded as written.
+        """Load a model; raise RequestError for a reference that cannot be loaded.
 
         The seed is for random weights. Without `trust`, raise TrustRequired rather than unpickle.
         """
 
     def look(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
-        """Give what can be known without the values of the weights: a Model whose `value` may be None.
+        """Describe a model without the values of its weights: return a Model whose `value` may be None.
 
-        Executes no more than `load` does, reads no weights that it need not read, and raises alike. The
-        digest may be one of the structure alone.
+        It executes no more code than `load`, avoids reading weights, and raises the same errors. The digest
+        may be that of the structure only.
         """
 
 
@@ -168,38 +168,38 @@ class CanCall(Protocol):
     """A session of a local runtime."""
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
-        """Place the payload on the device and give a callable that makes one call of the whole batch.
+        """Copy the payload to the device; return a function that makes one call with the whole batch.
 
-        The callable takes no argument, does nothing but call, and returns when the device has finished.
+        The function takes no argument, does nothing but call, and returns when the device has finished.
         """
 
     def arrays(self, output: Any) -> Feed:
-        """Show what a call returned as named arrays on the host, to be checked."""
+        """Convert the output of a call to named arrays on the host, for checks."""
 
 
 Named = Callable[[str, str], bool]
-"""Says whether a module, by its path and class, is to be watched."""
+"""Returns whether to profile a module, given its path and class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """A model whose modules are watched."""
+    """A model whose modules are being profiled."""
 
     call: Callable[[], Any]
-    """Makes one watched call, which does what those of `prepare` do."""
+    """Makes one profiled call, otherwise like those of `prepare`."""
     spans: Callable[[int], Sequence[Sequence[Span]]]
-    """Gives the spans of all calls but the first so many, to be asked once, after the last.
+    """Returns the spans of each call after skipping the first N; to be called once, after the last call.
 
-    Those of a call are in the order of their beginning, the first that of the whole.
+    The spans of a call are in the order of their start; the first is that of the whole model.
     """
     toll: Toll
     plain: Callable[[], Any] | None = None
-    """Makes a call that nobody watches, in turns with watched ones; None where one of `prepare` can be."""
+    """Makes an unprofiled call, to alternate with profiled ones; None if those of `prepare` can be used."""
     doubts: tuple[Doubt, ...] = ()
-    """What cannot be seen."""
+    """What cannot be profiled."""
     origins: Callable[[], Mapping[str, Sequence[str]]] = dict
-    """Gives, once the spans were asked for, paths that are no modules but nodes of a rewritten network, with
-    the `Op.name` of each operator that they do; nothing where there are none."""
+    """Returns, after `spans`, paths that are nodes of a rewritten network rather than modules, each with the
+    `Op.name` of the operators that it computes."""
 
 
 @runtime_checkable
@@ -207,32 +207,32 @@ class HasLayers(Protocol):
     """A session that can time the modules within a call."""
 
     def layers(self, feed: Feed, named: Named) -> AbstractContextManager[Layers]:
-        """Watch the modules that are named while entered. On leaving, the model is as it was."""
+        """Profile the selected modules within the context; on exit the model is unchanged."""
 
 
 @runtime_checkable
 class HasMemory(Protocol):
-    """A session whose allocator can be watched during a call."""
+    """A session that can record the allocator during a call."""
 
     def allocations(self, feed: Feed) -> Watching:
-        """While entered, give a callable that makes one watched call, and tells what the allocator did.
+        """Enter a context with a function that makes one call and returns what the allocator did.
 
-        Raises RequestError where the device's allocator tells nothing.
+        Raises RequestError if the device's allocator cannot be recorded.
         """
 
 
 class Training(Protocol):
-    """A model that is being trained; every step is like the one before."""
+    """A model in training; every step is like the one before."""
 
     def step(self) -> Mapping[str, float]:
-        """Make a step with the next payload; give the seconds of its stages, in their order.
+        """Make a step with the next payload; return the seconds of its stages, in their order.
 
-        Stages are ``copy`` (of the payload to the device, where that is not the host), ``forward``,
-        ``backward`` and ``optimizer``. It returns when the device has finished.
+        Stages are ``copy`` (of the payload to a device other than the host), ``forward``, ``backward`` and
+        ``optimizer``. It returns when the device has finished.
         """
 
     def watched(self) -> Recorded:
-        """Make a step, and tell what the allocator did; its stages are those of `step`."""
+        """Make a step, and return what the allocator did; its stages are those of `step`."""
 
 
 @runtime_checkable
@@ -240,25 +240,25 @@ class CanTrain(Protocol):
     """A session that can make training steps."""
 
     def training(self, feeds: Sequence[Feed], optimizer: str) -> AbstractContextManager[Training]:
-        """Train a copy of the model: what the session calls stays as it is.
+        """Train a copy of the model; the session's own model is unchanged.
 
-        The loss is the model's own where it gives one, or else the sum of the squares of its outputs.
-        Raises RequestError for a model that cannot be trained.
+        The loss is the model's own if it returns one, otherwise the sum of the squares of its outputs. Raises
+        RequestError for a model that cannot be trained.
         """
 
 
 class Decoding(Protocol):
-    """A prompt on the device, to be continued as often as one likes."""
+    """A prompt on the device, which can be continued repeatedly."""
 
     def tokens(self) -> Generator[Any]:
-        """Begin anew: each `next` reads what is new and chooses the likeliest token of each sample.
+        """Restart: each `next` processes the new tokens and picks the likeliest next token of each sample.
 
-        The first one reads the prompt. It returns when the device has the tokens (batch x 1); the
-        last one comes whatever the model says of the end of its text.
+        The first one processes the prompt. It returns when the device has the tokens (batch x 1); all tokens
+        are generated, even if the model ends its text earlier.
         """
 
     def cache_bytes(self) -> int:
-        """Give the bytes of keys, values and states that the last token left."""
+        """Return the bytes of keys, values and states (the KV cache) after the last token."""
 
 
 @runtime_checkable
@@ -266,37 +266,37 @@ class CanGenerate(Protocol):
     """A session that can generate tokens one after the other."""
 
     def decoding(self, prompt: Feed, tokens: int) -> Decoding:
-        """Place a prompt on the device, to be continued by so many tokens.
+        """Copy a prompt to the device, to generate this number of tokens.
 
-        Raises RequestError where the model cannot generate, or not so many.
+        Raises RequestError if the model cannot generate, or not so many tokens.
         """
 
 
 @runtime_checkable
 class HasOperators(Protocol):
-    """A session that can tell what runs within its calls, operator by operator."""
+    """A session that can profile its calls operator by operator."""
 
     def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
-        """Make so many calls and tell what happened within them; write a trace of them if one is asked for.
+        """Make this number of calls and return what ran in them; write a trace to `trace` unless None.
 
-        The calls do what those of `prepare` do. Raises OSError where the trace cannot be written.
+        The calls do what those of `prepare` do. Raises OSError if the trace cannot be written.
         """
 
 
 @runtime_checkable
 class HasFlow(Protocol):
-    """A session that can follow the data through a call."""
+    """A session that can trace the data flow of a call."""
 
     def flow(self, feed: Feed) -> Flow | None:
-        """Follow one call; None where its code is compiled, so that its steps are not those of the model."""
+        """Trace one call; None if its code is compiled, so that its steps are not those of the model."""
 
 
 @runtime_checkable
 class HasAllocator(Protocol):
-    """A session that can tell the peak that its allocator held on a device."""
+    """A session that knows the peak of its device allocator."""
 
     def peak_reserved(self) -> int:
-        """Bytes."""
+        """Return the peak of reserved memory in bytes."""
 
 
 @runtime_checkable
@@ -305,68 +305,68 @@ class IsServed(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """The process from which those of the server descend; None for a server that is not ours."""
+        """The root process of the server; None for a server that we did not start."""
 
 
 @runtime_checkable
 class CanDrive(IsServed, Protocol):
-    """A session that is sent to by code of the user's, in threads of this process."""
+    """A session whose requests are sent by the user's code, in threads of this process."""
 
     samples: int
-    """In a request."""
+    """Samples per request."""
 
     def calls(self) -> Sequence[Callable[[], Any]]:
-        """Give what sends a request each and returns its answer; to be cycled through, by many threads."""
+        """Return functions that send a request and return its answer; many threads call them in a cycle."""
 
     def arrays(self, output: Any) -> Feed:
-        """Show what a call returned as named arrays, as far as it is such."""
+        """Convert the output of a call to named arrays, as far as possible."""
 
 
 @runtime_checkable
 class CanSend(IsServed, Protocol):
-    """A session that turns payloads into requests, for our own load generator."""
+    """A session that encodes payloads as requests, for the built-in load generator."""
 
     def target(self, feeds: Sequence[Feed]) -> Target:
-        """Make each payload a request."""
+        """Encode each payload as a request."""
 
     def arrays(self, output: Reply) -> Feed:
-        """Read an answer as named arrays; raises ValueError, in a phrase, for one that cannot be read."""
+        """Decode an answer to named arrays; raise ValueError with a short phrase if it is malformed."""
 
 
 @runtime_checkable
 class HasServerStats(Protocol):
-    """A session whose server tells what it does."""
+    """A session whose server reports statistics."""
 
     def account(self) -> Account:
-        """Look at the counters now: cheap, no request to the model. Raises OSError where that fails."""
+        """Read the counters now: cheap, without a request to the model. Raises OSError on failure."""
 
 
 @runtime_checkable
 class MayEnd(Protocol):
-    """A session whose server may end by itself."""
+    """A session whose server may exit by itself."""
 
     def ended(self) -> str:
-        """Say how it did, and why; empty while it runs, and for a server that is not ours."""
+        """Describe how and why it exited; empty while it runs, and for a server that we did not start."""
 
 
 @runtime_checkable
 class HasDoubts(Protocol):
-    """A session that knows reasons not to trust what is measured with it."""
+    """A session that has doubts about its measurements."""
 
     doubts: tuple[Doubt, ...]
 
 
 @runtime_checkable
 class HasFiles(Protocol):
-    """A session of a server that was configured by files."""
+    """A session of a server that is configured by files."""
 
     files: tuple[tuple[str, str], ...]
-    """Name and text of each."""
+    """Name and text of each file."""
 
 
 @runtime_checkable
 class HasSoftware(Protocol):
-    """A session that tells what serves the model."""
+    """A session that knows the software that serves the model."""
 
     software: Mapping[str, str]
     """Name to version."""
@@ -374,14 +374,14 @@ class HasSoftware(Protocol):
 
 @runtime_checkable
 class HasDevice(Protocol):
-    """A session that tells where the model runs."""
+    """A session that knows on which device the model runs."""
 
     device: str
 
 
 @runtime_checkable
 class HasThreads(Protocol):
-    """A session that knows how many threads of the host compute one operator."""
+    """A session that knows how many host threads compute one operator."""
 
     threads: int
 
@@ -391,91 +391,91 @@ class HasConverted(Protocol):
     """A session that may have converted the weights."""
 
     converted: str
-    """To which precision; empty where it has not."""
+    """The precision converted to; empty if not converted."""
 
 
 Session = CanCall | CanSend | CanDrive
-"""A model made ready."""
+"""A model that is ready to be called or sent to."""
 
 
 class Client(Protocol):
-    """Endpoint and inputs -> a request ready for the wire; an answer -> outputs. It does no I/O."""
+    """Encodes inputs as requests of a protocol, and decodes answers. It does no I/O."""
 
     requires: tuple[str, ...]
     transport: Transport
 
     def target(self, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-        """Make each payload a request; raise RequestError for what the protocol cannot carry."""
+        """Encode each payload as a request; raise RequestError for what the protocol cannot carry."""
 
     def arrays(self, reply: Reply) -> Feed:
-        """Read the outputs of an answer; raise ValueError, in a phrase, for one that cannot be read."""
+        """Decode the outputs of an answer; raise ValueError with a short phrase if it is malformed."""
 
     def tokens(self, reply: Reply) -> int:
-        """Count the tokens of an answer; -1 where it does not tell.
+        """Count the tokens of an answer; -1 if unknown.
 
-        Raises BrokenStream for a stream that tells of an error, or lacks its end; ValueError, in a
-        phrase, for one that cannot be read.
+        Raises BrokenStream for a stream that reports an error or lacks its end; ValueError with a short
+        phrase for a malformed one.
         """
 
     def greeting(self, endpoint: Endpoint) -> Target | None:
-        """Give a harmless request that shows whether a server speaks this protocol; None: there is none."""
+        """Return a harmless request that detects servers of this protocol; None if there is none."""
 
     def recognised(self, reply: Reply) -> Server | None:
-        """Read the answer to it; None where the server speaks another protocol."""
+        """Decode the answer to `greeting`; None if the server speaks another protocol."""
 
     def described(self, endpoint: Endpoint) -> Target | None:
-        """Give the request that asks for the model's inputs; None where the protocol has none."""
+        """Return the request for the model's inputs; None if the protocol has none."""
 
     def inputs(self, reply: Reply | None, endpoint: Endpoint) -> tuple[InputSpec, ...]:
-        """Read the answer to it, or without one say what the protocol takes; empty where nobody tells.
+        """Decode the answer to `described`, or without one return the protocol's inputs; empty if unknown.
 
-        Raises ValueError, in a phrase, for an answer that cannot be read.
+        Raises ValueError with a short phrase for a malformed answer.
         """
 
 
 @runtime_checkable
 class ListsModels(Protocol):
-    """A Client whose protocol lists the models that a server has ready."""
+    """A Client whose protocol can list the models that a server has ready."""
 
     def listing(self, endpoint: Endpoint) -> Target:
-        """Give the request that asks for them."""
+        """Return the request for the list of models."""
 
     def listed(self, reply: Reply) -> tuple[str, ...]:
-        """Read their names from the answer to it; empty for one that tells none."""
+        """Decode the model names from the answer to `listing`; empty if it has none."""
 
 
 @runtime_checkable
 class Streams(Protocol):
-    """A Client whose answers can come as server-sent events."""
+    """A Client whose answers can be streamed as server-sent events."""
 
     def bearing(self, event: bytes) -> bool:
-        """Say whether an event holds something generated, and not only a role, a usage or an end.
+        """Return whether an event holds generated content, not only a role, a usage or an end.
 
-        Cheap: asked of each event as it comes.
+        It must be cheap, as it is called for each event as it arrives.
         """
 
 
 @runtime_checkable
 class CountsPrompts(Protocol):
-    """A Client, or a session, whose server counts the tokens that it is asked with."""
+    """A Client or a session whose server counts the prompt tokens."""
 
     def prompt_tokens(self, reply: Reply) -> int:
-        """Give those of the prompts that an answer is of; -1 where it does not tell."""
+        """Return the prompt tokens of an answer; -1 if unknown."""
 
 
 @runtime_checkable
 class CountsWork(Protocol):
-    """A Client whose protocol tells what the server did."""
+    """A Client whose protocol reports server statistics."""
 
     def statistics(self, endpoint: Endpoint) -> Target:
-        """Give the request that asks for the counters of the model."""
+        """Return the request for the counters of the model."""
 
     def account(self, reply: Reply, endpoint: Endpoint) -> Account:
-        """Read the answer to it; raise ValueError, in a phrase, for one that cannot be read."""
+        """Decode the answer to `statistics`; raise ValueError with a short phrase if it is malformed."""
 
 
 class Backend(Protocol):
-    """Model -> Session."""
+    """Opens sessions of models."""
 
     requires: tuple[str, ...]
     accepts: frozenset[str]
@@ -483,97 +483,97 @@ class Backend(Protocol):
     knobs: tuple[Knob, ...]
 
     serves: bool
-    """Whether its sessions are of a server, which is sent to; where it is not told, they can call."""
+    """Whether its sessions send to a server; False if absent, when they call the model."""
 
     def check(self, config: Mapping[str, KnobValue]) -> None:
-        """Raise RequestError for knobs that exclude each other; cheap, without any framework."""
+        """Raise RequestError for incompatible knobs; cheap, without importing a framework."""
 
     def open(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[Session]:
-        """Make it ready to call or to send to. `config` was completed and checked by `knob.configure`."""
+        """Open a session of a model. `config` was completed and checked by `knob.configure`."""
 
 
 @runtime_checkable
 class ServesSeveral(Protocol):
-    """A backend whose server can have several models at once; its sessions can host."""
+    """A backend whose server can serve several models at once; its sessions are `CanHost`."""
 
     common: frozenset[str]
-    """Knobs of the server, which are set for the first model alone."""
+    """Knobs of the server, which are set by the first model only."""
 
 
 @runtime_checkable
 class CanHost(Protocol):
-    """A session of a server that can have further models beside its own."""
+    """A session of a server that can serve further models."""
 
     def host(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[Session]:
-        """Have the same server load another model, by a name of its own, for the while."""
+        """Load another model on the same server, under its own name, within the context."""
 
 
 @runtime_checkable
 class CanDeploy(Protocol):
-    """A backend whose server takes a directory of files, which another such server can be given."""
+    """A backend whose server reads a model directory, which can be deployed elsewhere."""
 
     def deploy(self, model: Model, configuration: str, folder: Path) -> None:
-        """Put the model's files beside a configuration that a session of its own told."""
+        """Write the model's files and a configuration, from a session's `files`, into a folder."""
 
 
 @runtime_checkable
 class TakesOtherInputs(Protocol):
-    """A backend whose requests are made of something else than the model's own inputs, such as text."""
+    """A backend whose requests have inputs other than the model's own, such as text."""
 
     def inputs(self, model: Model, config: Mapping[str, KnobValue]) -> tuple[InputSpec, ...]:
-        """Say what they are made of."""
+        """Return the inputs of a request."""
 
 
 @runtime_checkable
 class HasSpace(Protocol):
-    """A backend that knows what is worth a look where a sweep names no axes."""
+    """A backend with default axes for a sweep."""
 
     space: tuple[str, ...]
-    """As `search_space.parse_axis` reads them; ``{cores}`` stands for the number of cores allowed."""
+    """Axes in the syntax of `search_space.parse_axis`; ``{cores}`` is the number of allowed cores."""
 
 
 class Pass(StrEnum):
-    """When a probe runs: what perturbs is kept out of the timed pass."""
+    """When a probe runs: probes that perturb timing run in the second pass."""
 
     TIMED = "timed"
     SECOND = "second"
 
 
 class Baton(Protocol):
-    """Who of several processes that are compared may measure now: each measures in slices, in turns."""
+    """Coordinates compared processes, which measure in slices, in turns."""
 
     def tells(self, mark: Callable[[WatchStage], None]) -> None:
-        """Have the samplers told of the stage ``waiting``, and of ``timed`` when it is over."""
+        """Set the callback for the stages: ``waiting``, and ``timed`` when it is over."""
 
     def in_turns(
         self, draw: Callable[[int], Samples], warming: Callable[[], object] | None = None
     ) -> Callable[[int], Samples]:
-        """Begin a pass; give a `draw` that waits for its turn, and then makes untimed calls of `warming`."""
+        """Start a pass; return a `draw` that waits for its turn, and first makes untimed `warming` calls."""
 
     def clock(self) -> float:
-        """Give monotonic seconds that stand still while another has its turn."""
+        """Return monotonic seconds, which stop while another process has its turn."""
 
     @property
     def agreed(self) -> Callable[[Phase], bool] | None:
-        """Says that there is enough of a phase, and tells whether the others have it; None without others."""
+        """Report that a phase has enough samples, and return whether the others agree; None if alone."""
 
 
 class Alone:
-    """The baton of a process that is not compared: it is always its turn."""
+    """The turn token of a process that is not compared: it is always its turn."""
 
     def tells(self, mark: Callable[[WatchStage], None]) -> None:
-        """Nothing will be told."""
+        """Do nothing."""
 
     def in_turns(
         self,
         draw: Callable[[int], Samples],
         warming: Callable[[], object] | None = None,  # noqa: ARG002
     ) -> Callable[[int], Samples]:
-        """Give it back."""
+        """Return `draw` unchanged."""
         return draw
 
     def clock(self) -> float:
-        """Give monotonic seconds."""
+        """Return monotonic seconds."""
         return perf_counter()
 
     agreed = None
@@ -584,13 +584,13 @@ ALONE = Alone()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a probe may measure."""
+    """A model under measurement, as passed to probes."""
 
     model: Model
     session: Session | None = None
-    """Open only if a probe of the Job needs one."""
+    """Only if a probe of the Job needs one."""
     calls: tuple[Callable[[], Any], ...] = ()
-    """Prepared calls, one for each distinct payload; to be cycled through."""
+    """Prepared calls, one for each distinct payload; to be called in a cycle."""
     feeds: tuple[Feed, ...] = ()
     """The payloads of `calls`, for a session that prepares calls of another kind."""
     samples: int = 1
@@ -598,87 +598,87 @@ class Subject:
     inputs: tuple[InputSpec, ...] = ()
     """As requested: shapes that bind the symbolic dimensions of the model's inputs."""
     load: Load | None = None
-    """What the server is put under."""
+    """The load on the server."""
     batch_size: int | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Of symbolic dimensions of the inputs, as requested."""
+    """Requested sizes of symbolic input dimensions."""
     inspection: Inspection = field(default_factory=Inspection)
     observation: Observation = field(default_factory=Observation)
     known: tuple[Measurement, ...] = ()
-    """What the probes have found that look at the model without calling it."""
+    """Measurements of the probes that analyse the model without calling it."""
     beside: tuple[tuple[str, Subject], ...] = ()
-    """Models that the same server has, by their names; to be put under their loads at the same time."""
+    """Other models on the same server, by name, which are put under load at the same time."""
     baton: Baton = ALONE
     interrupted: Callable[[], bool] = field(default=lambda: False)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
-    """Told of progress and of provisional measurements while measuring."""
+    """Receives progress and provisional measurements."""
     mark: Callable[[WatchStage], None] = field(default=lambda _stage: None)
-    """Tells those who watch from outside which stage begins."""
+    """Reports the start of a stage to the samplers."""
 
 
 Seen = Measurement | Doubt | Failure | Outline | Activity | Artifact
-"""What a probe may give."""
+"""What a probe may yield."""
 
 
 class Probe(Protocol):
-    """Subject -> Measurements."""
+    """Measures a Subject."""
 
     needs: type | None
-    """The capability that the session must have, or None when the model alone is enough."""
+    """The protocol that the session must implement, or None if only the model is needed."""
     pass_: Pass
 
     def measure(self, subject: Subject, plan: Plan) -> Iterable[Seen]:
-        """Measure."""
+        """Measure a subject; yield the results."""
 
 
 class WatchStage(StrEnum):
-    """What a run does at present, as far as those need to know who watch it from outside."""
+    """The current stage of a run, as reported to samplers."""
 
     IDLE = "idle"
-    """Nothing: what a device draws now is its floor."""
+    """Nothing runs: the power of a device is its idle power."""
     BASELINE = "baseline"
-    """Frameworks are imported, and nothing is loaded; memory counts from here."""
+    """Frameworks are imported, and nothing is loaded: the baseline of memory."""
     IMPORT = "import"
-    """Libraries that are known only once the model is; their memory is the baseline's."""
+    """Libraries are imported that only the model needs; their memory counts to the baseline."""
     LOAD = "load"
     """The model is loaded, opened, and called once."""
     OURS = "ours"
-    """Work of ours: analysis, payloads, statistics. What the process grows by is not the model's."""
+    """ModelDyno's own work: analysis, payloads, statistics. Its memory is not the model's."""
     TIMED = "timed"
     """Calls of the timed pass."""
     WAITING = "waiting"
     """Another process has its turn."""
     SECOND = "second"
-    """The second pass, whose calls are watched; its memory and noise are not told."""
+    """The second pass, whose calls are profiled; its memory and noise are not reported."""
 
 
 class Watch(Protocol):
-    """A side process at work."""
+    """A running sampler process."""
 
     @property
     def pids(self) -> Sequence[int]:
-        """The side processes, which are no load of the model."""
+        """The sampler processes, which are excluded from the model's load."""
 
     def mark(self, stage: str) -> None:
-        """Say that a stage of `WatchStage` begins now; what is sampled from here on belongs to it.
+        """Start a stage of `WatchStage`; further samples belong to it.
 
-        May return late: while ``idle`` is marked, the run waits, and does nothing else.
+        It may block: while ``idle`` is marked, the run waits and does nothing else.
         """
 
     def stop(self) -> Iterable[Measurement | Doubt]:
-        """End the side process and give what it saw."""
+        """Stop the sampler process and return its measurements."""
 
 
 class Sampler(Protocol):
-    """Watches processes and devices from outside, by a side process."""
+    """Samples processes and devices from a separate process."""
 
     def start(self, pids: Sequence[int]) -> Watch:
-        """Begin to watch the tree of the first process; the others belong to this program."""
+        """Start sampling the process tree of the first pid; the others belong to ModelDyno."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a store tells of a Result without opening it."""
+    """Summary of a stored Result."""
 
     id: str
     created: str
@@ -688,113 +688,113 @@ class Entry:
     config: dict[str, KnobValue]
     tags: tuple[str, ...]
     headline: str
-    """What came out, in a few words."""
+    """The outcome in a few words."""
     failed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyEntry:
-    """What a store tells of a Study without opening it."""
+    """Summary of a stored Study."""
 
     id: str
     created: str
     name: str
     digest: str
-    """Of the model; empty before the first trial."""
+    """Digest of the model; empty before the first trial."""
     headline: str
-    """What came out, in a few words."""
+    """The outcome in a few words."""
     trials: int
-    """Measurements, failed ones included."""
+    """Number of measurements, including failed ones."""
     skipped: int
-    """Points that cannot be."""
+    """Number of impossible points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConclusionEntry:
-    """What a store tells of a Conclusion without opening it."""
+    """Summary of a stored Conclusion."""
 
     id: str
     created: str
     kind: str
     name: str
-    """Of the model."""
+    """Name of the model."""
     headline: str
-    """What came out, in a few words."""
+    """The outcome in a few words."""
 
 
 class Store(Protocol):
     """Keeps Results, Studies and Conclusions; a context manager that closes it."""
 
     def __enter__(self) -> Self:
-        """Use it."""
+        """Return the open store."""
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the store."""
 
     def put(self, result: Result, *, headline: str) -> None:
-        """Keep it; when this returns, it is on disk. Putting the same id again replaces it."""
+        """Store a Result; on return it is on disk. The same id replaces an earlier one."""
 
     def get(self, prefix: str) -> Result:
-        """Give the Result whose id begins with `prefix`, or that has it as a tag.
+        """Return the Result whose id begins with `prefix`, or that has it as a tag.
 
         Raises RequestError if there is none, or several.
         """
 
     def find(self, *, name: str | None = None, tag: str | None = None, limit: int = 50) -> Sequence[Entry]:
-        """List, newest first; without those of trials, unless they are found by a tag."""
+        """List Results, newest first; those of trials only by a tag."""
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
-        """Add and remove tags."""
+        """Add and remove tags of a Result."""
 
     def remove(self, prefix: str) -> str:
-        """Delete a Result and its artifacts; give its id."""
+        """Delete a Result and its artifacts; return its id."""
 
     def expire(self, now: datetime) -> Sequence[str]:
-        """Delete the artifacts whose time has passed; give their paths."""
+        """Delete expired artifacts; return their paths."""
 
     def put_study(self, study: Study, *, headline: str) -> None:
-        """Keep it, with those of its trials that are not kept yet."""
+        """Store a Study, with those of its trials that are not stored yet."""
 
     def add_trial(self, study: Study, result: Result | None, *, headline: str, brief: str = "") -> None:
-        """Keep the last trial of a study with its Result: both, or neither. On return they are on disk.
+        """Store the last trial of a study with its Result atomically; on return they are on disk.
 
-        What else is known of the study since its last trial is kept, too. `headline` is that of the study,
-        `brief` that of the Result. Raises StoreError where somebody else has gone on with it meanwhile.
+        Other changes of the study since its last trial are stored, too. `headline` is that of the study,
+        `brief` that of the Result. Raises StoreError if another process has continued the study meanwhile.
         """
 
     def study(self, prefix: str) -> Study:
-        """Give the Study whose id begins with `prefix`, or the newest of that name, with its trials in order.
+        """Return the Study whose id begins with `prefix`, or the newest of that name, with ordered trials.
 
         Raises RequestError if there is none, or several.
         """
 
     def studies(self, *, name: str | None = None, limit: int = 50) -> Sequence[StudyEntry]:
-        """List them, newest first."""
+        """List Studies, newest first."""
 
     def remove_study(self, prefix: str) -> str:
-        """Delete a Study with its trials, and the Results of these that have no tag; give its id."""
+        """Delete a Study with its trials, and their Results that have no tag; return its id."""
 
     def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
-        """Keep it. Putting the same id again replaces it."""
+        """Store a Conclusion; the same id replaces an earlier one."""
 
     def conclusion(self, prefix: str) -> Conclusion:
-        """Give the Conclusion whose id begins with `prefix`; raises RequestError for none, or several."""
+        """Return the Conclusion whose id begins with `prefix`; raise RequestError for none, or several."""
 
     def conclusions(self, *, name: str | None = None, limit: int = 50) -> Sequence[ConclusionEntry]:
-        """List them, newest first."""
+        """List Conclusions, newest first."""
 
     def remove_conclusion(self, prefix: str) -> str:
-        """Delete it, and none of the Results; give its id."""
+        """Delete a Conclusion, but not its Results; return its id."""
 
 
 class Reporter(Protocol):
-    """Document -> text or bytes."""
+    """Renders documents as text or bytes."""
 
     suffix: str
-    """Of the files that it writes, such as ``.csv``."""
+    """Suffix of the files that it writes, such as ``.csv``."""
 
     def render(self, document: Result, *, judgements: Sequence[Judgement] = ()) -> str | bytes:
-        """Render, with the verdicts on the bounds that were asked for."""
+        """Render a Result, with the verdicts on the requested bounds."""
 
 
 @runtime_checkable
@@ -802,62 +802,62 @@ class LaysOut(Protocol):
     """A Reporter that can write any blocks, such as those of a comparison."""
 
     def lay_out(self, blocks: Iterable[Block], *, title: str) -> str | bytes:
-        """Write them as a whole file; the title says what they are about, where a format has room for it."""
+        """Render blocks as a whole file; the title is used if the format has one."""
 
 
 @runtime_checkable
 class Tabulates(Protocol):
-    """A Reporter that can also write a table of numbers, such as that of the trials of a study."""
+    """A Reporter that can also write a table of numbers, such as the trials of a study."""
 
     def table(self, block: Table) -> str:
-        """Write it, unrounded."""
+        """Render a table with unrounded numbers."""
 
 
 class Exporter(Protocol):
-    """Result -> what another tool keeps."""
+    """Exports Results to another tool."""
 
     requires: tuple[str, ...]
 
     def export(self, document: Result, target: str) -> str:
-        """Put it where `target` says; say where it is. The same Result twice is there once.
+        """Export a Result to `target`; return where it is. Exporting it twice does not duplicate it.
 
-        Numbers are those of `modeldyno.core.result.numbers`: what is no claim has ``raw`` in its name.
+        Numbers are those of `modeldyno.core.result.numbers`: uncertified ones have ``raw`` in their names.
         """
 
 
 @runtime_checkable
 class ExportsStudies(Protocol):
-    """An Exporter that can also put a Study, its trials as runs within a run."""
+    """An Exporter that can also export a Study, with its trials as nested runs."""
 
     def export_study(self, study: Study, results: Mapping[str, Result], target: str) -> str:
-        """Put it there, with the Results of its trials that are still known, by their ids."""
+        """Export a Study, with the Results of its trials that are still stored, by their ids."""
 
 
 class Importer(Protocol):
-    """A file of another tool -> what it says, in our words."""
+    """Imports files of another tool."""
 
     def claims(self, file: Foreign) -> bool:
-        """Say whether it is a file of this tool; it may be anything."""
+        """Return whether a file, which may be anything, is of this tool."""
 
     def read(self, file: Foreign) -> Iterable[Imported]:
-        """Give each load that it tells of. A file that is damaged raises whatever reading it raises."""
+        """Yield each load in the file. A damaged file may raise any error."""
 
 
 class Strategy(Protocol):
-    """Study -> the trial to be made next."""
+    """Chooses the next trial of a Study."""
 
     requires: tuple[str, ...]
 
     def propose(self, study: Study) -> Ask | None:
-        """Say what to measure next, of `study.space`; None: more of it would teach nothing.
+        """Return what to measure next from `study.space`; None if nothing more can be learned.
 
-        A pure function of the study: its seed is `study.seed`. A point that turns out to be impossible is
-        added to the study as a skipped trial, and the strategy is asked again.
+        It must be a pure function of the study, with `study.seed` as its seed. A point that turns out to be
+        impossible is added to the study as a skipped trial, and the strategy is called again.
         """
 
 
 class Executor(Protocol):
-    """Job -> Result, in an environment of its own."""
+    """Runs Jobs in an isolated environment."""
 
     def __call__(self, job: Job, *, watch: Callable[[Event], None]) -> Result:
-        """Run it; a wrong outcome is a Failure in the Result, a wrong request raises."""
+        """Run a Job; a failed run is a Failure in the Result, an invalid request raises."""

@@ -1,8 +1,7 @@
-"""What of loading a model is not loading it: a loader also imports, reads, hashes and inspects.
+"""Separates the stages of loading a model: a loader also imports, hashes and inspects.
 
-A loader does all of that in one function. What it does within `describing` is work of ours, neither load time
-nor memory of the model; what it does within `importing` takes time, as in any program, but its memory belongs
-to the libraries.
+Work within `describing` is ModelDyno's own: it counts neither as load time nor as memory of the model. Work
+within `importing` counts as load time, as in any program, but its memory belongs to the libraries.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Loading:
-    """A model that is being loaded."""
+    """The state of a model that is being loaded."""
 
     mark: Callable[[WatchStage], None]
-    """Tells those who watch from outside which stage begins."""
+    """Reports the start of a stage to the samplers."""
     described: float = 0.0
-    """Seconds spent on describing it, so far."""
+    """Seconds spent in `describing` so far."""
     inside: bool = False
 
 
@@ -36,44 +35,44 @@ _LOADING: ContextVar[Loading | None] = ContextVar("loading", default=None)
 
 @contextmanager
 def loading(mark: Callable[[WatchStage], None]) -> Iterator[Loading]:
-    """Load a model within the block; `mark` is told of each stage of it."""
-    account = Loading(mark=mark)
-    token = _LOADING.set(account)
+    """Load a model within the block; report each stage to `mark`."""
+    state = Loading(mark=mark)
+    token = _LOADING.set(state)
     mark(WatchStage.LOAD)
     try:
-        yield account
+        yield state
     finally:
         _LOADING.reset(token)
 
 
 @contextmanager
 def describing() -> Iterator[None]:
-    """Do what no program would do that only loads and calls the model."""
-    begin = perf_counter()
-    with _apart(WatchStage.OURS) as account:
+    """Run work within the block that a program that only loads and calls the model would not do."""
+    start = perf_counter()
+    with _stage(WatchStage.OURS) as state:
         yield
-    if account is not None:
-        account.described += perf_counter() - begin
+    if state is not None:
+        state.described += perf_counter() - start
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import what the model needs, where it is known only now."""
-    with _apart(WatchStage.IMPORT):
+    """Import libraries within the block that are only known once the model is read."""
+    with _stage(WatchStage.IMPORT):
         yield
 
 
 @contextmanager
-def _apart(stage: WatchStage) -> Iterator[Loading | None]:
-    """Be in another stage until the end of the block; None where nobody watches, or within another one."""
-    account = _LOADING.get()
-    if account is None or account.inside:
+def _stage(stage: WatchStage) -> Iterator[Loading | None]:
+    """Switch to another stage within the block; yield None outside `loading`, or when nested."""
+    state = _LOADING.get()
+    if state is None or state.inside:
         yield None
         return
-    account.mark(stage)
-    account.inside = True
+    state.mark(stage)
+    state.inside = True
     try:
-        yield account
+        yield state
     finally:
-        account.inside = False
-        account.mark(WatchStage.LOAD)
+        state.inside = False
+        state.mark(WatchStage.LOAD)
