@@ -63,9 +63,9 @@ class UnknownName(RequestError):
         return cls(f"There is no {kind} '{name}'; {hint}")
 
 
-def _is_prefix(known: str, name: str) -> bool:
+def _is_prefix(known_name: str, name: str) -> bool:
     """Check whether a name is a prefix of a known one, and long enough."""
-    return len(name) > 2 and known.startswith(name)  # noqa: PLR2004 - two letters begin too much
+    return len(name) > 2 and known_name.startswith(name)  # noqa: PLR2004 - two letters begin too much
 
 
 class UnreadableDocument(RequestError):

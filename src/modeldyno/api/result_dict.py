@@ -314,8 +314,8 @@ def _layers(result: Result) -> dict[str, dict[str, Any]]:
     }
 
 
-def _share(part: float | None, whole: float) -> float | None:
-    return part / whole if part is not None and whole else None
+def _share(part: float | None, total: float) -> float | None:
+    return part / total if part is not None and total else None
 
 
 _OF_LAYER = ("output_bytes", "parameters", "macs", "flops", "achieved_flops")

@@ -182,8 +182,8 @@ def _parse_space(space: str | Sequence[str] | Mapping[str, Any]) -> dict[str, An
     return axes
 
 
-def _as_list(given: Any) -> Any:
-    return list(given) if isinstance(given, tuple | range) else given
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | range) else value
 
 
 def _plan_fields(plan: Plan | None) -> dict[str, Any]:

@@ -80,16 +80,16 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         name=options["name"],
         trust=options["trust"],
     )
-    places = Places(json=options["json_path"], store=False)
+    targets = Places(json=options["json_path"], store=False)
     result, interrupted = _run_advice(model_request.job(), advise_options, quiet=options["quiet"])
-    places.write(codec.encode_document(result))
-    if not places.silent:
+    targets.write(codec.encode_document(result))
+    if not targets.silent:
         with listened():
             if options["quiet"]:
                 click.echo(sentence(result))
             else:
                 print_blocks(*advice(result))
-            places.told()
+            targets.told()
             if interrupted:
                 click.echo("Interrupted; these are the measurements so far.")
     ctx.exit(INTERRUPTED if interrupted else OK)

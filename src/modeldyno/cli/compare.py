@@ -140,7 +140,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     )
     cli_options.check_order(options, "min_rounds", "max_rounds")
     operands = sides(_requests(ctx, options), run=options["run"])
-    places = _output_targets(options)
+    targets = _output_targets(options)
     turns = Turns(
         sides=len(operands),
         first=min(options["min_rounds"], options["max_rounds"]),
@@ -154,10 +154,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     else:
         jobs = [side for side in operands if not isinstance(side, Result)]
         comparison_result, interrupted = _run(jobs, turns, question, options)
-        compare_output.keep(comparison_result, places)
-    is_stored = places.store and not stored
+        compare_output.keep(comparison_result, targets)
+    is_stored = targets.store and not stored
     compare_output.tell(
-        comparison_result, places, everything=options["everything"], quiet=options["quiet"], kept=is_stored
+        comparison_result, targets, everything=options["everything"], quiet=options["quiet"], kept=is_stored
     )
     ctx.exit(INTERRUPTED if interrupted else exit_code(comparison_result, options["fail_on"]))
 
@@ -199,10 +199,10 @@ def _merge_settings(shared: dict[str, KnobValue], own: dict[str, KnobValue]) -> 
 
 def _output_targets(options: dict[str, Any]) -> Places:
     """Check before measuring that the outputs can be stored and written."""
-    places = Places.of(options)
-    if places.report:
-        check(Path(places.report))
-    return places
+    targets = Places.of(options)
+    if targets.report:
+        check(Path(targets.report))
+    return targets
 
 
 def _run(

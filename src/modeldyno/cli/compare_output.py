@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.comparison import Comparison
 
 
-def keep(comparison: Comparison, places: Places) -> None:
+def keep(comparison: Comparison, targets: Places) -> None:
     """Store the Results of both sides, and the comparison."""
     for result in (comparison.baseline, *(contrast.candidate for contrast in comparison.contrasts)):
-        places.store_only(Outcome(result=result))
-    places.conclude(comparison, comparison_blocks.headline(comparison))
+        targets.store_only(Outcome(result=result))
+    targets.conclude(comparison, comparison_blocks.headline(comparison))
 
 
-def tell(comparison: Comparison, places: Places, *, everything: bool, quiet: bool, kept: bool) -> None:
+def tell(comparison: Comparison, targets: Places, *, everything: bool, quiet: bool, kept: bool) -> None:
     """Write and print a comparison.
 
     Args:
         comparison: the comparison.
-        places: where its document and its report go.
+        targets: where its document and its report go.
         everything: also show what is equal in both.
         quiet: print only the verdict.
         kept: whether it is in the store.
     """
-    places.write(codec.encode_comparison(comparison))
-    if places.report:
-        write(comparison, Path(places.report))
-    if places.silent:
+    targets.write(codec.encode_comparison(comparison))
+    if targets.report:
+        write(comparison, Path(targets.report))
+    if targets.silent:
         return
     with listened():
         blocks = comparison_blocks.contrasted(comparison, everything=everything)
@@ -48,4 +48,4 @@ def tell(comparison: Comparison, places: Places, *, everything: bool, quiet: boo
                 f"Stored as {comparison.id}; for a report: "
                 f"modeldyno report {comparison.id[:6]} -o compared.html"
             )
-        places.told()
+        targets.told()

@@ -76,22 +76,22 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         trust=options["trust"],
     ).job()
     options["tags"] = (*options["tags"], TAG)
-    places = Places.of(options)
+    targets = Places.of(options)
     with Progress(quiet=options["quiet"]) as progress, campaign(progress.watch) as bench:
         progress.announce(
             f"Running it against itself for {lasting(options['budget'])} (--budget), in at least "
             f"{FEWEST_PROCESSES} processes."
         )
         result = against_itself(job, bench, budget=options["budget"])
-    problem = places.keep(Outcome(result=result))
+    problem = targets.keep(Outcome(result=result))
     rounds = result.processes // 2
     calibrated = calibration(result, Rule(), rounds=rounds, comparisons=_SIMULATED_GATES, smallest=smallest)
-    if not places.silent:
+    if not targets.silent:
         verdict = f"{result.name} against itself, {count(result.processes, 'process', 'processes')}: "
         head = Notice(severity=Severity.VERDICT, text=verdict + told(calibrated, rounds) + ".")
         with listened():
             print_blocks(head, *([] if options["quiet"] else _blocks(result, calibrated)))
-            places.told()
+            targets.told()
     if problem is not None:
         raise problem
     ctx.exit(0)

@@ -269,17 +269,17 @@ def tags(options: Mapping[str, Any]) -> tuple[str, ...]:
     return (branch if branch.startswith(BRANCH) else BRANCH + branch,)
 
 
-def no_baseline(places: Places) -> Places:
+def no_baseline(targets: Places) -> Places:
     """Drop the baseline tags: a result that fails the gate is stored, but not as a baseline."""
-    return replace(places, tags=tuple(tag for tag in places.tags if not tag.startswith(BRANCH)))
+    return replace(targets, tags=tuple(tag for tag in targets.tags if not tag.startswith(BRANCH)))
 
 
 def names_of(job: Job) -> tuple[str, ...]:
     """List the names that an unnamed model may have, before it is loaded."""
     path, _, attribute = job.model.locator.rpartition(":")
     module = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
-    whole = Path(job.model.locator)
-    return (f"{module}.{attribute}", attribute, whole.stem, whole.name)
+    model_path = Path(job.model.locator)
+    return (f"{module}.{attribute}", attribute, model_path.stem, model_path.name)
 
 
 def known(report: Checked) -> tuple[str, ...]:

@@ -30,19 +30,19 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     content. Where its metrics are defined differently, the result has a doubt.
     """
     constraints = tuple(map(Constraint.parse, options["require"]))
-    places = Places.of(options)
+    targets = Places.of(options)
     outcomes = [judged(result, constraints) for result in import_.read(options["file"], options["tool"])]
     if len(outcomes) > 1:
-        places.refuse_report(f"{options['file']} has {len(outcomes)} loads, and a report shows one")
-    problem = places.keep(*outcomes)
-    if not places.silent:
+        targets.refuse_report(f"{options['file']} has {len(outcomes)} loads, and a report shows one")
+    problem = targets.keep(*outcomes)
+    if not targets.silent:
         with listened():
             if options["quiet"] or len(outcomes) > 1:
                 for outcome in outcomes:
                     click.echo(f"{outcome.result.id}  {verdict(outcome)}")
             else:
                 draw(outcomes[0].result, outcomes[0].judgements)
-            places.told()
+            targets.told()
     if problem is not None:
         raise problem
     ctx.exit(max(outcome.exit_code for outcome in outcomes))

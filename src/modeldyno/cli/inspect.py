@@ -108,7 +108,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     requests = [_request(options, options["model"], options["name"], own_inputs[0])]
     if options["other"] is not None:
         requests.append(_request(options, options["other"], None, own_inputs[1]))
-    places = Places.of(options)
+    targets = Places.of(options)
     for model_request in requests:
         model_request.job()  # find a mistake in the second before analysing the first
     with Progress(quiet=options["quiet"]) as progress:
@@ -116,18 +116,18 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     code = max(outcome.exit_code for outcome in outcomes)
     if len(outcomes) > 1 and not options["table"]:
         comparison_result = comparison([outcome.result for outcome in outcomes], Question())
-        compare_output.keep(comparison_result, places)
+        compare_output.keep(comparison_result, targets)
         compare_output.tell(
             comparison_result,
-            places,
+            targets,
             everything=options["verbose"],
             quiet=options["quiet"],
-            kept=places.store,
+            kept=targets.store,
         )
         ctx.exit(code)
-    problem = places.keep(*outcomes)
+    problem = targets.keep(*outcomes)
     with listened():
-        _print_outcomes(outcomes, places, options)
+        _print_outcomes(outcomes, targets, options)
     if problem is not None:
         raise problem
     ctx.exit(code)
@@ -162,10 +162,10 @@ def _measure_all(requests: Iterable[request.Request], progress: Progress) -> Ite
             return
 
 
-def _print_outcomes(outcomes: Sequence[Outcome], places: Places, options: dict[str, Any]) -> None:
+def _print_outcomes(outcomes: Sequence[Outcome], targets: Places, options: dict[str, Any]) -> None:
     """Print the verdict, the requested table, or the whole report."""
     results = [outcome.result for outcome in outcomes]
-    if places.silent:
+    if targets.silent:
         return
     if options["quiet"]:
         click.echo("\n".join(map(verdict, outcomes)))
@@ -180,4 +180,4 @@ def _print_outcomes(outcomes: Sequence[Outcome], places: Places, options: dict[s
             verbose=options["verbose"],
         )
         draw(results[0], look=view_options, verbose=options["verbose"])
-    places.told()
+    targets.told()

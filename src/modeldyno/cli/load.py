@@ -115,7 +115,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     MODEL is what `modeldyno profile` takes, served during the measurement, or the URL of a running server:
     http://host:8000#model.
     """
-    places = Places.of(options)
+    targets = Places.of(options)
     planned = Planned.of(options)
     steps = _parse_concurrency(options["concurrency"])
     model_request = _request(options, steps[0] if steps else None)
@@ -125,17 +125,17 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         )
     planned.check(options["require"], several=len(steps) > 1 or options["find_load"])
     if len(steps) > 1 or options["find_load"]:
-        if places.report:
-            check(Path(places.report))
+        if targets.report:
+            check(Path(targets.report))
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
-        ctx.exit(_measure_several(model_request, steps, places, planned, options))
+        ctx.exit(_measure_several(model_request, steps, targets, planned, options))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(model_request, watch=progress.watch)
     provided = planned.of_result(outcome.result, model_request.constraints())
-    problem = replace(places, derived=provided.derived()).keep(outcome)
-    tell(outcome, places, options)
-    if not (places.silent or options["quiet"]):
+    problem = replace(targets, derived=provided.derived()).keep(outcome)
+    tell(outcome, targets, options)
+    if not (targets.silent or options["quiet"]):
         provided.tell()
     if problem is not None:
         raise problem
@@ -145,7 +145,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 def _measure_several(
     model_request: request.Request,
     steps: tuple[int, ...],
-    places: Places,
+    targets: Places,
     planned: Planned,
     options: dict[str, Any],
 ) -> int:
@@ -154,7 +154,7 @@ def _measure_several(
 
     latest: Any = None
     codes = [OK]
-    if not (places.silent or options["quiet"]):
+    if not (targets.silent or options["quiet"]):
         click.echo(_describe_duration(options, model_request, len(steps)))
     with Progress(quiet=options["quiet"]) as progress:
         series: Iterator[tuple[Outcome, Any]] = (
@@ -165,7 +165,7 @@ def _measure_several(
             )
         )
         for outcome, document in series:
-            places.store_only(outcome)
+            targets.store_only(outcome)
             latest = document if document is not None else latest
             codes.append(outcome.exit_code)
     exit_code = codes[-1]
@@ -173,7 +173,7 @@ def _measure_several(
         click.echo("No measurement was completed.")
         return exit_code
     closed = model_request.load is None or model_request.load.closed
-    _report_series(latest, planned.of_several(latest, closed=closed), places, quiet=options["quiet"])
+    _report_series(latest, planned.of_several(latest, closed=closed), targets, quiet=options["quiet"])
     if exit_code == INTERRUPTED or not isinstance(latest, Capacity):
         return exit_code
     if set(codes[1:]) == {FAILED}:  # nothing was measured, so no bound is broken
@@ -192,22 +192,22 @@ def _describe_duration(options: dict[str, Any], model_request: request.Request, 
     return f"At most {loads}, about {longest}; --measurements and --max-time shorten it."
 
 
-def _report_series(series: Ladder | Capacity, provided: Provided, places: Places, *, quiet: bool) -> None:
+def _report_series(series: Ladder | Capacity, provided: Provided, targets: Places, *, quiet: bool) -> None:
     """Store, write and print a load series, with replicas and costs."""
-    places.conclude(series, load_page.brief(series))
-    places.write(codec_series.encode(series, **provided.derived()))
-    if places.report:
-        write(series, Path(places.report))
-    if places.silent:
+    targets.conclude(series, load_page.brief(series))
+    targets.write(codec_series.encode(series, **provided.derived()))
+    if targets.report:
+        write(series, Path(targets.report))
+    if targets.silent:
         return
     with listened():
         from modeldyno.cli.printing import print_blocks  # noqa: PLC0415 - only printing needs rich
 
         blocks = [*load_page.lines(series), *provided.blocks()]
         print_blocks(*(filter(_is_verdict, blocks) if quiet else blocks))
-        if places.store and not quiet:
+        if targets.store and not quiet:
             click.echo(f"Stored as {series.id}; for a report: modeldyno report {series.id[:6]} -o loads.html")
-        places.told()
+        targets.told()
 
 
 def _is_verdict(block: Block) -> bool:

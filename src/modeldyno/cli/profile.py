@@ -106,23 +106,23 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     gate_options.check_baseline(ctx)
     gate_options.check_places(options)
     options["tags"] = (*options["tags"], *gate_options.tags(options))
-    places = Places.of(options)
+    targets = Places.of(options)
     if options["baseline"] is not None:
-        ctx.exit(gated(model_request, places, options, notes))
+        ctx.exit(gated(model_request, targets, options, notes))
     with Progress(quiet=options["quiet"]) as progress:
         outcome = measure(model_request, in_process=options["inline"], watch=progress.watch)
-    problem = places.keep(outcome)
+    problem = targets.keep(outcome)
     report = Checked(result=outcome.result, judgements=outcome.judgements)
     gate_options.write(report, options)
     gate_options.write_folder(outcome, options)
-    tell(outcome, places, options, notes)
+    tell(outcome, targets, options, notes)
     if problem is not None:
         raise problem
     ctx.exit(outcome.exit_code)
 
 
 def gated(
-    model_request: request.Request, places: Places, options: dict[str, Any], notes: tuple[str, ...]
+    model_request: request.Request, targets: Places, options: dict[str, Any], notes: tuple[str, ...]
 ) -> int:
     """Measure against a baseline and report the verdict; return the exit code."""
     if options["inline"]:
@@ -140,20 +140,20 @@ def gated(
     outcome = judged(report.result, constraints)
     report = gate_options.with_judgements(report, outcome).with_notes(*notes, *gate_options.known(report))
     code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(report)
-    problem = (places if code == OK else gate_options.no_baseline(places)).keep(outcome)
+    problem = (targets if code == OK else gate_options.no_baseline(targets)).keep(outcome)
     gate_options.write(report, options)
     gate_options.write_folder(outcome, options)
-    if not places.silent:
+    if not targets.silent:
         gate_options.tell(report, quiet=options["quiet"])
-        places.told()
+        targets.told()
     if problem is not None:
         raise problem
     return code
 
 
-def tell(outcome: Outcome, places: Places, options: dict[str, Any], notes: tuple[str, ...] = ()) -> None:
+def tell(outcome: Outcome, targets: Places, options: dict[str, Any], notes: tuple[str, ...] = ()) -> None:
     """Print the report, unless standard output is reserved for the document."""
-    if places.silent:
+    if targets.silent:
         return
     with listened():
         for note in notes:
@@ -165,4 +165,4 @@ def tell(outcome: Outcome, places: Places, options: dict[str, Any], notes: tuple
 
         draw(outcome.result, outcome.judgements, verbose=options["verbose"])
         point(outcome.result)
-        places.told()
+        targets.told()

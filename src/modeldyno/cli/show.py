@@ -147,7 +147,7 @@ def _print_loads(series: Ladder | Capacity, planned: Planned, *, as_json: bool) 
 
 def _refuse(options: dict[str, Any], kind: str, *, planned: bool = False) -> None:
     """Refuse options that only apply to a result; load series accept a demand, too."""
-    given = {
+    values = {
         "--get": options["query"],
         "--require": options["require"],
         "--baseline": options["baseline"],
@@ -155,7 +155,7 @@ def _refuse(options: dict[str, Any], kind: str, *, planned: bool = False) -> Non
         "--demand": options["demand"] and not planned,
         "--price": options["price"] and not planned,
     }
-    if refused := [flag for flag, value in given.items() if value]:
+    if refused := [flag for flag, value in values.items() if value]:
         raise RequestError(f"{', '.join(refused)} applies to a result, and this is {kind}.")
 
 

@@ -49,14 +49,14 @@ def begin(config: Words, options: dict[str, Any]) -> int:
     study, chosen_axes = build.study(config, trust=options["trust"])
     if options["dry_run"]:
         return sweep_dry_run.plan(study, chosen_axes)
-    places = _check_targets(options)
+    targets = _check_targets(options)
     loop.check(study)  # find mistakes before printing or storing anything
-    if not places.silent and not options["quiet"]:
+    if not targets.silent and not options["quiet"]:
         with listened():
             print_blocks(
-                Notice(severity=Severity.NOTE, text=_describe_start(study, chosen_axes, stored=places.store))
+                Notice(severity=Severity.NOTE, text=_describe_start(study, chosen_axes, stored=targets.store))
             )
-    return _run_study(study, places, options)
+    return _run_study(study, targets, options)
 
 
 def resume(config: Words, options: dict[str, Any]) -> int:
@@ -65,8 +65,8 @@ def resume(config: Words, options: dict[str, Any]) -> int:
     With another goal, it continues as a new study that has all trials of the first: the search goes on
     around the best configurations by the new goal, and nothing is measured twice.
     """
-    places = _check_targets(options)
-    if not places.store:
+    targets = _check_targets(options)
+    if not targets.store:
         raise RequestError("--resume continues a study in the store; drop --no-store.")
     unchangeable = config.tree.keys() - {"budget", *GOALS}
     if unchangeable:
@@ -85,12 +85,12 @@ def resume(config: Words, options: dict[str, Any]) -> int:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         study = replace(study, id=secrets.token_hex(6), created=now)
     budget = build.budget(config, study.budget)
-    return _run_study(replace(study, budget=budget), places, options)
+    return _run_study(replace(study, budget=budget), targets, options)
 
 
 def rerank(config: Words, options: dict[str, Any]) -> int:
     """Rank a stored study by other goals without measuring; return the exit code."""
-    places = _check_targets(options)
+    targets = _check_targets(options)
     unused = config.tree.keys() - GOALS
     if unused:
         raise RequestError(
@@ -99,13 +99,13 @@ def rerank(config: Words, options: dict[str, Any]) -> int:
         )
     stored = find_study(options["rerank"])
     study, unknown = _rerank_stored(stored, config)
-    code = _report_study(study, places, options)
+    code = _report_study(study, targets, options)
     best = ranking(study).best
-    if config.tree and best is not None and not best.verified and not places.silent:
+    if config.tree and best is not None and not best.verified and not targets.silent:
         goal = " ".join(_goal_options(study))
         name = shlex.quote(options["rerank"])
         click.echo(f"To continue the search and verify it: modeldyno sweep --resume {name} {goal}")
-    if unknown and not places.silent:
+    if unknown and not targets.silent:
         click.echo(
             f"{unknown} of {len(study.measured)} trials lack a requested metric: their results are not in "
             "the store, or it was not measured.",
@@ -130,42 +130,42 @@ def _rerank_stored(stored: Study, config: Words) -> tuple[Study, int]:
 # --- running ----------------------------------------------------------------------------------
 
 
-def _run_study(study: Study, places: Places, options: dict[str, Any]) -> int:
+def _run_study(study: Study, targets: Places, options: dict[str, Any]) -> int:
     """Run a study until it ends, and report it; return the exit code."""
     before = len(study.trials)
     with Progress(quiet=options["quiet"]) as progress:
         study, interrupted = carried_out(
-            study, store=places.store, watch=progress.watch, force=options["force"]
+            study, store=targets.store, watch=progress.watch, force=options["force"]
         )
-    code = _report_study(study, places, options)
-    if interrupted and places.store and not places.silent:
+    code = _report_study(study, targets, options)
+    if interrupted and targets.store and not targets.silent:
         click.echo(f"Interrupted; to continue: modeldyno sweep --resume {study.id[:6]}")
-    elif len(study.trials) == before and not places.silent:
+    elif len(study.trials) == before and not targets.silent:
         click.echo(f"Nothing more was measured: {_explain_end(study)}.")
     return INTERRUPTED if interrupted else code
 
 
-def _report_study(study: Study, places: Places, options: dict[str, Any]) -> int:
+def _report_study(study: Study, targets: Places, options: dict[str, Any]) -> int:
     """Store, write and print a study; return the exit code."""
     study_ranking = ranking(study)
-    if places.store and options["rerank"] is None:
+    if targets.store and options["rerank"] is None:
         with plugins.store() as store:
             store.put_study(study, headline=study_blocks.brief(study, study_ranking))
-    places.write(codec.encode_study(study, ranking=study_ranking))
-    if places.report:
-        write(study, Path(places.report))
+    targets.write(codec.encode_study(study, ranking=study_ranking))
+    if targets.report:
+        write(study, Path(targets.report))
     written = (
         export_configs.export(study, study_ranking, Path(options["export_configs"]), options["top"])
         if options["export_configs"]
         else ()
     )
-    if not places.silent:
+    if not targets.silent:
         with listened():
-            blocks = list(study_blocks.study(study, study_ranking, top=options["top"], stored=places.store))
+            blocks = list(study_blocks.study(study, study_ranking, top=options["top"], stored=targets.store))
             print_blocks(*(blocks[:1] if options["quiet"] else blocks))
-            for line in (*written, *(() if options["quiet"] else _next_commands(study, places))):
+            for line in (*written, *(() if options["quiet"] else _next_commands(study, targets))):
                 click.echo(line)
-            places.told()
+            targets.told()
     return exit_code(study_ranking)
 
 
@@ -184,16 +184,16 @@ def exit_code(ranked: Ranking) -> int:
 
 def _check_targets(options: dict[str, Any]) -> Places:
     """Check before measuring that the outputs can be stored and written."""
-    places = Places.of(options)
-    if places.tags:
+    targets = Places.of(options)
+    if targets.tags:
         raise RequestError("A study has no tags; drop --tag, and name it with --name.")
-    if places.report:
-        check(Path(places.report))
+    if targets.report:
+        check(Path(targets.report))
     if options["export_configs"]:
         export_configs.check_folder(Path(options["export_configs"]), overwrite=options["overwrite"])
-    if options["export_configs"] and not places.store:
+    if options["export_configs"] and not targets.store:
         raise RequestError("--export-configs reads the configurations from stored results; drop --no-store.")
-    return places
+    return targets
 
 
 def _goal_options(study: Study) -> Iterator[str]:
@@ -250,9 +250,9 @@ def _describe_budget(budget: Budget) -> str:
     return f"At most {', '.join((*time, *trials))}."
 
 
-def _next_commands(study: Study, places: Places) -> Iterator[str]:
+def _next_commands(study: Study, targets: Places) -> Iterator[str]:
     """Yield the commands that continue from a study."""
-    if not places.store:
+    if not targets.store:
         return
     name = study.id[:6]
     yield f"Study {study.id}; to show it again: modeldyno show {name}"

@@ -70,7 +70,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     if not 0 < options["smallest"] < 1:
         raise RequestError("--smallest takes a fraction below 100%, such as 3%.")
     hook = _split_command(options["hook"])
-    places = Places(json=options["json_path"], store=False)
+    targets = Places(json=options["json_path"], store=False)
     if options["output"]:
         check(Path(options["output"]))
     history = trend_of(
@@ -82,13 +82,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         smallest=options["smallest"],
     )
     document = codec.encode_document(history)
-    places.write(document)
+    targets.write(document)
     if options["output"]:
         write(history, Path(options["output"]))
-    if not places.silent:
+    if not targets.silent:
         with listened():
             _print_trend(history, quiet=options["quiet"])
-            places.told()
+            targets.told()
     if history.regressions and hook:
         _run_hook(hook, document, history)
     ctx.exit(BROKEN if history.regressions and options["fail_on_regression"] else OK)
