@@ -42,13 +42,13 @@ def test_results_are_compared_as_they_are() -> None:
 
 def test_a_comparison_is_saved_and_read(tmp_path: Path) -> None:
     """As a file."""
-    found = modeldyno.compare(measured(1.0), measured(1.1))
+    comparison = modeldyno.compare(measured(1.0), measured(1.1))
 
-    modeldyno.save_comparison(found, tmp_path / "c.json")
+    modeldyno.save_comparison(comparison, tmp_path / "c.json")
 
-    assert modeldyno.read_comparison(tmp_path / "c.json") == found
+    assert modeldyno.read_comparison(tmp_path / "c.json") == comparison
     with pytest.raises(RequestError, match="is a comparison itself"):
-        modeldyno.compare(found, measured(1.0))
+        modeldyno.compare(comparison, measured(1.0))
 
 
 def test_wrong_words_are_refused_in_the_words_of_python() -> None:
@@ -69,7 +69,7 @@ def test_live_functions_are_compared_inside_this_process() -> None:
         time.sleep(0.005)
         return x @ x
 
-    found = modeldyno.compare(
+    comparison = modeldyno.compare(
         short,
         long,
         example=np.ones((8, 8)),
@@ -79,7 +79,7 @@ def test_live_functions_are_compared_inside_this_process() -> None:
         plan=QUICK,
     )
 
-    assert found.contrasts[0].outcome is Outcome.WORSE
-    assert found.sequence == (0, 1, 1, 0, 0, 1)
-    assert found.contrasts[0].outputs[0].largest == 0.0
-    assert "not-isolated" in [doubt.code for doubt in found.baseline.doubts]
+    assert comparison.contrasts[0].outcome is Outcome.WORSE
+    assert comparison.sequence == (0, 1, 1, 0, 0, 1)
+    assert comparison.contrasts[0].outputs[0].largest == 0.0
+    assert "not-isolated" in [doubt.code for doubt in comparison.baseline.doubts]

@@ -125,10 +125,10 @@ def test_a_marked_function_looks_like_itself(mark: Profiled) -> None:
     def steps() -> Iterator[int]:
         yield 1
 
-    found = mark(fetch)
-    assert inspect.iscoroutinefunction(found)
-    assert inspect.signature(found) == inspect.signature(fetch)
-    assert (found.__name__, found.__doc__) == ("fetch", "Fetch it.")
+    result = mark(fetch)
+    assert inspect.iscoroutinefunction(result)
+    assert inspect.signature(result) == inspect.signature(fetch)
+    assert (result.__name__, result.__doc__) == ("fetch", "Fetch it.")
     assert inspect.isasyncgenfunction(mark(stream))
     assert inspect.isgeneratorfunction(mark(steps))
 
@@ -331,9 +331,9 @@ def test_blocks_of_an_unmarked_generator_do_not_stop_others(mark: Profiled, cloc
     with mark("after"):
         clock.work(1)
 
-    found = seen(mark)
-    assert found["later"][1] == 32
-    assert found["after"] == (1, 1, 1)
+    result = seen(mark)
+    assert result["later"][1] == 32
+    assert result["after"] == (1, 1, 1)
 
 
 def test_coroutines_are_counted_while_they_run(mark: Profiled, clock: Clock) -> None:

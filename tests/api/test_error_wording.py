@@ -8,9 +8,9 @@ from modeldyno.api.error_wording import worded
 
 def test_a_live_object_is_told_of_its_example() -> None:
     """Where inputs are missing, a live object has a better way than shapes; elsewhere nothing is added."""
-    told = worded("give it by --input.", live=True)
+    output = worded("give it by --input.", live=True)
 
-    assert told == "give it by inputs=. A live object also takes its inputs as example=."
+    assert output == "give it by inputs=. A live object also takes its inputs as example=."
     assert worded("give it by --vary.", live=True) == "give it by vary=."
 
 

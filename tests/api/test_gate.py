@@ -58,14 +58,14 @@ def alone(seconds: float, **changes: Any) -> Result:
 
 def test_what_model_profiler_gives_is_taken_as_it_is() -> None:
     """Figures of both sides; a model that failed is no model without regressions."""
-    found = detect_regressions(Figures(taken(0.0041)), Figures(taken(0.0101)))
+    regressions = detect_regressions(Figures(taken(0.0041)), Figures(taken(0.0101)))
 
-    assert isinstance(found, modeldyno.Regressions)
-    assert (found.verdict, found.undecided, found.held) == (Verdict.BROKEN, (), ())
+    assert isinstance(regressions, modeldyno.Regressions)
+    assert (regressions.verdict, regressions.undecided, regressions.held) == (Verdict.BROKEN, (), ())
     assert re.fullmatch(
-        r"latency\.p50 4\.1\d* ms -> 10\.\d+ ms, \+146% \(\+14\d to \+14\d%\): worse", str(found)
+        r"latency\.p50 4\.1\d* ms -> 10\.\d+ ms, \+146% \(\+14\d to \+14\d%\): worse", str(regressions)
     )
-    assert repr(found) == f"<Regressions (broken): {found}>"
+    assert repr(regressions) == f"<Regressions (broken): {regressions}>"
     assert str(detect_regressions(taken(0.01), Figures(taken(0.01)))) == "no regression in latency.p50"
     with pytest.raises(RunFailed, match="There is no device"):
         detect_regressions(taken(0.01), Figures(None, failure="There is no device."))
@@ -76,15 +76,15 @@ def test_what_model_profiler_gives_is_taken_as_it_is() -> None:
 def test_one_process_on_each_side_is_undecided_aloud() -> None:
     """The list is empty, and nobody takes that for an all-clear: a warning says what to do."""
     with pytest.warns(UndecidedWarning, match="measure both in five, with ModelProfiler") as warned:
-        found = modeldyno.detect_regressions(alone(0.0041), alone(0.006))
+        regressions = modeldyno.detect_regressions(alone(0.0041), alone(0.006))
 
     assert warned[0].filename == __file__
-    assert list(found) == []
-    assert (found.verdict, [str(change.query) for change in found.undecided]) == (
+    assert list(regressions) == []
+    assert (regressions.verdict, [str(change.query) for change in regressions.undecided]) == (
         Verdict.UNDECIDED,
         ["latency.p50"],
     )
-    assert str(found).startswith("undecided: latency.p50 4.1")
+    assert str(regressions).startswith("undecided: latency.p50 4.1")
 
 
 def test_the_history_of_the_store_says_what_one_process_cannot(
@@ -139,10 +139,10 @@ def test_other_versions_of_the_model_are_no_noise(tmp_path: Path, monkeypatch: p
 def test_a_gate_measures_from_python() -> None:
     """A model that takes far longer than its baseline is broken; what was measured is there."""
     plan = Plan(max_time=0.4, min_time=0.05)
-    found = gate(
+    report = gate(
         "call:modeldyno.testing.known_latency:steady", taken(1e-6), probes=["latency"], plan=plan, force=True,
         require=["latency.min <= 1ns"], budget=1e6, metrics=["latency.min"],
     )  # fmt: skip
-    assert found.verdict is Verdict.BROKEN
-    assert [check.kind for check in found.of(Verdict.BROKEN)] == ["bound", "change"]
-    assert found.result.processes == 10
+    assert report.verdict is Verdict.BROKEN
+    assert [check.kind for check in report.of(Verdict.BROKEN)] == ["bound", "change"]
+    assert report.result.processes == 10

@@ -103,38 +103,38 @@ def server() -> Iterator[int]:
 
 def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
     """Latency, rates, stages and the agreement come of a subclass that only says how to send."""
-    found = Profiler(
+    diagnosis = Profiler(
         {"name": "resnet", "engine": "custom"}, inspector=Sleeping("x", batch_num=300, sla=60, percentile=50)
     ).diagnose()
-    assert (found["model"], found["engine"], found["batch_size"]) == ("resnet", "custom", 1)
-    assert found.result.name == "resnet"  # by which it is found in the store
-    assert (found.result["latency.p50.raw"] or 0) >= 0.002
-    assert found["all_batch_throughput"] == pytest.approx(found["request_rate"])
-    assert found["sla"]["held"] != "broken"  # a busy machine may leave it undecided
-    assert found["sla"]["met"] == (found["sla"]["held"] == "held")
-    assert found["sla"]["attainment"] > 0.5
+    assert (diagnosis["model"], diagnosis["engine"], diagnosis["batch_size"]) == ("resnet", "custom", 1)
+    assert diagnosis.result.name == "resnet"  # by which it is found in the store
+    assert (diagnosis.result["latency.p50.raw"] or 0) >= 0.002
+    assert diagnosis["all_batch_throughput"] == pytest.approx(diagnosis["request_rate"])
+    assert diagnosis["sla"]["held"] != "broken"  # a busy machine may leave it undecided
+    assert diagnosis["sla"]["met"] == (diagnosis["sla"]["held"] == "held")
+    assert diagnosis["sla"]["attainment"] > 0.5
     for stage in ("batch_formation", "preprocess", "inference", "postprocess"):
-        assert found["stages"][stage]["mean"] >= 0, stage
-    assert found["gpu"]["utilization"] is None
-    assert "all batch throughput: " in str(found)
-    assert "samples/s" in str(found)
-    assert "average GPU utilization: unavailable" in str(found)
+        assert diagnosis["stages"][stage]["mean"] >= 0, stage
+    assert diagnosis["gpu"]["utilization"] is None
+    assert "all batch throughput: " in str(diagnosis)
+    assert "samples/s" in str(diagnosis)
+    assert "average GPU utilization: unavailable" in str(diagnosis)
 
 
 def test_a_percentile_of_few_requests_is_given_with_a_warning() -> None:
     """The plain quantile is there, as the source document shows it, and says that it is no claim."""
-    found = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose()
+    diagnosis = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose()
     with pytest.warns(UncertifiedWarning, match="Measure more with batch_num"):
-        assert found["latency"]["p99"] >= 0.002
-    assert re.search(r"p99 latency: [\d.e-]+ s \(no claim", str(found))
-    assert "effective samples are missing" in str(found)
-    assert found["sla"]["held"] == "undecided"
+        assert diagnosis["latency"]["p99"] >= 0.002
+    assert re.search(r"p99 latency: [\d.e-]+ s \(no claim", str(diagnosis))
+    assert "effective samples are missing" in str(diagnosis)
+    assert diagnosis["sla"]["held"] == "undecided"
 
 
 def test_samples_are_counted_by_the_size_of_the_batch() -> None:
     """Batches of eight give eight samples a request."""
-    found = Profiler("m", inspector=Sleeping("x", batch_num=30)).diagnose(batch_size=8)
-    assert found["all_batch_throughput"] == pytest.approx(8 * found["request_rate"])
+    diagnosis = Profiler("m", inspector=Sleeping("x", batch_num=30)).diagnose(batch_size=8)
+    assert diagnosis["all_batch_throughput"] == pytest.approx(8 * diagnosis["request_rate"])
 
 
 def test_every_step_of_the_source_document_is_called() -> None:
@@ -150,28 +150,28 @@ def test_every_step_of_the_source_document_is_called() -> None:
 @pytest.mark.parametrize("count", [1, 11, 60])
 def test_exactly_so_many_batches_are_measured(count: int, asynchronous: bool) -> None:
     """As many as were asked for, neither what was on its way at the time nor fewer."""
-    found = Profiler("m", inspector=Sleeping("x", batch_num=count, asynchronous=asynchronous)).diagnose()
-    assert found.result["requests@ok"] == count
-    assert len(found.result.find("latency").value) == count  # type: ignore[union-attr, arg-type]
+    diagnosis = Profiler("m", inspector=Sleeping("x", batch_num=count, asynchronous=asynchronous)).diagnose()
+    assert diagnosis.result["requests@ok"] == count
+    assert len(diagnosis.result.find("latency").value) == count  # type: ignore[union-attr, arg-type]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_client_that_fails_now_and_then_is_measured(asynchronous: bool) -> None:
     """Its failures count as requests, are in no latency, and their reason is told in a doubt."""
     inspector = Stumbling("x", batch_num=70, asynchronous=asynchronous)
-    found = Profiler("m", inspector=inspector).diagnose()
-    result = found.result
+    diagnosis = Profiler("m", inspector=inspector).diagnose()
+    result = diagnosis.result
     good, failed = result["requests@ok"] or 0, result["requests@client-error"] or 0
-    assert (good + failed, len(found.result.find("latency").value)) == (70, good)  # type: ignore[union-attr, arg-type]
+    assert (good + failed, len(diagnosis.result.find("latency").value)) == (70, good)  # type: ignore[union-attr, arg-type]
     assert 5 <= failed <= 15
     first, load = (doubt.seen for doubt in result.doubts if doubt.code == "failed-requests")
     assert "the very first request was not answered well: RuntimeError: boom" in first
     assert "(RuntimeError: boom)" in load
     assert not result.failures
-    assert found["stages"]["postprocess"]["mean"] >= 0
-    assert found["device"] == "unknown"
-    assert found["sla"]["held"] != "held"
-    assert found["sla"]["attainment"] == pytest.approx(good / 70)
+    assert diagnosis["stages"]["postprocess"]["mean"] >= 0
+    assert diagnosis["device"] == "unknown"
+    assert diagnosis["sla"]["held"] != "held"
+    assert diagnosis["sla"]["attainment"] == pytest.approx(good / 70)
 
 
 def test_an_agreement_is_of_all_requests() -> None:
@@ -187,23 +187,23 @@ def test_an_agreement_is_of_all_requests() -> None:
 
 def test_an_asynchronous_inspector_sends_many_at_once() -> None:
     """Batches overlap: ten that wait take the time of few."""
-    found = Profiler("m", inspector=Sleeping("x", batch_num=10, asynchronous=True)).diagnose()
-    assert (found.result["in_flight"] or 0) > 2
+    diagnosis = Profiler("m", inspector=Sleeping("x", batch_num=10, asynchronous=True)).diagnose()
+    assert (diagnosis.result["in_flight"] or 0) > 2
 
 
 def test_a_broken_agreement_is_told() -> None:
     """The percentile and the seconds of the agreement are really applied."""
-    found = Profiler("m", inspector=Sleeping("x", batch_num=400, sla=0.001, percentile=90)).diagnose()
-    assert found["sla"]["held"] == "broken"
-    assert not found["sla"]["met"]
-    assert found["sla"]["attainment"] == 0
-    assert "p90" in found["latency"]
+    diagnosis = Profiler("m", inspector=Sleeping("x", batch_num=400, sla=0.001, percentile=90)).diagnose()
+    assert diagnosis["sla"]["held"] == "broken"
+    assert not diagnosis["sla"]["met"]
+    assert diagnosis["sla"]["attainment"] == 0
+    assert "p90" in diagnosis["latency"]
 
 
 def test_sizes_are_diagnosed_one_after_the_other() -> None:
     """Each size of the batch has its diagnosis."""
-    found = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose_all_batches([1, 4])
-    assert [(size, each["batch_size"]) for size, each in found.items()] == [(1, 1), (4, 4)]
+    diagnoses = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose_all_batches([1, 4])
+    assert [(size, each["batch_size"]) for size, each in diagnoses.items()] == [(1, 1), (4, 4)]
 
 
 def test_what_an_inspector_raises_is_told() -> None:
@@ -248,10 +248,10 @@ def test_a_ready_made_inspector_sends_arrays_to_a_server(server: int) -> None:
     place = Endpoint(host="127.0.0.1", port=server, model="echo", options={"binary": True})
     inspector = TritonInspector(item, endpoint=place, batch_num=50, batch_size=2)
     assert inspector()["y"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
-    found = Profiler({"name": "echo", "engine": "triton"}, inspector=inspector).diagnose()
-    assert (found.result["latency.p50.raw"] or 0) >= 0.002
-    assert found.result.job.backend == "remote"
-    assert found["stages"]["preprocess"] is not None
+    diagnosis = Profiler({"name": "echo", "engine": "triton"}, inspector=inspector).diagnose()
+    assert (diagnosis.result["latency.p50.raw"] or 0) >= 0.002
+    assert diagnosis.result.job.backend == "remote"
+    assert diagnosis["stages"]["preprocess"] is not None
 
 
 def test_a_server_without_a_page_for_its_model_is_ready_when_it_answers(server: int) -> None:

@@ -101,15 +101,15 @@ def test_memory_is_several_numbers() -> None:
 
 def test_what_was_not_measured_is_absent() -> None:
     """A missing section or number is a KeyError that says what there is, or why there is none."""
-    found = a_figure(Measurement(metric="flops", value=640))
+    figures = a_figure(Measurement(metric="flops", value=640))
 
-    assert list(found) == ["compute"]
-    assert found["compute"]["flops"] == 640
-    assert found.get("latency") is None
+    assert list(figures) == ["compute"]
+    assert figures["compute"]["flops"] == 640
+    assert figures.get("latency") is None
     with pytest.raises(KeyError, match="'latency' was not measured: only compute"):
-        _ = found["latency"]
+        _ = figures["latency"]
     with pytest.raises(KeyError, match="'macs' was not measured; only flops"):
-        _ = found["compute"]["macs"]
+        _ = figures["compute"]["macs"]
     failure = Failure(where="open", kind=FailureKind.OOM, message="out of memory")
     failed = a_figure(failures=(failure,))
     assert failed.failure == "the run failed in open: out of memory"
@@ -117,18 +117,18 @@ def test_what_was_not_measured_is_absent() -> None:
         _ = failed["latency"]
     assert "failed" in repr(failed)
     assert "out of memory" in (Figures(None, failure="out of memory")._repr_html_())
-    assert found.result is not None
-    assert found._repr_html_() == found.result._repr_html_()
+    assert figures.result is not None
+    assert figures._repr_html_() == figures.result._repr_html_()
 
 
 def test_resources_are_of_the_whole_or_by_device() -> None:
     """Numbers of the process stand plainly, those of devices by their names."""
-    found = a_figure(
+    figures = a_figure(
         observed("cpu_utilization", 1.5),
         Measurement(metric="gpu_utilization", value=spread(0.5, 0.7), scope="gpu 0"),
     )["resources"]
 
-    assert dict(found) == {"cpu_utilization": 1.5, "gpu_utilization": {"gpu 0": pytest.approx(0.6)}}
+    assert dict(figures) == {"cpu_utilization": 1.5, "gpu_utilization": {"gpu 0": pytest.approx(0.6)}}
 
 
 def watched() -> Figures:
@@ -173,12 +173,12 @@ def test_layers_are_told_by_path() -> None:
 def test_a_section_that_could_not_be_seen_says_why() -> None:
     """Where a doubt tells why there are no layers, it stands in the error; else what there is."""
     unseen = Doubt(code="unseen-layers", seen="the model is compiled", advice="")
-    found = a_figure(Measurement(metric="latency", value=spread()), doubts=(unseen,))
+    figures = a_figure(Measurement(metric="latency", value=spread()), doubts=(unseen,))
 
     with pytest.raises(KeyError, match="'layers' was not measured: the model is compiled"):
-        found["layers"]
+        figures["layers"]
     with pytest.raises(KeyError, match="'operators' was not measured: only latency"):
-        found["operators"]
+        figures["operators"]
     with pytest.raises(KeyError, match="was not measured: nothing was measured"):
         Figures(None)["layers"]
 
@@ -218,15 +218,15 @@ def test_a_benchmark_repeats_and_cuts_rows() -> None:
         return x
 
     profiler = ModelProfiler(model)
-    found = profiler.benchmark(
+    benchmark = profiler.benchmark(
         [{"batch_size": 1}, {"batch_size": 8}, {"batch_size": 4}], np.arange(6.0).reshape(3, 2), num_runs=12
     )
 
-    assert [each.configuration["batch_size"] for each in found] == [1, 8, 4]
+    assert [each.configuration["batch_size"] for each in benchmark] == [1, 8, 4]
     assert set(sizes) == {1, 4}
-    assert [each.failure is None for each in found] == [True, False, True]
-    assert "too large" in (found[1].failure or "")
-    assert found[2]["latency"]["runs"] == 12
+    assert [each.failure is None for each in benchmark] == [True, False, True]
+    assert "too large" in (benchmark[1].failure or "")
+    assert benchmark[2]["latency"]["runs"] == 12
 
 
 def test_a_wrong_configuration_raises_before_anything_is_measured() -> None:
@@ -351,23 +351,23 @@ def test_a_gpu_is_profiled_only_where_there_is_one(monkeypatch: pytest.MonkeyPat
         ModelProfiler(net).gpu_profile(torch.zeros(1, 4))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(ModelProfiler, "_measured", lambda *_args, **_more: watched())
-    found = ModelProfiler(net).gpu_profile(torch.zeros(1, 4), profile_nvtx=False)
+    figures = ModelProfiler(net).gpu_profile(torch.zeros(1, 4), profile_nvtx=False)
 
-    assert [row["name"] for row in found["kernels"]] == ["kernel"]
-    assert [row["name"] for row in found["transfers"]] == ["transfer"]
-    assert [row["name"] for row in found["operators"]] == ["operator"]
-    assert "ranges" not in found
+    assert [row["name"] for row in figures["kernels"]] == ["kernel"]
+    assert [row["name"] for row in figures["transfers"]] == ["transfer"]
+    assert [row["name"] for row in figures["operators"]] == ["operator"]
+    assert "ranges" not in figures
 
 
 def test_memory_is_profiled_by_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allocations and frees are the steps of the course of memory, each with its moment."""
     monkeypatch.setattr(ModelProfiler, "_measured", lambda *_args, **_more: watched())
     profiler = ModelProfiler(abs)
-    found = profiler.memory_profile()
+    figures = profiler.memory_profile()
 
-    assert found["allocations"] == [{"time": pytest.approx(1), "bytes": 5}]
-    assert found["deallocations"] == [{"time": pytest.approx(3), "bytes": -5}]
-    assert found["held"] == [{"layer": "a", "role": "activations", "bytes": 5}]
+    assert figures["allocations"] == [{"time": pytest.approx(1), "bytes": 5}]
+    assert figures["deallocations"] == [{"time": pytest.approx(3), "bytes": -5}]
+    assert figures["held"] == [{"layer": "a", "role": "activations", "bytes": 5}]
     less = profiler.memory_profile(track_allocations=False, memory_snapshots=False)
     assert not {"allocations", "held", "timeline"} & set(less)
 
@@ -380,11 +380,11 @@ def test_a_live_module_has_layers_and_memory() -> None:
     torch = pytest.importorskip("torch")
     net = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
     profiler = ModelProfiler(net, device="cpu", precision="fp32")
-    found = profiler.profile_layers(torch.zeros(4, 8), layer_names=["linear"], num_runs=12)
+    figures = profiler.profile_layers(torch.zeros(4, 8), layer_names=["linear"], num_runs=12)
 
-    assert set(found["layers"]) == {"0", "2"}
-    assert found["layers"]["0"]["parameters"] == 8 * 64 + 64
-    assert found["layers"]["0"]["mean"] > 0
+    assert set(figures["layers"]) == {"0", "2"}
+    assert figures["layers"]["0"]["parameters"] == 8 * 64 + 64
+    assert figures["layers"]["0"]["mean"] > 0
     memory = profiler.memory_profile()
     taken = [step["bytes"] for step in memory["allocations"]]
     assert max(taken) >= 4 * 64 * 4
@@ -399,9 +399,9 @@ def test_progress_is_shown_on_a_terminal_alone(
     for seen in (True, False):
         monkeypatch.setattr(sys.stderr, "isatty", lambda seen=seen: seen)
         ModelProfiler(lambda: 1, max_time=1.0).profile(num_runs=3, warmup_runs=1)
-        said = capsys.readouterr().err
-        assert ("latency" in said) is seen
-        assert said.endswith("\r\x1b[K") is seen
+        output = capsys.readouterr().err
+        assert ("latency" in output) is seen
+        assert output.endswith("\r\x1b[K") is seen
 
 
 def test_arrays_reach_a_model_of_another_process(tmp_path: Path) -> None:
@@ -575,23 +575,27 @@ def test_an_array_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_benchmark_names_the_best_and_prints_as_a_table(session: ModelProfiler) -> None:
     """By any metric that is better one way; what failed is listed, and is never the best."""
-    found = Benchmark(
-        Figures(each.result, failure=each.failure or None, configuration=each.configuration)
-        for each in session.steps[1].tried
+    benchmark = Benchmark(
+        Figures(trial.result, failure=trial.failure or None, configuration=trial.configuration)
+        for trial in session.steps[1].tried
     )
 
-    assert found.best().configuration == {"batch_size": 8}
-    assert found.best("latency").configuration == found.best("latency.p99").configuration == {"batch_size": 8}
-    assert "batch_size=64" in str(found)
-    assert "out of memory" in found.table()
-    assert "batch_size=8 has the highest throughput" in found._repr_html_()
+    assert benchmark.best().configuration == {"batch_size": 8}
+    assert (
+        benchmark.best("latency").configuration
+        == benchmark.best("latency.p99").configuration
+        == {"batch_size": 8}
+    )
+    assert "batch_size=64" in str(benchmark)
+    assert "out of memory" in benchmark.table()
+    assert "batch_size=8 has the highest throughput" in benchmark._repr_html_()
     with pytest.raises(RequestError, match="no better direction"):
-        found.best("calls")
+        benchmark.best("calls")
     with pytest.raises(RequestError, match="No configuration has macs; the first one says: out of memory"):
-        found.best("macs")
+        benchmark.best("macs")
     with pytest.raises(RequestError, match="nothing was measured"):
         Benchmark().best()
-    assert "none of which could be measured" in Benchmark(found[2:])._repr_html_()
+    assert "none of which could be measured" in Benchmark(benchmark[2:])._repr_html_()
 
 
 def test_arrays_leave_no_name_of_a_file_that_is_gone(tmp_path: Path) -> None:
@@ -617,7 +621,7 @@ def test_what_two_have_measured_is_compared() -> None:
     first.steps.append(Step(name="profile", results=(a_result(),)))
     second.steps.append(Step(name="profile", results=(a_result(id="ba9876543210"),)))
 
-    found = first.compare(second)
+    comparison = first.compare(second)
 
-    assert (found.baseline.id, found.contrasts[0].candidate.id) == (a_result().id, "ba9876543210")
-    assert [doubt.code for doubt in found.contrasts[0].doubts] == ["not-in-turns"]
+    assert (comparison.baseline.id, comparison.contrasts[0].candidate.id) == (a_result().id, "ba9876543210")
+    assert [doubt.code for doubt in comparison.contrasts[0].doubts] == ["not-in-turns"]

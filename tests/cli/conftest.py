@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     code: int
     out: str
     err: str
@@ -22,16 +22,16 @@ class Said:
 @pytest.fixture
 def modeldyno(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
+) -> Callable[..., CommandResult]:
     """The command line, with a store and a working directory of its own."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.chdir(tmp_path)
 
-    def run(*words: str) -> Said:
+    def run(*words: str) -> CommandResult:
         with pytest.raises(SystemExit) as left:
             main(words)
         out, err = capfd.readouterr()
         assert isinstance(left.value.code, int)
-        return Said(code=left.value.code, out=out, err=err)
+        return CommandResult(code=left.value.code, out=out, err=err)
 
     return run

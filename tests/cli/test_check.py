@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.job import Job
 
-    class Said(Protocol):
+    class CommandResult(Protocol):
         code: int
         out: str
         err: str
@@ -60,12 +60,12 @@ def saved(tmp_path: Path) -> Path:
     ],
 )
 def test_a_result_is_judged_by_its_exit_code(
-    modeldyno: Callable[..., Said], words: tuple[str, ...], code: int, start: str
+    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], code: int, start: str
 ) -> None:
     """Held 0, broken 1, undecided 5; one sentence says why."""
-    said = modeldyno("check", "-q", *words)
-    assert (said.code, said.err) == (code, "")
-    assert said.out.startswith(start)
+    result = modeldyno("check", "-q", *words)
+    assert (result.code, result.err) == (code, "")
+    assert result.out.startswith(start)
 
 
 @pytest.mark.usefixtures("saved")
@@ -82,26 +82,26 @@ def test_a_result_is_judged_by_its_exit_code(
     ],
 )
 def test_a_wrong_request_is_one_sentence(
-    modeldyno: Callable[..., Said], words: tuple[str, ...], sentence: str
+    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], sentence: str
 ) -> None:
     """What is wrong is said before anything is judged."""
-    said = modeldyno("check", *words)
-    assert (said.code, said.out) == (2, "")
-    assert sentence in said.err
+    result = modeldyno("check", *words)
+    assert (result.code, result.out) == (2, "")
+    assert sentence in result.err
 
 
 @pytest.mark.usefixtures("saved")
 def test_reports_are_written_and_annotations_printed(
-    modeldyno: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    modeldyno: Callable[..., CommandResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """JUnit, SARIF, a comment; the job summary where GitHub asks for one."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    said = modeldyno(
+    result = modeldyno(
         "check", "slow.json", "--baseline", "old.json", "--github",
         "--junit", "j.xml", "--sarif", "s.json", "--markdown", "c.md",
     )  # fmt: skip
-    assert said.code == 1
-    assert said.out.startswith("::error title=slow%3A latency.p50::")
+    assert result.code == 1
+    assert result.out.startswith("::error title=slow%3A latency.p50::")
     assert "<failure" in (tmp_path / "j.xml").read_text()
     comment = (tmp_path / "c.md").read_text()
     assert comment.startswith("<!-- modeldyno: slow -->\n**❌ slow fails")
@@ -141,22 +141,24 @@ def test_words_after_a_bound_are_bounds_only_where_they_look_like_one() -> None:
     ]
 
 
-def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_baseline_of_a_branch_is_kept_and_found(
+    modeldyno: Callable[..., CommandResult], tmp_path: Path
+) -> None:
     """The same job is held against what was stored; a directory gets the reports; bounds may be short."""
     first = modeldyno("profile", MODEL, *QUICK, "--processes", "3", "--save-as-baseline", "main", "-q")
     assert first.code == 0, first.err
     listed = modeldyno("list", "--tag", "@main")
     assert "network" in listed.out
-    said = modeldyno(
+    result = modeldyno(
         "profile", "--model-path", MODEL, *QUICK, "--baseline", "@main", "--budget", "1ms",
         "--max-regression", "99%", "--output-dir", "out", "--threshold", "latency:100s", "latency.min:1ns",
     )  # fmt: skip
-    assert said.code == 1, said.err
-    assert said.err.startswith("Measuring rounds of both models, within 0 s (--budget).\n")
-    assert "latency.min <= 1 ns" in said.out
-    assert "latency:100s is read as latency.p95 <= 100s" in " ".join(said.out.split())
+    assert result.code == 1, result.err
+    assert result.err.startswith("Measuring rounds of both models, within 0 s (--budget).\n")
+    assert "latency.min <= 1 ns" in result.out
+    assert "latency:100s is read as latency.p95 <= 100s" in " ".join(result.out.split())
     assert "as it was measured; it was not run again, as it was measured by the same command" in " ".join(
-        said.out.split()
+        result.out.split()
     )
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "report.html", "report.md"}
 
@@ -164,7 +166,7 @@ def test_a_baseline_of_a_branch_is_kept_and_found(modeldyno: Callable[..., Said]
 @pytest.mark.usefixtures("saved")
 @pytest.mark.parametrize(("words", "seconds"), [((), 5.0), (("--max-time", "9s"), 9.0)])
 def test_a_process_of_a_gate_measures_for_a_short_time(
-    modeldyno: Callable[..., Said],
+    modeldyno: Callable[..., CommandResult],
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
     seconds: float,
@@ -192,24 +194,24 @@ def test_a_process_of_a_gate_measures_for_a_short_time(
     ],
 )
 def test_a_gate_that_cannot_be_is_refused(
-    modeldyno: Callable[..., Said], words: tuple[str, ...], sentence: str
+    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], sentence: str
 ) -> None:
     """Before anything is measured."""
-    said = modeldyno("profile", *words)
-    assert said.code == 2
-    assert sentence in said.err
+    result = modeldyno("profile", *words)
+    assert result.code == 2
+    assert sentence in result.err
 
 
 def test_the_doctor_judges_this_machine(
-    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says how often a gate would be wrong here, and keeps its runs for the gate."""
     monkeypatch.setattr("modeldyno.comparison.calibrate.FEWEST_PROCESSES", 8)
     monkeypatch.setattr("modeldyno.cli.doctor._SIMULATED_GATES", 100)
-    said = modeldyno("doctor", "--budget", "1ms")
-    assert said.code == 0, said.err
-    assert said.err.startswith("Running it against itself for 0 s (--budget), in at least ")
-    text = " ".join(said.out.split())
+    result = modeldyno("doctor", "--budget", "1ms")
+    assert result.code == 0, result.err
+    assert result.err.startswith("Running it against itself for 0 s (--budget), in at least ")
+    text = " ".join(result.out.split())
     assert text.startswith("sample_network.network against itself, 8 processes: ")
     assert "false alarms in 100 rehearsals" in text
     assert "doctor" in modeldyno("list", "--tag", "doctor").out

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
 
-    class Said(Protocol):
+    class CommandResult(Protocol):
         code: int
         out: str
         err: str
@@ -57,12 +57,12 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) -> None:
+def test_every_command_has_help(modeldyno: Callable[..., CommandResult], command: str) -> None:
     """Each command explains itself, within 100 columns."""
-    said = modeldyno(command, "--help")
+    result = modeldyno(command, "--help")
 
-    assert said.code == 0
-    assert all(len(line) <= 100 for line in said.out.splitlines())
+    assert result.code == 0
+    assert all(len(line) <= 100 for line in result.out.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -132,25 +132,25 @@ def test_every_command_has_help(modeldyno: Callable[..., Said], command: str) ->
     ],
 )
 def test_a_wrong_request_gets_one_sentence_and_its_code(
-    modeldyno: Callable[..., Said], words: tuple[str, ...], code: int, says: str
+    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], code: int, says: str
 ) -> None:
     """One line on standard error says what was wrong; nothing is measured."""
-    said = modeldyno(*words)
+    result = modeldyno(*words)
 
-    assert (said.code, said.out) == (code, "")
-    assert len(said.err.strip().splitlines()) == 1
-    assert says in said.err
+    assert (result.code, result.out) == (code, "")
+    assert len(result.err.strip().splitlines()) == 1
+    assert says in result.err
 
 
-def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """The verdict comes first; the document is on disk and in the store."""
-    said = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", "--tag", "first")
+    completed = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", "--tag", "first")
     result = codec.read(tmp_path / "r.json")
 
-    assert said.code == 0
-    assert said.out.startswith("known_latency.steady answers in ")
-    assert all(len(line) <= 80 for line in said.out.splitlines())
-    assert "Saved to r.json." in said.out
+    assert completed.code == 0
+    assert completed.out.startswith("known_latency.steady answers in ")
+    assert all(len(line) <= 80 for line in completed.out.splitlines())
+    assert "Saved to r.json." in completed.out
     assert modeldyno("show", "first", "--json").out == (tmp_path / "r.json").read_text()
     assert result.id[:6] in modeldyno("list").out
     assert modeldyno("tag", result.id[:6], "best").out.endswith("best, first\n")
@@ -163,7 +163,7 @@ def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., Said], tmp
     assert "no such results" in modeldyno("list", "--tag", "first").out
 
 
-def test_show_gives_one_number_to_scripts(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_show_gives_one_number_to_scripts(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """A statistic, its interval, an uncertified percentile and its plain quantile."""
     samples = [0.002 + 1e-6 * (i * 617 % 100) for i in range(100)]
     codec.write(tmp_path / "r.json", codec.encode(a_result(samples=samples)))
@@ -179,11 +179,11 @@ def test_show_gives_one_number_to_scripts(modeldyno: Callable[..., Said], tmp_pa
     assert modeldyno("show", "r.json", "--get", "steal").code == 4
 
 
-def test_standard_output_holds_the_document_alone(modeldyno: Callable[..., Said]) -> None:
+def test_standard_output_holds_the_document_alone(modeldyno: Callable[..., CommandResult]) -> None:
     """With --json - a pipe gets JSON and nothing else."""
-    said = modeldyno("profile", STEADY, *QUICK, "--json", "-", "--no-store")
+    result = modeldyno("profile", STEADY, *QUICK, "--json", "-", "--no-store")
 
-    assert json.loads(said.out)["schema"] == 1
+    assert json.loads(result.out)["schema"] == 1
 
 
 @pytest.mark.parametrize(
@@ -195,17 +195,19 @@ def test_standard_output_holds_the_document_alone(modeldyno: Callable[..., Said]
     ],
 )
 def test_a_bound_decides_the_exit_code(
-    modeldyno: Callable[..., Said], bound: str, code: int, word: str
+    modeldyno: Callable[..., CommandResult], bound: str, code: int, word: str
 ) -> None:
     """Held is 0, broken is 1, undecided is 5, and the output says which."""
-    said = modeldyno("profile", STEADY, *QUICK, "--require", bound, "--json", "r.json")
+    result = modeldyno("profile", STEADY, *QUICK, "--require", bound, "--json", "r.json")
 
-    assert said.code == code
-    assert word in said.out
+    assert result.code == code
+    assert word in result.out
     assert modeldyno("show", "r.json", "--require", bound).code == code
 
 
-def test_a_requested_percentile_makes_the_run_go_on(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_requested_percentile_makes_the_run_go_on(
+    modeldyno: Callable[..., CommandResult], tmp_path: Path
+) -> None:
     """With p95 bounded there are at least its 130 effective samples."""
     modeldyno(
         "profile", STEADY, "--probe", "latency", "--min-time", "0.05s", "--json", "r.json",
@@ -221,17 +223,17 @@ def test_a_requested_percentile_makes_the_run_go_on(modeldyno: Callable[..., Sai
     assert result.job.plan.percentiles == ("p95",)
 
 
-def test_a_failed_run_is_kept_and_exits_with_4(modeldyno: Callable[..., Said]) -> None:
+def test_a_failed_run_is_kept_and_exits_with_4(modeldyno: Callable[..., CommandResult]) -> None:
     """A crash is told, stored, and no traceback is printed."""
-    said = modeldyno("profile", "call:modeldyno.testing.faulty_models:segfault", *QUICK)
+    result = modeldyno("profile", "call:modeldyno.testing.faulty_models:segfault", *QUICK)
 
-    assert said.code == 4
-    assert "SIGSEGV" in said.out
-    assert "Traceback" not in said.err
+    assert result.code == 4
+    assert "SIGSEGV" in result.out
+    assert "Traceback" not in result.err
     assert "failed in first call: crash" in modeldyno("list").out
 
 
-def test_several_processes_are_pooled(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_several_processes_are_pooled(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """Two processes give two runs, and the doubt that they are few."""
     modeldyno("profile", STEADY, *QUICK, "--processes", "2", "--json", "r.json", "-q")
     result = codec.read(tmp_path / "r.json")
@@ -243,7 +245,7 @@ def test_several_processes_are_pooled(modeldyno: Callable[..., Said], tmp_path: 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
-def test_a_full_disk_is_told_as_one(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_full_disk_is_told_as_one(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """What cannot be printed or saved is one sentence, and no mistake of ours."""
     codec.write(tmp_path / "r.json", codec.encode(a_result()))
     for words in (["show", "r.json"], ["show", "r.json", "--json"], ["--version"]):
@@ -260,7 +262,7 @@ def test_a_full_disk_is_told_as_one(modeldyno: Callable[..., Said], tmp_path: Pa
     assert saved.err.endswith("modeldyno: Cannot write /dev/full: No space left on device.\n")
 
 
-def test_a_tag_of_several_removes_none_of_them(modeldyno: Callable[..., Said]) -> None:
+def test_a_tag_of_several_removes_none_of_them(modeldyno: Callable[..., CommandResult]) -> None:
     """Their number is told, and that a baseline was removed."""
     with plugins.store() as store:
         for number, tags in enumerate((["a", "@main"], ["a"])):
@@ -275,7 +277,7 @@ def test_a_tag_of_several_removes_none_of_them(modeldyno: Callable[..., Said]) -
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
-def test_a_run_stays_on_its_cores(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_run_stays_on_its_cores(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """--pin leaves the child one core."""
     core = min(os.sched_getaffinity(0))
     modeldyno("profile", STEADY, *QUICK, "--pin", str(core), "--json", "r.json")
@@ -284,7 +286,7 @@ def test_a_run_stays_on_its_cores(modeldyno: Callable[..., Said], tmp_path: Path
 
 
 def test_a_file_gives_defaults_and_a_flag_overrides_it(
-    modeldyno: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    modeldyno: Callable[..., CommandResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Default < modeldyno.toml < environment < flag."""
     (tmp_path / "modeldyno.toml").write_text(
@@ -307,19 +309,19 @@ def test_a_file_gives_defaults_and_a_flag_overrides_it(
     ],
 )
 def test_a_file_of_settings_is_read_strictly(
-    modeldyno: Callable[..., Said], tmp_path: Path, text: str, says: str
+    modeldyno: Callable[..., CommandResult], tmp_path: Path, text: str, says: str
 ) -> None:
     """A misspelt key or table is refused, and a file cannot grant trust."""
     (tmp_path / "modeldyno.toml").write_text(text)
-    said = modeldyno("profile", STEADY)
+    result = modeldyno("profile", STEADY)
 
-    assert said.code == 2
-    assert says in said.err
+    assert result.code == 2
+    assert says in result.err
 
 
-def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """Quantities arrive in base units, and the child can read them."""
-    said = modeldyno(
+    result = modeldyno(
         "profile", STEADY, "--probe", "latency", "--json", "r.json", "--max-time", "2s", "--min-time",
         "100ms", "--min-runs", "6", "--max-runs", "500", "--min-warmup", "9", "--target", "mean",
         "--precision", "5%",
@@ -327,7 +329,7 @@ def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., Said], tmp_pa
     )  # fmt: skip
     plan = codec.read(tmp_path / "r.json").job.plan
 
-    assert said.code == 0
+    assert result.code == 0
     assert (plan.max_time, plan.min_time, plan.precision, plan.timeout) == (2.0, 0.1, 0.05, 120.0)
     assert (plan.min_runs, plan.max_runs, plan.target, plan.seed) == (6, 500, "mean", 3)
     assert plan.min_warmup == 9
@@ -345,7 +347,7 @@ def test_the_verdict_survives_a_closed_pipe(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_opened_is_found_before_measuring(
-    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is measured that could not be kept; a path is told as the URL that it should be."""
     for store, says, code in (
@@ -353,28 +355,28 @@ def test_a_store_that_cannot_be_opened_is_found_before_measuring(
         (f"sqlite:///{__file__}/x.db", "cannot be opened", 4),
     ):
         monkeypatch.setenv("MODELDYNO_STORE", store)
-        said = modeldyno("profile", STEADY, "--tag", "kept")
+        result = modeldyno("profile", STEADY, "--tag", "kept")
 
-        assert (said.out, said.code) == ("", code)
-        assert says in said.err
+        assert (result.out, result.code) == ("", code)
+        assert says in result.err
 
 
 def test_what_cannot_be_stored_is_measured_and_printed(
-    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A home that nobody may write to, as in a container, costs a warning and nothing else."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{__file__}/x.db")
-    said = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", "-q")
+    result = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", "-q")
 
-    assert said.code == 0
-    assert "answers in" in said.out
-    assert "warning: the result is not stored" in said.err
-    assert "--no-store" in said.err
+    assert result.code == 0
+    assert "answers in" in result.out
+    assert "warning: the result is not stored" in result.err
+    assert "--no-store" in result.err
     assert Path("r.json").exists()
 
 
 def test_a_store_that_fails_at_the_end_costs_a_warning(
-    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as one whose disk has become full meanwhile; who named the result is told by the exit code."""
 
@@ -394,7 +396,10 @@ def test_a_store_that_fails_at_the_end_costs_a_warning(
     "words", [("list",), ("show", "abc"), ("report", "abc", "-o", "x.md"), ("rm", "abc")]
 )
 def test_looking_for_something_makes_no_store(
-    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+    modeldyno: Callable[..., CommandResult],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: tuple[str, ...],
 ) -> None:
     """A command that only reads leaves the disk as it is."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/a/b/s.db")
@@ -403,39 +408,41 @@ def test_looking_for_something_makes_no_store(
     assert not (tmp_path / "a").exists()
 
 
-def test_what_was_only_seen_has_no_interval(modeldyno: Callable[..., Said]) -> None:
+def test_what_was_only_seen_has_no_interval(modeldyno: Callable[..., CommandResult]) -> None:
     """An extreme is judged as seen, with a doubt; its interval is null."""
     bound = ("--require", "latency.max <= 10s")
-    said = modeldyno("profile", STEADY, *QUICK, *bound, "--json", "r.json", "-q")
+    result = modeldyno("profile", STEADY, *QUICK, *bound, "--json", "r.json", "-q")
 
-    assert said.code == 0
-    assert "no-interval" in said.out
+    assert result.code == 0
+    assert "no-interval" in result.out
     assert modeldyno("show", "r.json", "--get", "latency.max.ci").out == "null null\n"
     assert modeldyno("show", "r.json", "--get", "load_time.ci").out == "null null\n"
 
 
-def test_a_damaged_settings_file_is_named(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_damaged_settings_file_is_named(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """TOML that cannot be read gives one sentence."""
     (tmp_path / "modeldyno.toml").write_text("[profile\n")
 
     assert modeldyno("list").code == 2
 
 
-def test_a_setting_outside_a_table_is_refused(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_setting_outside_a_table_is_refused(
+    modeldyno: Callable[..., CommandResult], tmp_path: Path
+) -> None:
     """The sentence says under which heading to write it."""
     (tmp_path / "modeldyno.toml").write_text("seed = 1\n")
 
     assert "[profile]" in modeldyno("list").err
 
 
-def test_quiet_prints_the_verdict_only(modeldyno: Callable[..., Said]) -> None:
+def test_quiet_prints_the_verdict_only(modeldyno: Callable[..., CommandResult]) -> None:
     """One sentence, which may take two lines of a terminal."""
-    said = modeldyno("profile", STEADY, *QUICK, "-q", "--no-store")
+    result = modeldyno("profile", STEADY, *QUICK, "-q", "--no-store")
 
-    assert len(said.out.strip().splitlines()) == 1
+    assert len(result.out.strip().splitlines()) == 1
 
 
-def test_verbose_prints_every_number(modeldyno: Callable[..., Said]) -> None:
+def test_verbose_prints_every_number(modeldyno: Callable[..., CommandResult]) -> None:
     """The table of all statistics comes after the rest."""
     assert "foreign_cpu" in modeldyno("profile", STEADY, *QUICK, "-v", "--no-store").out
 
@@ -448,12 +455,12 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     assert "Traceback" in done.stderr
 
 
-def test_the_schema_describes_the_document(modeldyno: Callable[..., Said]) -> None:
+def test_the_schema_describes_the_document(modeldyno: Callable[..., CommandResult]) -> None:
     """What `schema` prints is JSON Schema with the number in its title."""
     assert json.loads(modeldyno("schema").out)["title"] == "ModelDyno result, schema 1"
 
 
-def test_plugins_are_listed_with_their_knobs(modeldyno: Callable[..., Said]) -> None:
+def test_plugins_are_listed_with_their_knobs(modeldyno: Callable[..., CommandResult]) -> None:
     """Every kind has a heading, and a backend tells its knobs."""
     listed, knobs = modeldyno("plugins").out, modeldyno("plugins", "onnxruntime").out
 
@@ -464,7 +471,7 @@ def test_plugins_are_listed_with_their_knobs(modeldyno: Callable[..., Said]) -> 
     assert max(map(len, (*listed.splitlines(), *knobs.splitlines()))) <= 80
 
 
-def test_one_kind_of_plugin_and_all_metrics_are_listed(modeldyno: Callable[..., Said]) -> None:
+def test_one_kind_of_plugin_and_all_metrics_are_listed(modeldyno: Callable[..., CommandResult]) -> None:
     """What a message refers to is there; a misspelt name is told."""
     probes, metrics = modeldyno("plugins", "probes").out, modeldyno("plugins", "metrics").out
 
@@ -473,7 +480,7 @@ def test_one_kind_of_plugin_and_all_metrics_are_listed(modeldyno: Callable[..., 
     assert "did you mean 'probes'?" in modeldyno("plugins", "probs").err
 
 
-def test_a_list_that_is_cut_says_so(modeldyno: Callable[..., Said]) -> None:
+def test_a_list_that_is_cut_says_so(modeldyno: Callable[..., CommandResult]) -> None:
     """Older results are not lost where the table ends."""
     with plugins.store() as store:
         for number in range(3):
@@ -483,7 +490,7 @@ def test_a_list_that_is_cut_says_so(modeldyno: Callable[..., Said]) -> None:
     assert modeldyno("list", "-n", "3").err == ""
 
 
-def test_the_size_of_a_batch_has_an_option_of_its_own(modeldyno: Callable[..., Said]) -> None:
+def test_the_size_of_a_batch_has_an_option_of_its_own(modeldyno: Callable[..., CommandResult]) -> None:
     """``-b 16`` is ``--set batch_size=16``, and contradicts another size."""
     once = modeldyno("inspect", DIGITS, "-b", "16", "--json", "-").out
     twice = modeldyno("profile", DIGITS, "-b", "16", "--set", "batch_size=4")
@@ -492,14 +499,14 @@ def test_the_size_of_a_batch_has_an_option_of_its_own(modeldyno: Callable[..., S
     assert "batch_size twice: 4 and 16" in twice.err
 
 
-def test_help_is_a_command_too(modeldyno: Callable[..., Said]) -> None:
+def test_help_is_a_command_too(modeldyno: Callable[..., CommandResult]) -> None:
     """As people type it; a command that does not exist is told."""
     assert modeldyno("help").out == modeldyno("--help").out
     assert modeldyno("help", "show").out == modeldyno("show", "--help").out
     assert "did you mean 'profile'?" in modeldyno("help", "profil").err
 
 
-def test_versions_that_matter_are_told(modeldyno: Callable[..., Said]) -> None:
+def test_versions_that_matter_are_told(modeldyno: Callable[..., CommandResult]) -> None:
     """--version names Python and the frameworks."""
     assert "numpy" in modeldyno("--version").out
     assert modeldyno("-V").out == modeldyno("--version").out
@@ -562,13 +569,13 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
     ],
 )
 def test_words_of_other_tools_are_answered_with_ours(
-    words: str, says: str, modeldyno: Callable[..., Said]
+    words: str, says: str, modeldyno: Callable[..., CommandResult]
 ) -> None:
     """A knob is no option, a repository is swept, and a bound of an unknown metric is no model."""
-    said = modeldyno(*words.split())
+    result = modeldyno(*words.split())
 
-    assert said.code == 2
-    assert says in said.err
+    assert result.code == 2
+    assert says in result.err
 
 
 def test_a_line_of_progress_keeps_the_time_left() -> None:

@@ -30,11 +30,11 @@ def measured(identifier: str, latency: float, **changes: Any) -> Result:
     """Make the Result of five processes."""
     random = np.random.default_rng(1)
     runs = [latency * luck * (1 + random.normal(0, 1e-3, 60)) for luck in (1.0, 1.001, 0.999, 1.002, 0.998)]
-    found = (
+    result = (
         Measurement(metric="latency", value=Distribution.of(*runs)),
         Measurement(metric="parameters", value=100),
     )
-    return a_result(name=f"m{identifier[0]}", id=identifier, **({"measurements": found} | changes))
+    return a_result(name=f"m{identifier[0]}", id=identifier, **({"measurements": result} | changes))
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def stored(modeldyno: Callable[..., Any]) -> Callable[..., Any]:
 
 def test_stored_results_are_compared_and_it_informs(stored: Callable[..., Any], tmp_path: Path) -> None:
     """By id; the document is written, and the exit code is 0."""
-    said = stored("compare", OLD[:6], NEW[:6], "--json", "c.json")
+    result = stored("compare", OLD[:6], NEW[:6], "--json", "c.json")
 
-    assert said.code == 0
-    assert said.out.startswith("mb is worse than ma: latency.p50 20.0% higher (")
-    assert "not-in-turns" in said.out
-    assert max(map(len, said.out.splitlines())) <= 80
-    found = codec.read_comparison(tmp_path / "c.json")
-    assert found.contrasts[0].outcome is Outcome.WORSE
+    assert result.code == 0
+    assert result.out.startswith("mb is worse than ma: latency.p50 20.0% higher (")
+    assert "not-in-turns" in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
+    comparison = codec.read_comparison(tmp_path / "c.json")
+    assert comparison.contrasts[0].outcome is Outcome.WORSE
 
 
 def test_a_script_can_have_it_fail(stored: Callable[..., Any]) -> None:
@@ -79,10 +79,10 @@ def test_what_matters_can_be_told(stored: Callable[..., Any]) -> None:
 
 def test_several_candidates_have_a_table(stored: Callable[..., Any]) -> None:
     """The reference is named."""
-    said = stored("compare", OLD, NEW, ALIKE)
+    result = stored("compare", OLD, NEW, ALIKE)
 
-    assert said.out.startswith("Compared with ma, mb is worse and mc is the same.")
-    assert "ma (reference)" in said.out
+    assert result.out.startswith("Compared with ma, mb is worse and mc is the same.")
+    assert "ma (reference)" in result.out
 
 
 def test_unlike_hardware_is_refused_unless_forced(stored: Callable[..., Any], tmp_path: Path) -> None:
@@ -117,19 +117,19 @@ def test_a_document_is_shown_and_reported_again(stored: Callable[..., Any], tmp_
 
 def test_the_document_can_go_to_standard_output(stored: Callable[..., Any]) -> None:
     """Then nothing else does."""
-    said = stored("compare", OLD, NEW, "--json", "-")
+    result = stored("compare", OLD, NEW, "--json", "-")
 
-    assert codec.decode_comparison(said.out).contrasts[0].candidate.id == NEW
+    assert codec.decode_comparison(result.out).contrasts[0].candidate.id == NEW
 
 
 def test_what_failed_has_nothing_to_compare(stored: Callable[..., Any], tmp_path: Path) -> None:
     """The failure is told, and the exit code is that of a run that failed."""
     codec.write(tmp_path / "failed.json", codec.encode(replace(a_failed_result(), id="e" * 12)))
 
-    said = stored("compare", OLD, "failed.json")
+    result = stored("compare", OLD, "failed.json")
 
-    assert said.code == 4
-    assert "The child took 2 GiB." in said.out
+    assert result.code == 4
+    assert "The child took 2 GiB." in result.out
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_a_wrong_request_is_one_sentence(
     stored: Callable[..., Any], words: tuple[str, ...], told: str
 ) -> None:
     """Nothing is measured."""
-    said = stored("compare", *words)
+    result = stored("compare", *words)
 
-    assert (said.code, told in said.err) == (2, True)
-    assert said.out == ""
+    assert (result.code, told in result.err) == (2, True)
+    assert result.out == ""
 
 
 @pytest.mark.timeout(300)
@@ -163,33 +163,36 @@ def test_one_model_is_compared_with_itself_at_other_knobs(
 
     path = str(mlp(tmp_path))
 
-    said = modeldyno(
+    result = modeldyno(
         "compare", path, path, "--candidate-set", "graph_optimization=disable", "--set", "threads=1",
         "--min-rounds", "2", "--max-rounds", "2", "--run-time", "0.2s", "--min-time", "0.05s",
         "--json", "c.json",
     )  # fmt: skip
 
-    assert said.code == 0, said.err
-    found = codec.read_comparison(tmp_path / "c.json")
-    assert found.sequence == (0, 1, 1, 0)
-    assert found.baseline.processes == 2
-    assert [each.name for each in found.contrasts[0].settings] == ["graph_optimization"]
-    (agreement,) = found.contrasts[0].outputs
+    assert result.code == 0, result.err
+    comparison = codec.read_comparison(tmp_path / "c.json")
+    assert comparison.sequence == (0, 1, 1, 0)
+    assert comparison.baseline.processes == 2
+    assert [each.name for each in comparison.contrasts[0].settings] == ["graph_optimization"]
+    (agreement,) = comparison.contrasts[0].outputs
     assert agreement.output == "y"
     assert agreement.largest < 1e-4
-    assert "interleaved in short slices: A B B A" in said.out
+    assert "interleaved in short slices: A B B A" in result.out
     with plugins.store() as store:
-        assert {entry.id for entry in store.find()} == {found.baseline.id, found.contrasts[0].candidate.id}
-    again = modeldyno("compare", found.baseline.id, found.contrasts[0].candidate.id)
+        assert {entry.id for entry in store.find()} == {
+            comparison.baseline.id,
+            comparison.contrasts[0].candidate.id,
+        }
+    again = modeldyno("compare", comparison.baseline.id, comparison.contrasts[0].candidate.id)
     assert again.code == 0
 
 
 def test_a_file_that_is_not_there_is_told_as_one(modeldyno: Callable[..., Any]) -> None:
     """What looks like a path is not sought in the store alone."""
-    said = modeldyno("compare", "nothing.onnx", "nothing.onnx")
+    result = modeldyno("compare", "nothing.onnx", "nothing.onnx")
 
-    assert said.code == 2
-    assert "There is no file, stored id or tag 'nothing.onnx'" in said.err
+    assert result.code == 2
+    assert "There is no file, stored id or tag 'nothing.onnx'" in result.err
 
 
 @pytest.mark.parametrize("command", ["compare", "inspect"])

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Said
+    from tests.cli.conftest import CommandResult
 
 
 @pytest.fixture
@@ -24,27 +24,27 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_list_tells_what_is_there_and_how_to_get_the_rest(
-    modeldyno: Callable[..., Said], engines: Path
+    modeldyno: Callable[..., CommandResult], engines: Path
 ) -> None:
     """Each engine has a line: its versions and size, or the command that installs it."""
     del engines
-    said = modeldyno("engine", "list")
-    assert said.code == 0
-    assert "triton      Triton Inference Server, python 3.11.7, nvidia-pytriton 0.7.0; " in said.out
-    assert "mlserver    not installed; modeldyno engine install mlserver" in said.out
+    result = modeldyno("engine", "list")
+    assert result.code == 0
+    assert "triton      Triton Inference Server, python 3.11.7, nvidia-pytriton 0.7.0; " in result.out
+    assert "mlserver    not installed; modeldyno engine install mlserver" in result.out
 
 
-def test_path_prints_a_directory(modeldyno: Callable[..., Said], engines: Path) -> None:
+def test_path_prints_a_directory(modeldyno: Callable[..., CommandResult], engines: Path) -> None:
     """A script can ask where an engine lies; one that is not installed is an error with the remedy."""
     assert modeldyno("engine", "path", "triton").out == f"{engines / 'triton'}\n"
-    said = modeldyno("engine", "path", "mlserver")
-    assert said.code == 3
-    assert "modeldyno engine install mlserver" in said.err
+    result = modeldyno("engine", "path", "mlserver")
+    assert result.code == 3
+    assert "modeldyno engine install mlserver" in result.err
 
 
-def test_a_misspelt_engine(modeldyno: Callable[..., Said], engines: Path) -> None:
+def test_a_misspelt_engine(modeldyno: Callable[..., CommandResult], engines: Path) -> None:
     """The nearest name is suggested, in one sentence."""
     del engines
-    said = modeldyno("engine", "install", "tritn")
-    assert (said.code, said.out) == (2, "")
-    assert "did you mean 'triton'?" in said.err
+    result = modeldyno("engine", "install", "tritn")
+    assert (result.code, result.out) == (2, "")
+    assert "did you mean 'triton'?" in result.err

@@ -13,7 +13,7 @@ from modeldyno.cli.help_pages import EXAMPLES, FIRST, GROUPS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cli.conftest import Said
+    from tests.cli.conftest import CommandResult
 
 
 def flags_of(name: str) -> set[str]:
@@ -23,7 +23,7 @@ def flags_of(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_the_first_twelve_options_are_shown(name: str, modeldyno: Callable[..., Said]) -> None:
+def test_the_first_twelve_options_are_shown(name: str, modeldyno: Callable[..., CommandResult]) -> None:
     """Help fits on a screen or two, and says how to see the rest."""
     shown = modeldyno(name, "--help").out
 
@@ -36,9 +36,9 @@ def test_the_first_twelve_options_are_shown(name: str, modeldyno: Callable[..., 
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_all_options_are_shown_in_groups(name: str, modeldyno: Callable[..., Said]) -> None:
+def test_all_options_are_shown_in_groups(name: str, modeldyno: Callable[..., CommandResult]) -> None:
     """None is missing, and none is without a group but those of help itself."""
-    said = modeldyno(name, "--help-all")
+    result = modeldyno(name, "--help-all")
     grouped = {flag for _, flags in GROUPS for flag in flags}
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
@@ -46,13 +46,13 @@ def test_all_options_are_shown_in_groups(name: str, modeldyno: Callable[..., Sai
         next(f for f in p.opts if f.startswith("--")) for p in command.params if isinstance(p, click.Option)
     }
 
-    assert said.code == 0
-    assert all(flag in said.out for flag in longs)
+    assert result.code == 0
+    assert all(flag in result.out for flag in longs)
     assert longs - grouped == {"--help-all"}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_examples_of_a_command_are_understood(name: str, modeldyno: Callable[..., Said]) -> None:
+def test_the_examples_of_a_command_are_understood(name: str, modeldyno: Callable[..., CommandResult]) -> None:
     """Each is of its command, and click reads its words; --help shows both."""
     shown = modeldyno(name, "--help").out
     for line in EXAMPLES[name]:
@@ -65,7 +65,7 @@ def test_the_examples_of_a_command_are_understood(name: str, modeldyno: Callable
     assert set(EXAMPLES) <= set(COMMANDS)
 
 
-def test_the_help_of_probe_names_the_probes(modeldyno: Callable[..., Said]) -> None:
+def test_the_help_of_probe_names_the_probes(modeldyno: Callable[..., CommandResult]) -> None:
     """Nobody has to look for them elsewhere."""
     shown = " ".join(modeldyno("profile", "--help").out.split())
 
@@ -73,7 +73,7 @@ def test_the_help_of_probe_names_the_probes(modeldyno: Callable[..., Said]) -> N
 
 
 def test_a_shell_completes_commands_and_options(
-    modeldyno: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the reference says: through click's variable for bash."""
     monkeypatch.setenv("_MODELDYNO_COMPLETE", "bash_complete")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    class Said(Protocol):
+    class CommandResult(Protocol):
         code: int
         out: str
         err: str
@@ -24,48 +24,50 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).parents[1] / "adapters" / "importers" / "golden"
 
 
-def test_an_import_is_shown_and_kept(modeldyno: Callable[..., Said]) -> None:
+def test_an_import_is_shown_and_kept(modeldyno: Callable[..., CommandResult]) -> None:
     """It is in the store under its tag, and answers queries like any result."""
-    said = modeldyno("import", str(GOLDEN / "vllm_closed.json"), "--tag", "theirs")
+    result = modeldyno("import", str(GOLDEN / "vllm_closed.json"), "--tag", "theirs")
 
-    assert said.code == 0
-    assert "echo generates" in said.out
-    assert "from-send" in said.out
+    assert result.code == 0
+    assert "echo generates" in result.out
+    assert "from-send" in result.out
     number = modeldyno("show", "theirs", "--get", "time_to_first_token.p50")
     mean = json.loads((GOLDEN / "vllm_closed.json").read_text())["median_ttft_ms"]
     assert float(number.out) == pytest.approx(mean * 1e-3, rel=0.01)
 
 
-def test_several_loads_are_told_in_a_line_each(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_several_loads_are_told_in_a_line_each(
+    modeldyno: Callable[..., CommandResult], tmp_path: Path
+) -> None:
     """Their ids stand in front; no report is written of several."""
     file = str(GOLDEN / "perf_analyzer_profile.json")
-    said = modeldyno("import", file, "--json", "several.json")
+    result = modeldyno("import", file, "--json", "several.json")
 
-    assert said.code == 0
-    assert [line.split()[0] for line in said.out.splitlines()[:2]] == [
+    assert result.code == 0
+    assert [line.split()[0] for line in result.out.splitlines()[:2]] == [
         found["id"] for found in json.loads((tmp_path / "several.json").read_text())
     ]
     assert modeldyno("import", file, "-o", "x.html").code == 2
 
 
-def test_an_import_is_compared_with_a_result_of_ours(modeldyno: Callable[..., Said]) -> None:
+def test_an_import_is_compared_with_a_result_of_ours(modeldyno: Callable[..., CommandResult]) -> None:
     """That nothing is known of its machine is marked, and no reason to refuse."""
     for name in ("vllm_closed", "vllm_open"):
         assert modeldyno("import", str(GOLDEN / f"{name}.json"), "--tag", name, "-q").code == 0
-    said = modeldyno("compare", "vllm_closed", "vllm_open")
+    result = modeldyno("compare", "vllm_closed", "vllm_open")
 
-    assert said.code in {0, 1, 5}
-    assert "service_time.p50" in said.out
-    assert "imported" in said.out
+    assert result.code in {0, 1, 5}
+    assert "service_time.p50" in result.out
+    assert "imported" in result.out
     plain = modeldyno("import", str(GOLDEN / "vllm_plain.json"))
     assert "time_to_first_token.p50 " in plain.out
     assert "time_to_first_token.p99.raw" in plain.out
 
 
-def test_a_figure_is_named_by_its_query(modeldyno: Callable[..., Said]) -> None:
+def test_a_figure_is_named_by_its_query(modeldyno: Callable[..., CommandResult]) -> None:
     """A statistic that was told without samples stands where one with samples would, and says so."""
-    said = modeldyno("import", str(GOLDEN / "perf_analyzer_levels.csv"), "--json", "-", "--no-store")
-    assert said.code == 0
+    result = modeldyno("import", str(GOLDEN / "perf_analyzer_levels.csv"), "--json", "-", "--no-store")
+    assert result.code == 0
     shown = modeldyno("import", str(GOLDEN / "perf_analyzer_short.csv"), "-o", "out.csv")
 
     assert "latency.p99.raw" in shown.out
@@ -75,7 +77,7 @@ def test_a_figure_is_named_by_its_query(modeldyno: Callable[..., Said]) -> None:
     assert any(row.startswith("latency,,p99,1.435222,,,s,1,reported without samples") for row in rows)
 
 
-def test_bounds_judge_an_import(modeldyno: Callable[..., Said]) -> None:
+def test_bounds_judge_an_import(modeldyno: Callable[..., CommandResult]) -> None:
     """The exit code is that of a gate."""
     file = str(GOLDEN / "guidellm_concurrent.json")
 
@@ -104,7 +106,7 @@ def test_bounds_judge_an_import(modeldyno: Callable[..., Said]) -> None:
     ],
 )
 def test_what_cannot_be_imported_is_told_in_a_sentence(
-    words: tuple[str, ...], sentence: str, modeldyno: Callable[..., Said], tmp_path: Path
+    words: tuple[str, ...], sentence: str, modeldyno: Callable[..., CommandResult], tmp_path: Path
 ) -> None:
     """Exit code 2, and what to do."""
     (tmp_path / "other.json").write_text('{"schema": 1}')
@@ -112,8 +114,8 @@ def test_what_cannot_be_imported_is_told_in_a_sentence(
     (tmp_path / "empty.json").touch()
     (tmp_path / "cut.json").write_text((GOLDEN / "guidellm_concurrent.json").read_text()[:5000])
     (tmp_path / "bare.json").write_text('{"experiments": []}')
-    said = modeldyno("import", *words)
+    result = modeldyno("import", *words)
 
-    assert said.code == 2
-    assert sentence in said.err
-    assert len(said.err.splitlines()) == 1
+    assert result.code == 2
+    assert sentence in result.err
+    assert len(result.err.splitlines()) == 1

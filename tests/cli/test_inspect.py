@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    class Said(Protocol):
+    class CommandResult(Protocol):
         code: int
         out: str
         err: str
@@ -51,14 +51,14 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     return made
 
 
-def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """A real file gives its totals, saved and stored; no memory of the process is told as the model's."""
     pytest.importorskip("onnx")
-    said = modeldyno("inspect", DIGITS, "--json", "r.json", "--tag", "looked")
+    completed = modeldyno("inspect", DIGITS, "--json", "r.json", "--tag", "looked")
     result = codec.read(tmp_path / "r.json")
 
-    assert said.code == 0
-    assert said.out.startswith("digits has 38.3 k parameters (150 KiB)")
+    assert completed.code == 0
+    assert completed.out.startswith("digits has 38.3 k parameters (150 KiB)")
     assert 38_000 < (result["parameters"] or 0) < 39_000
     assert result.find("process_memory") is None
     assert result.job.inspection.modules
@@ -66,16 +66,16 @@ def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., Said], tmp_pat
     assert modeldyno("show", "looked", "--get", "parameters").out == f"{result['parameters']}\n"
 
 
-def test_every_option_arrives(modeldyno: Callable[..., Said], lab: Lab) -> None:
+def test_every_option_arrives(modeldyno: Callable[..., CommandResult], lab: Lab) -> None:
     """The request holds what was asked for, in base units."""
-    said = modeldyno(
+    result = modeldyno(
         "inspect", STEADY, "--mode", "train", "--optimizer", "sgd", "--vary", "depth=1..4 seq=7", "--vary",
         "width=3", "--input", "x=8x4", "--set", "batch_size=8", "--device", "a100", "--device", "here",
         "--memory", "24GiB", "--name", "mine", "--trust", "--timeout", "1m", "--memory-limit", "2GiB", "-q",
     )  # fmt: skip
     (asked,) = lab.asked
 
-    assert said.code == 0
+    assert result.code == 0
     assert asked.probes == ("static",)
     assert asked.settings == {"batch_size": "8"}
     assert (asked.inputs, asked.name, asked.trust) == (("x=8x4",), "mine", True)
@@ -97,7 +97,7 @@ def test_every_option_arrives(modeldyno: Callable[..., Said], lab: Lab) -> None:
     ],
 )
 def test_sizes_need_no_quotation_marks(
-    modeldyno: Callable[..., Said], lab: Lab, words: tuple[str, ...]
+    modeldyno: Callable[..., CommandResult], lab: Lab, words: tuple[str, ...]
 ) -> None:
     """Words of sizes that follow --vary belong to it, however they are written."""
     assert modeldyno("inspect", *words).code == 0
@@ -127,95 +127,97 @@ def test_sizes_need_no_quotation_marks(
     ],
 )
 def test_a_wrong_request_gets_one_sentence(
-    modeldyno: Callable[..., Said], lab: Lab, words: tuple[str, ...], says: str
+    modeldyno: Callable[..., CommandResult], lab: Lab, words: tuple[str, ...], says: str
 ) -> None:
     """Exit code 2, one line on standard error, and nothing is analysed."""
-    said = modeldyno("inspect", *words)
+    result = modeldyno("inspect", *words)
 
-    assert (said.code, said.out, lab.asked) == (2, "", [])
-    assert len(said.err.strip().splitlines()) == 1
-    assert says in said.err
+    assert (result.code, result.out, lab.asked) == (2, "", [])
+    assert len(result.err.strip().splitlines()) == 1
+    assert says in result.err
 
 
 @pytest.mark.usefixtures("lab")
 class TestShown:
-    def test_everything_of_one_model(self, modeldyno: Callable[..., Said]) -> None:
+    def test_everything_of_one_model(self, modeldyno: Callable[..., CommandResult]) -> None:
         """The sentence, the totals and the modules, within the terminal."""
-        said = modeldyno("inspect", STEADY)
+        result = modeldyno("inspect", STEADY)
 
-        assert said.code == 0
-        assert said.out.startswith("mini has 22.7 M parameters")
-        assert "· encoder.layer.0-5 (6 x Layer)" in said.out
-        assert all(len(line) <= 80 for line in said.out.splitlines())
+        assert result.code == 0
+        assert result.out.startswith("mini has 22.7 M parameters")
+        assert "· encoder.layer.0-5 (6 x Layer)" in result.out
+        assert all(len(line) <= 80 for line in result.out.splitlines())
 
-    def test_as_much_as_was_asked_for(self, modeldyno: Callable[..., Said]) -> None:
+    def test_as_much_as_was_asked_for(self, modeldyno: Callable[..., CommandResult]) -> None:
         """Depth, order, filter and verbosity decide what is printed."""
         assert "Modules, to depth 1" in modeldyno("inspect", STEADY, "--depth", "1").out
         assert "aten.addmm" in modeldyno("inspect", STEADY, "-v").out
 
-    def test_filtered(self, modeldyno: Callable[..., Said]) -> None:
+    def test_filtered(self, modeldyno: Callable[..., CommandResult]) -> None:
         """A filter names modules by their path."""
         assert "Modules with 'pool'" in modeldyno("inspect", STEADY, "--filter", "pool").out
 
-    def test_quiet(self, modeldyno: Callable[..., Said]) -> None:
+    def test_quiet(self, modeldyno: Callable[..., CommandResult]) -> None:
         """One line of a model, and the verdict of two."""
         assert len(modeldyno("inspect", STEADY, "-q").out.splitlines()) == 1
 
-    def test_quiet_of_two(self, modeldyno: Callable[..., Said]) -> None:
+    def test_quiet_of_two(self, modeldyno: Callable[..., CommandResult]) -> None:
         """Nothing but what differs."""
-        said = modeldyno("inspect", STEADY, "--compare", STEADY, "-q")
+        result = modeldyno("inspect", STEADY, "--compare", STEADY, "-q")
 
-        assert " ".join(said.out.split()) == (
+        assert " ".join(result.out.split()) == (
             "student performs the same as mini: parameters, weight_bytes, macs and memory_peak equal."
         )
 
-    def test_side_by_side(self, modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    def test_side_by_side(self, modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
         """Two models are compared as by modeldyno compare; both are stored, and so is what came of it."""
-        said = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "both.json")
-        found = codec.read_comparison(tmp_path / "both.json")
+        result = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "both.json")
+        comparison = codec.read_comparison(tmp_path / "both.json")
         listed = modeldyno("list").out
 
-        assert said.out.startswith("student performs the same as mini: parameters, weight_bytes, macs")
-        assert "Saved to both.json." in said.out
-        assert [found.baseline.id, found.contrasts[0].candidate.id] == ["0123456789ab", "0123456789ac"]
-        assert all(each in listed for each in ("0123456789ab", "0123456789ac", found.id[:6]))
-        assert modeldyno("show", found.id).out.startswith("student performs the same as mini")
+        assert result.out.startswith("student performs the same as mini: parameters, weight_bytes, macs")
+        assert "Saved to both.json." in result.out
+        assert [comparison.baseline.id, comparison.contrasts[0].candidate.id] == ["0123456789ab", "0123456789ac"]
+        assert all(each in listed for each in ("0123456789ab", "0123456789ac", comparison.id[:6]))
+        assert modeldyno("show", comparison.id).out.startswith("student performs the same as mini")
 
-    def test_a_comparison_on_standard_output(self, modeldyno: Callable[..., Said]) -> None:
+    def test_a_comparison_on_standard_output(self, modeldyno: Callable[..., CommandResult]) -> None:
         """With --json - a pipe gets the document and nothing else."""
-        said = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "-", "--no-store")
+        result = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "-", "--no-store")
 
-        assert codec.decode_comparison(said.out).baseline.name == "mini"
+        assert codec.decode_comparison(result.out).baseline.name == "mini"
 
-    def test_the_table_of_compression(self, modeldyno: Callable[..., Said]) -> None:
+    def test_the_table_of_compression(self, modeldyno: Callable[..., CommandResult]) -> None:
         """Five rows, and with two models what is better in the second."""
         one = modeldyno("inspect", STEADY, "--table", "--no-store").out
 
         assert "Computational complexity" in one
         assert "Enhancement" not in one
 
-    def test_the_table_of_two(self, modeldyno: Callable[..., Said]) -> None:
+    def test_the_table_of_two(self, modeldyno: Callable[..., CommandResult]) -> None:
         """With --compare the table has a column for the difference."""
         assert "Enhancement" in modeldyno("inspect", STEADY, "--compare", STEADY, "--table").out
 
     @pytest.mark.parametrize("suffix", [".csv", ".html", ".json", ".md"])
-    def test_a_report_of_two(self, modeldyno: Callable[..., Said], tmp_path: Path, suffix: str) -> None:
+    def test_a_report_of_two(
+        self, modeldyno: Callable[..., CommandResult], tmp_path: Path, suffix: str
+    ) -> None:
         """-o writes the comparison into a file of any kind; a table of numbers names the candidates alone."""
-        said = modeldyno("inspect", STEADY, "--compare", STEADY, "-o", f"r{suffix}", "--no-store")
+        result = modeldyno("inspect", STEADY, "--compare", STEADY, "-o", f"r{suffix}", "--no-store")
         written = (tmp_path / f"r{suffix}").read_text()
 
-        assert said.code == 0
+        assert result.code == 0
         assert ("mini" in written) is (suffix != ".csv")
         assert "student" in written
 
-    def test_all_numbers_are_those_of_the_whole(self, modeldyno: Callable[..., Said]) -> None:
+    def test_all_numbers_are_those_of_the_whole(self, modeldyno: Callable[..., CommandResult]) -> None:
         """What -v adds has no line for each module: the tree and the files have those."""
         numbers = modeldyno("inspect", STEADY, "-v").out.partition("\nNumbers\n")[2]
 
         assert "roofline_latency" in numbers
         assert "encoder" not in numbers
 
-    def test_a_report(self, modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+    def test_a_report(self, modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
         """-o writes the report of one model, and a stored one is written alike."""
         assert modeldyno("inspect", STEADY, "-o", "r.html").code == 0
         assert modeldyno("report", "0123456789ab", "-o", "s.md").code == 0
@@ -223,26 +225,26 @@ class TestShown:
         assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_failure_exits_with_4(modeldyno: Callable[..., Said], lab: Lab) -> None:
+def test_a_failure_exits_with_4(modeldyno: Callable[..., CommandResult], lab: Lab) -> None:
     """What failed is kept; of two models one failure is enough."""
     lab.results[1] = a_failed_result(id="0123456789ac")
-    said = modeldyno("inspect", STEADY, "--compare", STEADY)
+    result = modeldyno("inspect", STEADY, "--compare", STEADY)
 
-    assert said.code == 4
-    assert "The child took 2 GiB." in said.out
+    assert result.code == 4
+    assert "The child took 2 GiB." in result.out
 
 
-def test_an_interruption_ends_it(modeldyno: Callable[..., Said], lab: Lab) -> None:
+def test_an_interruption_ends_it(modeldyno: Callable[..., CommandResult], lab: Lab) -> None:
     """After an interruption of the first the second is not begun, and what there is is saved."""
     lab.results[0] = replace(lab.results[0], doubts=(Doubt(code="interrupted", seen="s", advice="a"),))
-    said = modeldyno("inspect", STEADY, "--compare", STEADY)
+    result = modeldyno("inspect", STEADY, "--compare", STEADY)
 
-    assert (said.code, len(lab.asked)) == (130, 1)
+    assert (result.code, len(lab.asked)) == (130, 1)
     assert "012345" in modeldyno("list").out
 
 
 def test_a_place_that_fails_is_told_last(
-    modeldyno: Callable[..., Said], lab: Lab, monkeypatch: pytest.MonkeyPatch
+    modeldyno: Callable[..., CommandResult], lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that cannot be written keeps the result neither from the screen nor from the store."""
 
@@ -250,15 +252,15 @@ def test_a_place_that_fails_is_told_last(
         raise RequestError("Cannot write r.json: the disk is full.")
 
     monkeypatch.setattr(codec, "write", refuse)
-    said = modeldyno("inspect", STEADY, "--json", "r.json")
+    result = modeldyno("inspect", STEADY, "--json", "r.json")
 
-    assert said.code == 2
-    assert said.out.startswith("mini has")
-    assert "the disk is full" in said.err
+    assert result.code == 2
+    assert result.out.startswith("mini has")
+    assert "the disk is full" in result.err
     assert lab.results[0].id[:6] in modeldyno("list").out
 
 
-def test_a_file_gives_defaults(modeldyno: Callable[..., Said], lab: Lab, tmp_path: Path) -> None:
+def test_a_file_gives_defaults(modeldyno: Callable[..., CommandResult], lab: Lab, tmp_path: Path) -> None:
     """The table [inspect] of modeldyno.toml stands for flags."""
     (tmp_path / "modeldyno.toml").write_text('[inspect]\nvary = ["batch=1,2"]\nmode = "train"\n')
     modeldyno("inspect", STEADY, "-q")
@@ -268,7 +270,7 @@ def test_a_file_gives_defaults(modeldyno: Callable[..., Said], lab: Lab, tmp_pat
 
 
 def test_an_optimizer_of_a_file_waits_for_training(
-    modeldyno: Callable[..., Said], lab: Lab, tmp_path: Path
+    modeldyno: Callable[..., CommandResult], lab: Lab, tmp_path: Path
 ) -> None:
     """Only one that somebody types is refused where nothing is trained."""
     (tmp_path / "modeldyno.toml").write_text('[inspect]\noptimizer = "sgd"\n')
@@ -294,17 +296,19 @@ class TestShow:
             ("macs.ci", "1412628480 1442628480\n"),
         ],
     )
-    def test_one_number_of_a_module(self, modeldyno: Callable[..., Said], query: str, answer: str) -> None:
+    def test_one_number_of_a_module(
+        self, modeldyno: Callable[..., CommandResult], query: str, answer: str
+    ) -> None:
         """A path behind the @ names a module, a dtype or a device."""
         assert modeldyno("show", "r.json", "--get", query).out == answer
 
-    def test_as_much_as_was_asked_for(self, modeldyno: Callable[..., Said]) -> None:
+    def test_as_much_as_was_asked_for(self, modeldyno: Callable[..., CommandResult]) -> None:
         """A saved inspection is shown with the same options."""
         assert "Modules, to depth 1" in modeldyno("show", "r.json", "--depth", "1").out
         assert "Modules with 'pool'" in modeldyno("show", "r.json", "--filter", "pool").out
         assert "aten.addmm" in modeldyno("show", "r.json", "-v").out
 
-    def test_a_bound_on_a_module(self, modeldyno: Callable[..., Said]) -> None:
+    def test_a_bound_on_a_module(self, modeldyno: Callable[..., CommandResult]) -> None:
         """Counts are judged without doubt."""
         assert modeldyno("show", "r.json", "--require", "macs@encoder.layer.0 <= 1G").code == 0
         assert modeldyno("show", "r.json", "--require", "parameters <= 1M").code == 1

@@ -94,14 +94,14 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
 
 
 def alive(mark: str) -> list[str]:
-    found = []
+    result = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             if mark.encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
-                found.append((path.parent / "cmdline").read_text().replace("\0", " "))
+                result.append((path.parent / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
-    return found
+    return result
 
 
 def left(mark: str, patience: float = 8.0) -> list[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.cli.conftest import Said
+    from tests.cli.conftest import CommandResult
 
 SHORT = ("--input", "x=1x4", "--max-time", "1.5s", "--min-time", "0.3s", "--precision", "30%")
 SURE = (*SHORT, "--max-time", "60s", "--percentile", "p50")
@@ -55,10 +55,10 @@ def run(*words: str) -> int:
 def test_a_url_is_put_under_load(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One command gives the rate, the latency and the stages of a request."""
     assert run(url, "-c", "2", *SHORT) == 0
-    told = capsys.readouterr().out
-    assert "requests/s at concurrency 2" in told
-    assert "Where a request spends its time" in told
-    assert "closed loop" in told
+    output = capsys.readouterr().out
+    assert "requests/s at concurrency 2" in output
+    assert "Where a request spends its time" in output
+    assert "closed loop" in output
 
 
 def test_a_bound_that_is_broken_is_the_exit_code(url: str) -> None:
@@ -72,19 +72,19 @@ def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest
     page = tmp_path / "ladder.html"
     assert run(url, "-c", "1,2", *SHORT, "--json", str(path), "-o", str(page)) == 0
     assert "Throughput by load" in page.read_text(encoding="ascii")
-    said = capsys.readouterr().out
-    assert said.startswith("At most 2 loads, about 3 s; --max-time shortens it.\n")
-    assert "Throughput and latency under each load" in said
+    result = capsys.readouterr().out
+    assert result.startswith("At most 2 loads, about 3 s; --max-time shortens it.\n")
+    assert "Throughput and latency under each load" in result
     assert [rung["load"] for rung in json.loads(path.read_text())["rungs"]] == [1, 2]
 
 
 def test_a_ladder_is_found_again_in_the_store(
-    url: str, tmp_path: Path, modeldyno: Callable[..., Said]
+    url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]
 ) -> None:
     """It is listed, shown, drawn, provided for and removed by its id; its results stay."""
     asked = ("--demand", "1000/s", "--price", "$1/h")
     words = ("--require", "latency.p50 <= 60s", *asked, "--json", "ladder.json")
-    told = plain(modeldyno("load", url, "-c", "1,2", *SHORT, *SURE, *words).out)
+    output = plain(modeldyno("load", url, "-c", "1,2", *SHORT, *SURE, *words).out)
     document = json.loads((tmp_path / "ladder.json").read_text())
     own = document["id"]
     assert f"Stored as {own}; for a report: modeldyno report {own[:6]}" in told
@@ -92,7 +92,7 @@ def test_a_ladder_is_found_again_in_the_store(
     assert document["expense"]["per_hour"] == document["provision"]["replicas"]
 
     assert own[:6] in modeldyno("list").out
-    assert plain(modeldyno("show", own[:6], *asked).out) in told
+    assert plain(modeldyno("show", own[:6], *asked).out) in output
     assert json.loads(modeldyno("show", own[:6], "--json", *asked).out) == document
     assert modeldyno("report", own[:6], "-o", "ladder.html").code == 0
     assert "Throughput by load" in (tmp_path / "ladder.html").read_text(encoding="ascii")
@@ -115,10 +115,10 @@ def test_the_largest_load_is_found(url: str, capsys: pytest.CaptureFixture[str])
     """The search answers in a sentence, and its exit code says that something holds."""
     words = ("--find-load", "--require", "latency.p50 <= 1s", "--most", "2")
     assert run(url, *words, *SURE) == 0
-    said = capsys.readouterr().out
+    result = capsys.readouterr().out
 
-    assert said.startswith("At most 10 loads, about 80 min; --measurements and --max-time shorten it.\n")
-    assert "Concurrency 2 holds latency.p50 <= 1 s" in said
+    assert result.startswith("At most 10 loads, about 80 min; --measurements and --max-time shorten it.\n")
+    assert "Concurrency 2 holds latency.p50 <= 1 s" in result
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -141,7 +141,7 @@ def test_what_verifies_a_search_decides_its_exit_code(
         for low, high in ((0.4, 0.6), again)
         for ends in (Interval(low=low, high=high),)
     )
-    found = Capacity(
+    result = Capacity(
         search=Search(bounds=(bound,)),
         rungs=(passed,),
         end=End.LARGEST,
@@ -151,12 +151,12 @@ def test_what_verifies_a_search_decides_its_exit_code(
         ours=False,
     )
     outcome = Outcome(result=empty(Job(model=ModelRef(scheme="url", locator="m"), backend="remote")))
-    monkeypatch.setattr(loadtest_series, "search", lambda *_words, **_more: iter([(outcome, found)]))
+    monkeypatch.setattr(loadtest_series, "search", lambda *_words, **_more: iter([(outcome, result)]))
     words = ("--find-load", "--require", str(bound), "--no-store", *(("-q",) if quiet else ()))
     assert run("http://127.0.0.1:1#m", *words) == code
-    told = " ".join(capsys.readouterr().out.split())
-    assert "Concurrency 2 holds" in told
-    assert (said in told) is (code != 0 or not quiet)
+    output = " ".join(capsys.readouterr().out.split())
+    assert "Concurrency 2 holds" in output
+    assert (said in output) is (code != 0 or not quiet)
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ def planned(bound: str, void: str = "") -> Provided:
 
 def test_a_load_that_holds_its_bounds_answers() -> None:
     """Five replicas of 200/s."""
-    found = planned("latency.p50 <= 6ms")
+    result = planned("latency.p50 <= 6ms")
 
-    assert found.why == ""
-    assert found.provision is not None
-    assert found.provision.replicas == 5
+    assert result.why == ""
+    assert result.provision is not None
+    assert result.provision.replicas == 5
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_load_that_holds_its_bounds_answers() -> None:
 )
 def test_a_load_that_does_not_says_which_bound_and_why(bound: str, void: str, said: str) -> None:
     """And what to do: a load that broke it was too much, one that told too little was too short."""
-    found = planned(bound, void)
+    result = planned(bound, void)
 
-    assert found.provision is None
-    assert found.why.startswith("The number of replicas is unknown, because ")
-    assert said in found.why
+    assert result.provision is None
+    assert result.why.startswith("The number of replicas is unknown, because ")
+    assert said in result.why

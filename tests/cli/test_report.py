@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    class Said(Protocol):
+    class CommandResult(Protocol):
         code: int
         out: str
         err: str
 
 
 @pytest.fixture
-def documents(modeldyno: Callable[..., Said], tmp_path: Path) -> dict[str, str]:
+def documents(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> dict[str, str]:
     """A document of each kind, as files."""
     del modeldyno
     study = a_large_study(20)
@@ -46,13 +46,13 @@ BEGINS = {".html": "<!doctype html>", ".md": "**", ".csv": "", ".json": "{"}
 @pytest.mark.parametrize("kind", ["result", "study", "comparison"])
 @pytest.mark.parametrize("suffix", BEGINS)
 def test_every_document_has_every_format(
-    modeldyno: Callable[..., Said], documents: dict[str, str], kind: str, suffix: str
+    modeldyno: Callable[..., CommandResult], documents: dict[str, str], kind: str, suffix: str
 ) -> None:
     """The suffix says what is written, whatever the document is."""
-    said = modeldyno("report", documents[kind], "-o", f"out{suffix}")
+    result = modeldyno("report", documents[kind], "-o", f"out{suffix}")
     text = Path(f"out{suffix}").read_text(encoding="utf-8")
 
-    assert (said.code, said.out) == (0, f"Wrote out{suffix}.\n")
+    assert (result.code, result.out) == (0, f"Wrote out{suffix}.\n")
     assert text.startswith(BEGINS[suffix])
     if suffix == ".csv":
         rows = list(csv.reader(text.splitlines()))
@@ -60,7 +60,7 @@ def test_every_document_has_every_format(
         assert len(set(map(len, rows))) == 1
 
 
-def test_several_are_one_page(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:
+def test_several_are_one_page(modeldyno: Callable[..., CommandResult], documents: dict[str, str]) -> None:
     """Documents of any kind go into one page, or one array."""
     assert modeldyno("report", *documents.values(), "-o", "out.html").code == 0
     assert modeldyno("report", *documents.values(), "-o", "out.json").code == 0
@@ -70,29 +70,33 @@ def test_several_are_one_page(modeldyno: Callable[..., Said], documents: dict[st
     assert len(json.loads(Path("out.json").read_text())) == 3
 
 
-def test_several_results_are_one_table(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:
+def test_several_results_are_one_table(
+    modeldyno: Callable[..., CommandResult], documents: dict[str, str]
+) -> None:
     """Numbers of results stand below each other; other documents have other columns."""
     assert modeldyno("report", documents["result"], documents["result"], "-o", "out.csv").code == 0
-    said = modeldyno("report", *documents.values(), "-o", "out.csv")
+    result = modeldyno("report", *documents.values(), "-o", "out.csv")
 
-    assert said.code == 2
-    assert "A .csv file holds only results" in said.err
+    assert result.code == 2
+    assert "A .csv file holds only results" in result.err
 
 
-def test_bounds_are_judged_on_the_way(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:
+def test_bounds_are_judged_on_the_way(
+    modeldyno: Callable[..., CommandResult], documents: dict[str, str]
+) -> None:
     """A bound stands in the report of a result with its verdict; elsewhere it has no place."""
     bound = "latency.p50 <= 400us"
     assert modeldyno("report", documents["result"], "-o", "out.html", "--require", bound).code == 0
-    said = [
+    result = [
         modeldyno("report", *of, "-o", "out.html", "--require", bound)
         for of in ([documents["study"]], [documents["result"]] * 2)
     ]
 
     assert 'aria-label="broken"' in Path("out.html").read_text()
-    assert [each.code for each in said] == [2, 2]
+    assert [each.code for each in result] == [2, 2]
 
 
-def test_results_of_trials_come_from_the_store(modeldyno: Callable[..., Said]) -> None:
+def test_results_of_trials_come_from_the_store(modeldyno: Callable[..., CommandResult]) -> None:
     """A winner's own histogram is in the page of its study as long as the store has its result."""
     study = a_large_study(10)
     best = ranking(study).best
@@ -110,13 +114,15 @@ def test_results_of_trials_come_from_the_store(modeldyno: Callable[..., Said]) -
     assert "Histogram of latency" in Path("after.html").read_text()
 
 
-def test_a_file_of_no_format_is_refused(modeldyno: Callable[..., Said], documents: dict[str, str]) -> None:
+def test_a_file_of_no_format_is_refused(
+    modeldyno: Callable[..., CommandResult], documents: dict[str, str]
+) -> None:
     """An unknown suffix names those that are known; a directory that is not there is named."""
     lost = modeldyno("report", documents["study"], "-o", "no/such/out.html")
     assert lost.code == 2
     assert "Cannot write no/such/out.html: the directory no/such does not exist." in lost.err
 
-    said = modeldyno("report", documents["study"], "-o", "out.docx")
+    result = modeldyno("report", documents["study"], "-o", "out.docx")
 
-    assert said.code == 2
-    assert ".html" in said.err
+    assert result.code == 2
+    assert ".html" in result.err

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 
-    class Said(Protocol):
+    class CommandResult(Protocol):
         code: int
         out: str
         err: str
@@ -136,21 +136,23 @@ def test_a_forked_process_tells_nothing(ours: Run) -> None:
     assert done.stderr.count("script.py spent") == 1
 
 
-def test_a_missing_script_or_directory_is_told(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_missing_script_or_directory_is_told(
+    modeldyno: Callable[..., CommandResult], tmp_path: Path
+) -> None:
     """One sentence, before anything runs."""
-    said = modeldyno("run", "nothing.py")
-    assert (said.code, said.out) == (2, "")
-    assert "There is no file 'nothing.py'" in said.err
+    result = modeldyno("run", "nothing.py")
+    assert (result.code, result.out) == (2, "")
+    assert "There is no file 'nothing.py'" in result.err
     (tmp_path / "script.py").write_text("print('ran')")
-    said = modeldyno("run", str(tmp_path))
-    assert said.code == 2
-    assert "is a directory; give the path of a Python script" in said.err
-    said = modeldyno("run", "--json", "-", "script.py")
-    assert said.code == 2
-    assert "Standard output belongs to the script" in said.err
-    said = modeldyno("run", "--json", "no/where.json", "script.py")
-    assert (said.code, said.out) == (2, "")
-    assert "does not exist" in said.err
+    result = modeldyno("run", str(tmp_path))
+    assert result.code == 2
+    assert "is a directory; give the path of a Python script" in result.err
+    result = modeldyno("run", "--json", "-", "script.py")
+    assert result.code == 2
+    assert "Standard output belongs to the script" in result.err
+    result = modeldyno("run", "--json", "no/where.json", "script.py")
+    assert (result.code, result.out) == (2, "")
+    assert "does not exist" in result.err
 
 
 def test_words_behind_the_script_are_its_own() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Protocol
 
-    class Said(Protocol):
+    class CommandResult(Protocol):
         code: int
         out: str
         err: str
@@ -34,40 +34,40 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_baseline_shows_what_has_changed(modeldyno: Callable[..., Said], saved: Path) -> None:
+def test_a_baseline_shows_what_has_changed(modeldyno: Callable[..., CommandResult], saved: Path) -> None:
     """`show NEW --baseline OLD` tells the difference at the peak, and nothing else."""
-    said = modeldyno("show", "new.json", "--baseline", str(saved / "old.json"))
+    result = modeldyno("show", "new.json", "--baseline", str(saved / "old.json"))
 
-    assert said.code == 0
-    assert said.out.startswith("new holds 2.00 MiB more at its peak than before, 3.00 MiB against 1.00 MiB")
-    assert "output of fc  1.00 MiB  3.00 MiB  +2.00 MiB" in said.out
-    assert "How it was measured" not in said.out
+    assert result.code == 0
+    assert result.out.startswith("new holds 2.00 MiB more at its peak than before, 3.00 MiB against 1.00 MiB")
+    assert "output of fc  1.00 MiB  3.00 MiB  +2.00 MiB" in result.out
+    assert "How it was measured" not in result.out
 
 
 @pytest.mark.usefixtures("saved")
-def test_a_result_without_a_snapshot_is_one_sentence(modeldyno: Callable[..., Said]) -> None:
+def test_a_result_without_a_snapshot_is_one_sentence(modeldyno: Callable[..., CommandResult]) -> None:
     """It is named with what to do, whichever of the two it is."""
     for words in (("bare.json", "new.json"), ("new.json", "bare.json")):
-        said = modeldyno("show", words[0], "--baseline", words[1])
-        assert said.code == 4
-        assert "holds no snapshot of memory; profile it with the probe memory" in said.err
-        assert said.out == ""
+        result = modeldyno("show", words[0], "--baseline", words[1])
+        assert result.code == 4
+        assert "holds no snapshot of memory; profile it with the probe memory" in result.err
+        assert result.out == ""
 
 
 @pytest.mark.usefixtures("saved")
 @pytest.mark.parametrize("more", [("--json",), ("--get", "latency.p50"), ("--require", "latency.p50 <= 1s")])
-def test_one_question_at_a_time(modeldyno: Callable[..., Said], more: tuple[str, ...]) -> None:
+def test_one_question_at_a_time(modeldyno: Callable[..., CommandResult], more: tuple[str, ...]) -> None:
     """What asks for one Result does not go with two."""
-    said = modeldyno("show", "new.json", "--baseline", "old.json", *more)
+    result = modeldyno("show", "new.json", "--baseline", "old.json", *more)
 
-    assert said.code == 2
-    assert "--baseline cannot be combined with --get, --require or --json" in said.err
+    assert result.code == 2
+    assert "--baseline cannot be combined with --get, --require or --json" in result.err
 
 
 def test_python_has_the_same(saved: Path) -> None:
     """`memory_change` takes two Results, and gives the places with their bytes."""
-    found = memory_change(read(saved / "old.json"), read(saved / "new.json"))
+    result = memory_change(read(saved / "old.json"), read(saved / "new.json"))
 
-    assert isinstance(found, MemoryChange)
-    assert found.difference == 2 * 2**20
-    assert [(each.scope, each.difference) for each in found.held] == [("fc", 2 * 2**20)]
+    assert isinstance(result, MemoryChange)
+    assert result.difference == 2 * 2**20
+    assert [(each.scope, each.difference) for each in result.held] == [("fc", 2 * 2**20)]

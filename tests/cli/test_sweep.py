@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
     from modeldyno.core.study.study import Study
 
-    class Said(Protocol):
+    class CommandResult(Protocol):
         code: int
         out: str
         err: str
@@ -70,26 +70,28 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
     return put
 
 
-def study_of(said: Said) -> Study:
+def study_of(said: CommandResult) -> Study:
     """Give the newest study of the store."""
     assert said.code is not None
     with plugins.store() as store:
         return store.study(store.studies(limit=1)[0].id)
 
 
-def test_the_best_is_told_and_kept(modeldyno: Callable[..., Said], bench: Callable[..., Bench]) -> None:
+def test_the_best_is_told_and_kept(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+) -> None:
     """The sentence, the table, and how to go on, within 80 columns; every trial is in the store."""
     bench()
-    said = modeldyno("sweep", *BATCHES)
-    found = study_of(said)
+    result = modeldyno("sweep", *BATCHES)
+    outcome = study_of(result)
 
-    assert said.code == 0
-    assert "batch_size=4 gives throughput 400/s" in " ".join(said.out.split())
-    assert "The best of 3 configurations" in said.out
-    assert f"modeldyno sweep --rerank {found.id[:6]}" in said.out
-    assert all(len(line) <= 83 for line in said.out.splitlines())
-    assert len(found.trials) >= 3
-    assert found.name == "digits"
+    assert result.code == 0
+    assert "batch_size=4 gives throughput 400/s" in " ".join(result.out.split())
+    assert "The best of 3 configurations" in result.out
+    assert f"modeldyno sweep --rerank {outcome.id[:6]}" in result.out
+    assert all(len(line) <= 83 for line in result.out.splitlines())
+    assert len(outcome.trials) >= 3
+    assert outcome.name == "digits"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_the_best_is_told_and_kept(modeldyno: Callable[..., Said], bench: Callab
     ],
 )
 def test_a_sweep_says_first_how_long_it_takes(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench], words: tuple[str, ...], limit: str
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], words: tuple[str, ...], limit: str
 ) -> None:
     """Its limits of time and of trials stand beside the goal, before anything is measured."""
     bench()
@@ -109,7 +111,7 @@ def test_a_sweep_says_first_how_long_it_takes(
 
 
 def test_a_file_says_the_same_as_options(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     """A sweep in YAML finds the same; an option counts more, and one of modeldyno.toml less."""
     bench()
@@ -118,14 +120,14 @@ def test_a_file_says_the_same_as_options(
         "require: throughput >= 150/s\nmaximize: throughput\n"
     )
     (tmp_path / "modeldyno.toml").write_text('[sweep]\nseed = 7\nmax-trials = 9\nmin-time = "2s"\n')
-    said = modeldyno("sweep", "s.yaml", "--until", "certain >= 90%", "--minimize", "latency.mean")
-    found = study_of(said)
+    result = modeldyno("sweep", "s.yaml", "--until", "certain >= 90%", "--minimize", "latency.mean")
+    outcome = study_of(result)
 
-    assert [str(axis) for axis in found.space.axes] == ["batch_size=1,2,4"]
-    assert [str(aim) for aim in found.goal.objectives] == ["minimize latency.mean"]
-    assert [str(bound) for bound in found.goal.constraints] == ["throughput >= 150/s"]
-    assert (found.seed, found.budget.max_trials, found.budget.certain) == (3, 9, 0.9)
-    assert found.job.plan.min_time == 2.0
+    assert [str(axis) for axis in outcome.space.axes] == ["batch_size=1,2,4"]
+    assert [str(aim) for aim in outcome.goal.objectives] == ["minimize latency.mean"]
+    assert [str(bound) for bound in outcome.goal.constraints] == ["throughput >= 150/s"]
+    assert (outcome.seed, outcome.budget.max_trials, outcome.budget.certain) == (3, 9, 0.9)
+    assert outcome.job.plan.min_time == 2.0
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_a_file_says_the_same_as_options(
     ],
 )
 def test_the_exit_code_says_whether_anything_holds(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench], bound: str, code: int
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], bound: str, code: int
 ) -> None:
     """0 where something holds, 1 where nothing does, 5 where the samples leave it open."""
     bench()
@@ -146,20 +148,20 @@ def test_the_exit_code_says_whether_anything_holds(
 
 
 def test_when_everything_fails_the_code_is_4(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """The cause is told, and what was tried is in the store."""
     bench(fails=lambda _point: FailureKind.OOM)
-    said = modeldyno("sweep", *BATCHES)
+    result = modeldyno("sweep", *BATCHES)
 
-    assert said.code == 4
-    assert "it took too much" in said.out
-    assert exit_code(ranking(study_of(said))) == 4
-    assert "failed: out of memory" in modeldyno("show", study_of(said).id).out
+    assert result.code == 4
+    assert "it took too much" in result.out
+    assert exit_code(ranking(study_of(result))) == 4
+    assert "failed: out of memory" in modeldyno("show", study_of(result).id).out
 
 
 def test_an_interruption_ends_with_130_and_says_how_to_go_on(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """What was measured is told and kept; resuming measures the rest, and nothing twice."""
 
@@ -169,21 +171,23 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(
         return by_batch(point)
 
     first = bench(interrupting)
-    said = modeldyno("sweep", *BATCHES)
-    found = study_of(said)
+    result = modeldyno("sweep", *BATCHES)
+    outcome = study_of(result)
 
-    assert said.code == 130
-    assert f"modeldyno sweep --resume {found.id[:6]}" in said.out
-    assert len(first.jobs) == len(found.trials) == 2
+    assert result.code == 130
+    assert f"modeldyno sweep --resume {outcome.id[:6]}" in result.out
+    assert len(first.jobs) == len(outcome.trials) == 2
     second = bench()
     again = modeldyno("sweep", "--resume", "--max-trials", "5")
     assert again.code == 0
-    assert study_of(again).id == found.id
+    assert study_of(again).id == outcome.id
     assert len(study_of(again).trials) == 5
     assert len(second.jobs) == 3
 
 
-def test_a_study_that_is_over_says_why(modeldyno: Callable[..., Said], bench: Callable[..., Bench]) -> None:
+def test_a_study_that_is_over_says_why(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+) -> None:
     """Going on measures nothing where the budget is spent, or where nothing would be learnt."""
     bench()
     modeldyno("sweep", *BATCHES, "--max-trials", "3")
@@ -200,69 +204,69 @@ def test_a_study_that_is_over_says_why(modeldyno: Callable[..., Said], bench: Ca
 
 
 def test_a_study_is_ranked_anew_without_measuring(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """Other goals give another winner, from what is stored; the study in the store stays as it is."""
     used = bench()
-    found = study_of(modeldyno("sweep", *BATCHES))
+    outcome = study_of(modeldyno("sweep", *BATCHES))
     made = len(used.jobs)
-    said = modeldyno(
+    result = modeldyno(
         "sweep",
         "--rerank",
-        found.id[:6],
+        outcome.id[:6],
         "--require",
         "throughput <= 150/s",
         "--require",
         "latency.max <= 1s",
     )
 
-    assert said.code == 0
-    assert "batch_size=1) gives throughput 100/s" in said.out.replace("\n", " ")
-    assert "latency.max" in said.out
+    assert result.code == 0
+    assert "batch_size=1) gives throughput 100/s" in result.out.replace("\n", " ")
+    assert "latency.max" in result.out
     assert len(used.jobs) == made
-    assert study_of(said).goal == found.goal
-    assert "16 of" not in said.out
+    assert study_of(result).goal == outcome.goal
+    assert "16 of" not in result.out
 
 
 def test_a_winner_under_another_goal_is_verified(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """What ranking anew says to type goes on as a study of its own; nothing is measured twice."""
     used = bench()
-    found = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "3"))
+    outcome = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "3"))
     made = len(used.jobs)
-    said = modeldyno(
-        "sweep", "--rerank", found.id, "--objective", "throughput:2", "--require", "throughput <= 250/s"
+    result = modeldyno(
+        "sweep", "--rerank", outcome.id, "--objective", "throughput:2", "--require", "throughput <= 250/s"
     )
     line = next(
-        line for line in said.out.splitlines() if line.startswith("To continue the search and verify it: ")
+        line for line in result.out.splitlines() if line.startswith("To continue the search and verify it: ")
     )
     assert len(used.jobs) == made
     words = shlex.split(line.partition("modeldyno ")[2])
     again = modeldyno(*words, "--max-trials", "40")
     anew = study_of(again)
 
-    assert words[:3] == ["sweep", "--resume", found.id]
+    assert words[:3] == ["sweep", "--resume", outcome.id]
     assert again.code == 0
-    assert anew.id != found.id
+    assert anew.id != outcome.id
     assert [str(o) for o in anew.goal.objectives] == ["maximize throughput:2"]
-    assert [(t.point, t.result) for t in anew.trials[: len(found.trials)]] == [
-        (t.point, t.result) for t in found.trials
+    assert [(t.point, t.result) for t in anew.trials[: len(outcome.trials)]] == [
+        (t.point, t.result) for t in outcome.trials
     ]
-    assert len(used.jobs) == made + len(anew.trials) - len(found.trials)
+    assert len(used.jobs) == made + len(anew.trials) - len(outcome.trials)
     best = ranking(anew).best
     assert best is not None
     assert best.verified
     assert best.point == {"batch_size": 2}
     with plugins.store() as store:
-        assert store.study(found.id) == found
+        assert store.study(outcome.id) == outcome
     assert modeldyno("rm", anew.id).code == 0  # and what both have stays
-    for trial in found.trials:
+    for trial in outcome.trials:
         assert modeldyno("show", trial.result).code == 0
 
 
 def test_what_a_new_goal_does_not_name_stays(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """A bound alone changes no objective, and an objective alone no bound."""
     bench()
@@ -280,59 +284,61 @@ def test_what_a_new_goal_does_not_name_stays(
 
 
 def test_a_goal_that_no_trial_tells_is_not_searched_on(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """What was not measured would not be measured by more of the same trials."""
     used = bench()
     name = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "2")).id
     made = len(used.jobs)
-    said = modeldyno("sweep", "--resume", name, "--minimize", "weight_bytes", "--max-trials", "9")
+    result = modeldyno("sweep", "--resume", name, "--minimize", "weight_bytes", "--max-trials", "9")
 
-    assert (said.code, len(used.jobs)) == (2, made)
-    assert "measured weight_bytes; start a new sweep" in said.err.replace("\n", " ")
+    assert (result.code, len(used.jobs)) == (2, made)
+    assert "measured weight_bytes; start a new sweep" in result.err.replace("\n", " ")
 
 
 def test_the_settings_of_a_project_are_of_sweeps_that_begin(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     """What modeldyno.toml says of sweeps neither hinders one that goes on, nor gives it another goal."""
     bench()
-    found = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "2"))
+    result = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "2"))
     (tmp_path / "modeldyno.toml").write_text(
         '[sweep]\nbackend = "onnxruntime"\ntrial_time = "1s"\nlatency_budget = "5ms"\n'
     )
-    again = modeldyno("sweep", "--resume", found.id, "--max-trials", "4")
+    again = modeldyno("sweep", "--resume", result.id, "--max-trials", "4")
 
     assert again.code == 0
-    assert study_of(again).id == found.id
-    assert modeldyno("sweep", "--rerank", found.id, "--minimize", "latency.mean").code == 0
+    assert study_of(again).id == result.id
+    assert modeldyno("sweep", "--rerank", result.id, "--minimize", "latency.mean").code == 0
 
 
-def test_results_that_are_gone_are_told(modeldyno: Callable[..., Said], bench: Callable[..., Bench]) -> None:
+def test_results_that_are_gone_are_told(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
+) -> None:
     """A metric that the study did not keep is unknown once the results were removed."""
     bench()
-    found = study_of(modeldyno("sweep", *BATCHES))
-    for trial in found.trials:
+    outcome = study_of(modeldyno("sweep", *BATCHES))
+    for trial in outcome.trials:
         assert modeldyno("rm", trial.result).code == 0
-    said = modeldyno("sweep", "--rerank", found.id, "--require", "latency.max <= 1s")
+    result = modeldyno("sweep", "--rerank", outcome.id, "--require", "latency.max <= 1s")
 
-    assert f"{len(found.trials)} of {len(found.trials)} trials lack a requested metric" in said.out
+    assert f"{len(outcome.trials)} of {len(outcome.trials)} trials lack a requested metric" in result.out
 
 
 def test_the_document_and_the_table_are_written(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     """JSON can be read back, with the ranking beside it; CSV has a row for each trial."""
     bench()
-    said = modeldyno("sweep", *BATCHES, "--json", "s.json", "-o", "s.csv")
+    result = modeldyno("sweep", *BATCHES, "--json", "s.json", "-o", "s.csv")
     document = json.loads((tmp_path / "s.json").read_text())
     rows = list(csv.DictReader(io.StringIO((tmp_path / "s.csv").read_text())))
 
-    assert "Saved to s.json." in said.out
+    assert "Saved to s.json." in result.out
     assert document["ranking"]["rows"][0]["point"] == {"batch_size": 4}
-    assert codec.read_study(tmp_path / "s.json") == study_of(said)
+    assert codec.read_study(tmp_path / "s.json") == study_of(result)
     assert [int(row["trial"]) for row in rows] == list(range(1, len(document["trials"]) + 1))
-    assert modeldyno("show", "s.json").out in said.out.replace("\r", "")
+    assert modeldyno("show", "s.json").out in result.out.replace("\r", "")
     assert json.loads(modeldyno("show", "s.json", "--json").out)["id"] == document["id"]
     assert modeldyno("report", "s.json", "-o", "again.csv").code == 0
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "s.csv").read_text()
@@ -341,7 +347,7 @@ def test_the_document_and_the_table_are_written(
 
 
 def test_a_page_is_written(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     """A sweep writes its page at its end, with the results of its trials from the store."""
     bench()
@@ -354,81 +360,81 @@ def test_a_page_is_written(
 
 
 def test_standard_output_may_hold_the_document_alone(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """With ``--json -`` nothing else is printed; without a store nothing is kept."""
     bench()
-    said = modeldyno("sweep", *BATCHES, "--json", "-", "--no-store")
+    result = modeldyno("sweep", *BATCHES, "--json", "-", "--no-store")
 
-    assert json.loads(said.out)["kind"] == "study"
+    assert json.loads(result.out)["kind"] == "study"
     assert "Nothing is stored yet" in modeldyno("list").out
 
 
 def test_studies_are_listed_shown_and_removed(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """They stand beside results; a beginning of the id names one; what is asked of a result is refused."""
     bench()
-    found = study_of(modeldyno("sweep", *BATCHES))
+    result = study_of(modeldyno("sweep", *BATCHES))
     listed = modeldyno("list").out
 
-    assert found.id[:6] in listed
+    assert result.id[:6] in listed
     assert "throughput 400/s: batch_size=4" in " ".join(listed.split())
-    assert "The best of 3 configurations" in modeldyno("show", found.id[:6]).out
-    refused = modeldyno("show", found.id, "--get", "throughput")
+    assert "The best of 3 configurations" in modeldyno("show", result.id[:6]).out
+    refused = modeldyno("show", result.id, "--get", "throughput")
     assert (refused.code, "--get applies to a result" in refused.err) == (2, True)
-    assert modeldyno("rm", found.id[:6]).out == f"removed {found.id}\n"
-    assert modeldyno("show", found.id).code == 2
-    assert modeldyno("rm", found.id).code == 2
+    assert modeldyno("rm", result.id[:6]).out == f"removed {result.id}\n"
+    assert modeldyno("show", result.id).code == 2
+    assert modeldyno("rm", result.id).code == 2
 
 
 def test_the_plan_is_printed_and_nothing_is_measured(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """How many configurations, which of them cannot be and why, and how long it takes."""
     used = bench()
     words = ("--space", "inter_threads=1,2", "--space", "parallel=false,true")
-    said = modeldyno("sweep", MODEL, *words, "--dry-run", "--strategy", "grid")
+    result = modeldyno("sweep", MODEL, *words, "--dry-run", "--strategy", "grid")
 
-    assert said.code == 0
-    assert "4 points; 1 of them impossible" in said.out
-    assert "The knob inter_threads has no effect without parallel=true" in said.out
-    assert "Nothing was measured" in said.out
+    assert result.code == 0
+    assert "4 points; 1 of them impossible" in result.out
+    assert "The knob inter_threads has no effect without parallel=true" in result.out
+    assert "Nothing was measured" in result.out
     assert used.jobs == []
     assert "Nothing is stored yet" in modeldyno("list").out
 
 
 def test_the_plan_of_a_server_tells_loads(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """Configurations and loads are counted apart; axes of our choice are said to be so."""
     bench()
-    said = modeldyno(
+    result = modeldyno(
         "sweep", MODEL, "--backend", "triton", "--space", "instances=1,2", "--dry-run", "--max-time", "1m"
     )
 
-    assert "14 points: 2 configurations at 7 loads each" in said.out
-    assert "concurrency  1,2,4,8,16,32,64       7  by default" in said.out
-    assert "to 60 s" in said.out.replace("\n", " ")
+    assert "14 points: 2 configurations at 7 loads each" in result.out
+    assert "concurrency  1,2,4,8,16,32,64       7  by default" in result.out
+    assert "to 60 s" in result.out.replace("\n", " ")
 
 
 def test_configurations_are_written_under_names_that_last(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     """The best and the default become directories that Triton takes, the same under another goal."""
     bench(lambda p: 100.0 * float(p.get("instances", 1)), Configured)
     words = ("--backend", "triton", "--space", "instances=1,2,3", "-c", "4", "--strategy", "grid")
-    said = modeldyno("sweep", MODEL, *words, "--export-configs", "out")
+    result = modeldyno("sweep", MODEL, *words, "--export-configs", "out")
     again = modeldyno(
-        "sweep", "--rerank", study_of(said).id, "--objective", "latency.max", "--export-configs", "anew"
+        "sweep", "--rerank", study_of(result).id, "--objective", "latency.max", "--export-configs", "anew"
     )
     texts = {path.parent.name: path.read_text() for path in (tmp_path / "out").rglob("config.pbtxt")}
     models = {path.relative_to(tmp_path).parts[1] for path in tmp_path.glob("out/*/1/model.onnx")}
     best = next(text for text in texts.values() if "instances: 3" in text)
 
-    assert "Wrote out" in said.out
-    assert "The model is not beside them" in said.out
-    assert "not the model that was measured" in said.out.replace("\n", " ")
+    assert "Wrote out" in result.out
+    assert "The model is not beside them" in result.out
+    assert "not the model that was measured" in result.out.replace("\n", " ")
     assert not models
     assert len(texts) == 3
     assert 'name: "digits_default"\ninstances: 1\n' in texts["digits_default"]
@@ -438,7 +444,7 @@ def test_configurations_are_written_under_names_that_last(
 
 
 def test_a_directory_with_files_of_yours_is_not_written_to(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
     """It is refused before anything is measured, unless it may be overwritten."""
     used = bench(lambda p: 100.0 * float(p.get("instances", 1)), Configured)
@@ -457,11 +463,12 @@ def test_a_directory_with_files_of_yours_is_not_written_to(
     edited = tmp_path / "out" / "digits_default" / "config.pbtxt"
     edited.parent.mkdir(parents=True)
     edited.write_text("count: 99\n")
-    said = modeldyno(*words)
+    result = modeldyno(*words)
 
-    assert said.code == 2
+    assert result.code == 2
     assert (
-        "The directory out of --export-configs is not empty; give another one, or add --overwrite" in said.err
+        "The directory out of --export-configs is not empty; give another one, or add --overwrite"
+        in result.err
     )
     assert not used.jobs
     assert edited.read_text() == "count: 99\n"
@@ -479,25 +486,25 @@ def test_an_ensemble_names_the_models_that_are_written_beside_it() -> None:
 
 
 def test_what_has_no_files_is_not_exported(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """A model within a process has no configuration to write."""
     bench()
-    said = modeldyno("sweep", *BATCHES, "--export-configs", "out")
+    result = modeldyno("sweep", *BATCHES, "--export-configs", "out")
 
-    assert said.code == 2
-    assert "no files to export" in said.err
+    assert result.code == 2
+    assert "no files to export" in result.err
 
 
 def test_a_directory_is_named_for_the_model(
-    modeldyno: Callable[..., Said], bench: Callable[..., Bench]
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
     """Where the file does not tell a name, that of the study is made fit for a directory."""
     bench()
-    found = study_of(modeldyno("sweep", *BATCHES))
+    result = study_of(modeldyno("sweep", *BATCHES))
 
-    assert export_configs._model(replace(found, name="a b/c")) == "c"
-    assert export_configs._model(replace(found, name="../..")) == "model"
+    assert export_configs._model(replace(result, name="a b/c")) == "c"
+    assert export_configs._model(replace(result, name="../..")) == "model"
 
 
 @pytest.mark.parametrize(
@@ -534,17 +541,17 @@ def test_a_directory_is_named_for_the_model(
     ],
 )
 def test_wrong_words_are_refused_in_a_sentence(
-    modeldyno: Callable[..., Said], words: tuple[str, ...], said: str
+    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], said: str
 ) -> None:
     """Code 2, one line, and nothing measured."""
-    found = modeldyno("sweep", *words)
+    result = modeldyno("sweep", *words)
 
-    assert (found.code, found.out) == (2, "")
-    assert len(found.err.strip().splitlines()) == 1
-    assert re.search(said, found.err)
+    assert (result.code, result.out) == (2, "")
+    assert len(result.err.strip().splitlines()) == 1
+    assert re.search(said, result.err)
 
 
-def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """The line of the file stands before the sentence."""
     (tmp_path / "s.yml").write_text(f"model: {MODEL}\nspace:\n  batch_size: 0,1\n")
 
@@ -553,37 +560,37 @@ def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., Said], tmp_
 
 @pytest.mark.parametrize("option", [("--set", "intra_threads=abc"), ("--space", "inter_threads=abc")])
 def test_a_mistake_of_an_option_tells_no_line(
-    modeldyno: Callable[..., Said], tmp_path: Path, option: tuple[str, str]
+    modeldyno: Callable[..., CommandResult], tmp_path: Path, option: tuple[str, str]
 ) -> None:
     """Though the file tells of other knobs, and of other axes."""
     (tmp_path / "s.yml").write_text(f"model: {MODEL}\nset:\n  arena: true\nspace:\n  batch_size: 1,2\n")
-    said = modeldyno("sweep", "s.yml", *option)
+    result = modeldyno("sweep", "s.yml", *option)
 
-    assert said.code == 2
-    assert "takes a whole number" in said.err
-    assert "line" not in said.err
+    assert result.code == 2
+    assert "takes a whole number" in result.err
+    assert "line" not in result.err
 
 
-def test_a_list_is_no_certainty(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_list_is_no_certainty(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """It is refused in a sentence, with its line."""
     (tmp_path / "s.yml").write_text(f"model: {MODEL}\nbudget:\n  certain: [0.9]\n")
 
     assert "s.yml, line 3: ['0.9'] is no quantity" in modeldyno("sweep", "s.yml").err
 
 
-def test_the_schema_of_a_file_is_printed(modeldyno: Callable[..., Said]) -> None:
+def test_the_schema_of_a_file_is_printed(modeldyno: Callable[..., CommandResult]) -> None:
     """It has every name that a file may have; that of a result is printed as ever."""
     assert set(json.loads(modeldyno("schema", "sweep").out)["properties"]) == set(KEYS)
     assert "result" in json.loads(modeldyno("schema").out)["title"]
 
 
 @pytest.mark.timeout(300)
-def test_a_real_model_is_swept(modeldyno: Callable[..., Said]) -> None:
+def test_a_real_model_is_swept(modeldyno: Callable[..., CommandResult]) -> None:
     """ONNX Runtime, in child processes: the default, the search, and a verdict with its certainty."""
     pytest.importorskip("onnxruntime")
     quick = ("--trial-time", "0.3s", "--min-time", "0.1s", "--precision", "30%", "--max-trials", "4")
-    said = modeldyno("sweep", MODEL, "--space", "batch_size=1,16", *quick)
+    result = modeldyno("sweep", MODEL, "--space", "batch_size=1,16", *quick)
 
-    assert said.code == 0
-    assert "measurements over 2 configurations" in said.out
-    assert len(study_of(said).trials) == 4
+    assert result.code == 0
+    assert "measurements over 2 configurations" in result.out
+    assert len(study_of(result).trials) == 4

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
-    class Said(Protocol):
+    class CommandResult(Protocol):
         code: int
         out: str
         err: str
@@ -34,19 +34,19 @@ WOBBLE = (0.0, 0.01, -0.01, 0.004, -0.006)
 def made(place: int, level: float, digest: str = "5a", **config: int) -> Result:
     """A result of so many milliseconds, or about that."""
     samples = [level * 1e-3 * (1 + WOBBLE[(place + n) % 5]) for n in range(20)]
-    found = a_result(
+    result = a_result(
         samples=samples, id=f"{place:02x}" * 6, created=f"2026-01-{1 + place:02}T03:04:05.678901+00:00"
     )
-    assert found.model is not None
+    assert result.model is not None
     return replace(
-        found,
-        model=replace(found.model, digest=f"sha256:{digest * 32}"),
-        job=replace(found.job, config={**found.job.config, **config}),
+        result,
+        model=replace(result.model, digest=f"sha256:{digest * 32}"),
+        job=replace(result.job, config={**result.job.config, **config}),
     )
 
 
 @pytest.fixture
-def put(modeldyno: Callable[..., Said]) -> Callable[..., None]:
+def put(modeldyno: Callable[..., CommandResult]) -> Callable[..., None]:
     """Fill the store that the command line has."""
     del modeldyno
 
@@ -65,38 +65,38 @@ def worse(put: Callable[..., None]) -> None:
 
 
 @pytest.mark.usefixtures("worse")
-def test_a_regression_is_told(modeldyno: Callable[..., Said]) -> None:
+def test_a_regression_is_told(modeldyno: Callable[..., CommandResult]) -> None:
     """Since when, how much, and that the model changed there, within 80 columns."""
-    said = modeldyno("trend", "digits")
+    result = modeldyno("trend", "digits")
 
-    assert said.code == 0
-    assert said.out.startswith("digits: latency.p50 has been worse by 10")
-    assert "2026-01-13 03:04 (0c0c0c)" in said.out
-    assert "when the model changed" in said.out
-    assert "▁" in said.out
-    assert "█" in said.out
-    assert max(map(len, said.out.splitlines())) <= 80
+    assert result.code == 0
+    assert result.out.startswith("digits: latency.p50 has been worse by 10")
+    assert "2026-01-13 03:04 (0c0c0c)" in result.out
+    assert "when the model changed" in result.out
+    assert "▁" in result.out
+    assert "█" in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
 
 
 @pytest.mark.usefixtures("worse")
-def test_it_fails_a_pipeline_when_asked(modeldyno: Callable[..., Said]) -> None:
+def test_it_fails_a_pipeline_when_asked(modeldyno: Callable[..., CommandResult]) -> None:
     """Exit code 1 with --fail-on-regression, 0 without."""
     assert modeldyno("trend", "digits", "--fail-on-regression", "-q").code == 1
-    said = modeldyno("trend", "digits", "-q")
-    assert said.code == 0
-    assert len(said.out.splitlines()) == 1
+    result = modeldyno("trend", "digits", "-q")
+    assert result.code == 0
+    assert len(result.out.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("worse")
-def test_a_hook_gets_the_document(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
+def test_a_hook_gets_the_document(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """On its standard input; the sentence is in its environment."""
     path = tmp_path / "told"
     hook = f"sh -c 'cat > {path}; echo \"$MODELDYNO_TREND\" >&2'"
-    said = modeldyno("trend", "digits", "--exec", hook)
+    result = modeldyno("trend", "digits", "--exec", hook)
 
-    assert said.code == 0
+    assert result.code == 0
     assert json.loads(path.read_text())["name"] == "digits"
-    assert "has been worse" in said.err
+    assert "has been worse" in result.err
 
 
 @pytest.mark.usefixtures("worse")
@@ -115,40 +115,42 @@ def test_a_hook_gets_the_document(modeldyno: Callable[..., Said], tmp_path: Path
     ],
 )
 def test_what_cannot_be_answered_is_one_sentence(
-    modeldyno: Callable[..., Said], words: tuple[str, ...], code: int, said: str
+    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], code: int, said: str
 ) -> None:
     """With what to do."""
-    found = modeldyno("trend", *words)
-    assert found.code == code
-    assert said in found.err
-    assert len(found.err.splitlines()) == 1
+    result = modeldyno("trend", *words)
+    assert result.code == code
+    assert said in result.err
+    assert len(result.err.splitlines()) == 1
 
 
 def test_an_inspection_does_not_hide_what_was_measured(
-    modeldyno: Callable[..., Said], put: Callable[..., None]
+    modeldyno: Callable[..., CommandResult], put: Callable[..., None]
 ) -> None:
     """The newest result that has the metric says which results are alike."""
     inspected = made(9, 1.0)
     job = replace(inspected.job, probes=("static",), config={})
     put(*(made(n, 1.0) for n in range(8)), replace(inspected, measurements=(), job=job))
-    said = modeldyno("trend", "digits")
-    assert said.code == 0, said.err
-    assert "over 8 results" in said.out.replace("\n", " ")
+    result = modeldyno("trend", "digits")
+    assert result.code == 0, result.err
+    assert "over 8 results" in result.out.replace("\n", " ")
 
 
 def test_a_hook_is_not_called_without_a_regression(
-    modeldyno: Callable[..., Said], put: Callable[..., None], tmp_path: Path
+    modeldyno: Callable[..., CommandResult], put: Callable[..., None], tmp_path: Path
 ) -> None:
     """A level history calls nobody."""
     put(*(made(n, 1.0) for n in range(8)))
     path = tmp_path / "told"
-    said = modeldyno("trend", "digits", "--exec", f"touch {path}", "--fail-on-regression")
-    assert said.code == 0
-    assert "is stable at 1.00 ms over 8 results" in said.out.replace("\n", " ")
+    result = modeldyno("trend", "digits", "--exec", f"touch {path}", "--fail-on-regression")
+    assert result.code == 0
+    assert "is stable at 1.00 ms over 8 results" in result.out.replace("\n", " ")
     assert not path.exists()
 
 
-def test_few_results_make_no_history(modeldyno: Callable[..., Said], put: Callable[..., None]) -> None:
+def test_few_results_make_no_history(
+    modeldyno: Callable[..., CommandResult], put: Callable[..., None]
+) -> None:
     """It is said how many would."""
     put(made(0, 1.0))
     assert "only 1 result, and a step needs at least six" in " ".join(
@@ -156,13 +158,13 @@ def test_few_results_make_no_history(modeldyno: Callable[..., Said], put: Callab
     )
 
 
-def test_other_setups_are_left_out(modeldyno: Callable[..., Said], put: Callable[..., None]) -> None:
+def test_other_setups_are_left_out(modeldyno: Callable[..., CommandResult], put: Callable[..., None]) -> None:
     """The newest decides, or what is asked for; what failed is left out, too."""
     put(*(made(n, 1.0) for n in range(8)), *(made(n, 2.0, threads=1) for n in range(8, 10)))
     put(a_failed_result(id="f" * 12, created="2026-01-20T00:00:00+00:00", name="digits"))
-    found = package.trend("digits")
-    assert [reading.value > 0.0015 for reading in found.readings] == [True, True]
-    assert found.left_out == 8
+    result = package.trend("digits")
+    assert [reading.value > 0.0015 for reading in result.readings] == [True, True]
+    assert result.left_out == 8
     two = package.trend("digits", threads=2)
     assert len(two.readings) == 8
     assert not two.steps
@@ -173,7 +175,9 @@ def test_other_setups_are_left_out(modeldyno: Callable[..., Said], put: Callable
     assert len(document["readings"]) == 8
 
 
-def test_the_newest_far_off_is_undecided(modeldyno: Callable[..., Said], put: Callable[..., None]) -> None:
+def test_the_newest_far_off_is_undecided(
+    modeldyno: Callable[..., CommandResult], put: Callable[..., None]
+) -> None:
     """One or two are too few for a level, and are told."""
     put(*(made(n, 1.0) for n in range(8)), made(8, 1.5))
     assert "the newest result is +50" in " ".join(modeldyno("trend", "digits").out.split())
@@ -181,7 +185,9 @@ def test_the_newest_far_off_is_undecided(modeldyno: Callable[..., Said], put: Ca
     assert "the newest 2 results are" in " ".join(modeldyno("trend", "digits").out.split())
 
 
-def test_a_history_is_drawn(modeldyno: Callable[..., Said], put: Callable[..., None], tmp_path: Path) -> None:
+def test_a_history_is_drawn(
+    modeldyno: Callable[..., CommandResult], put: Callable[..., None], tmp_path: Path
+) -> None:
     """As a page with its picture, and as the numbers alone; another suffix is refused at once."""
     put(*(made(n, 1.0) for n in range(8)), *(made(n, 1.3) for n in range(8, 16)))
     assert modeldyno("trend", "digits", "-o", "history.html").code == 0

@@ -41,9 +41,9 @@ def understood(path: Path) -> Result | None:
     try:
         return codec.read(path)
     except UnreadableDocument as error:
-        said = str(error)
-    assert "\n" not in said
-    assert str(path) in said
+        output = str(error)
+    assert "\n" not in output
+    assert str(path) in output
     return None
 
 
@@ -75,10 +75,10 @@ def _change_each(path: Path, change: Callable[[int], int]) -> None:
     with path.open("r+b", buffering=0) as file:
         for place, byte in enumerate(DOCUMENT):
             os.pwrite(file.fileno(), bytes([change(byte)]), place)
-            found = understood(path)
+            result = understood(path)
             os.pwrite(file.fileno(), bytes([byte]), place)
 
-            assert found is None or found.job.backend
+            assert result is None or result.job.backend
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,9 @@ def understood(data: bytes) -> Study | None:
     try:
         return codec.decode_study(data, origin="s.json")
     except UnreadableDocument as error:
-        said = str(error)
-    assert "\n" not in said
-    assert said.startswith("s.json")
+        output = str(error)
+    assert "\n" not in output
+    assert output.startswith("s.json")
     return None
 
 
@@ -143,9 +143,9 @@ def test_overwritten(new: int) -> None:
     """A study with any one byte overwritten is refused in one line, or still a whole study."""
     document = codec.encode_study(a_study(trials=(UNCERTAIN,)))
     for place in range(len(document)):
-        found = understood(document[:place] + bytes([new]) + document[place + 1 :])
+        result = understood(document[:place] + bytes([new]) + document[place + 1 :])
 
-        assert found is None or found.job.backend
+        assert result is None or result.job.backend
 
 
 @pytest.mark.parametrize(

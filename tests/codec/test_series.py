@@ -22,13 +22,13 @@ MADE: dict[str, Conclusion] = {"ladder": a_ladder(), "capacity": a_capacity(), "
 @pytest.mark.parametrize("kind", MADE)
 def test_round_trip(kind: str, tmp_path: Path) -> None:
     """No part is lost, ends that are not bounded among them; the document says what it is."""
-    found = MADE[kind]
+    result = MADE[kind]
     path = tmp_path / "found.json"
-    path.write_bytes(codec_series.encode(found))
+    path.write_bytes(codec_series.encode(result))
 
-    assert codec_series.read(path) == found
-    assert json.loads(path.read_text())["kind"] == kind == kind_of(found)
-    assert name_of(found) == ("mlp" if kind != "comparison" else a_comparison().baseline.name)
+    assert codec_series.read(path) == result
+    assert json.loads(path.read_text())["kind"] == kind == kind_of(result)
+    assert name_of(result) == ("mlp" if kind != "comparison" else a_comparison().baseline.name)
 
 
 def test_what_was_derived_is_ignored_on_reading() -> None:

@@ -11,7 +11,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.static_data import Outline
 from modeldyno.core.spec.input_spec import BATCH, concrete
-from modeldyno.core.static import roofline
+from modeldyno.core.spec.devices import device_named
 from modeldyno.core.static.analysis import analyse
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.weights import by_module, tally
@@ -65,7 +65,7 @@ def _analysed(subject: Subject, graph: Callable[[Tracing], Graph]) -> Iterator[M
 
 
 def _device(dtype: str, name: str) -> Device:
-    return peaks.here(dtype) if name == peaks.NAME else roofline.device_named(name)
+    return peaks.here(dtype) if name == peaks.NAME else device_named(name)
 
 
 def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Mapping[str, int]], Graph]:
