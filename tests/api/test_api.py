@@ -51,7 +51,7 @@ def test_profile_returns_a_result() -> None:
 
 
 def test_a_live_callable_is_measured_in_place() -> None:
-    """A function handed over is called here, with the inputs given."""
+    """A live function is called in this process, with the given inputs."""
     seen: list[object] = []
     result = modeldyno.profile(seen.append, example=("x",), name="append", plan=QUICK, probes=("latency",))
 
@@ -72,7 +72,7 @@ def test_a_live_module_is_measured_in_place() -> None:
 
 
 def test_a_broken_bound_raises_with_the_result() -> None:
-    """The exception carries what was measured."""
+    """The exception has the measured Result."""
     with pytest.raises(BoundBroken, match="broken") as raised:
         modeldyno.profile(STEADY, plan=QUICK, probes=("latency",), require=("latency.min <= 1ms",))
 
@@ -89,7 +89,7 @@ def test_a_broken_bound_raises_with_the_result() -> None:
     ],
 )
 def test_a_misplaced_argument_is_told_where_it_belongs(arguments: dict[str, Any], says: str) -> None:
-    """The sentence says what to write."""
+    """The error says what to write."""
     with pytest.raises(RequestError, match=says):
         modeldyno.profile(STEADY, **arguments)
 
@@ -161,7 +161,7 @@ def test_batches_by_name_give_what_the_model_takes() -> None:
 
 
 def test_a_loader_of_something_else_is_refused() -> None:
-    """What is no tensor, or nothing at all, gets a sentence."""
+    """Batches without tensors, or no batches, are refused in one sentence."""
     torch = pytest.importorskip("torch")
     empty = torch.utils.data.DataLoader([], batch_size=2)
     texts = torch.utils.data.DataLoader(["a", "b"], batch_size=2)
@@ -175,7 +175,7 @@ def test_a_loader_of_something_else_is_refused() -> None:
 def test_the_options_of_the_second_pass_are_those_of_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is to be observed and trained reaches the Job, in any form that the command line takes too."""
+    """Observation and training options reach the Job, in every form of the command line."""
     monkeypatch.chdir(tmp_path)
     asked: list[Request] = []
 
@@ -229,7 +229,7 @@ def test_a_wrong_request_raises() -> None:
 
 
 def test_a_result_is_kept_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on the command line, by default and under its tags; or later, or not at all."""
+    """A Result is stored by default, with its tags, or later, or not at all."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     kept = modeldyno.profile(STEADY, plan=QUICK, probes="latency", inline=True, tags="mine")
     passed = modeldyno.profile(STEADY, plan=QUICK, probes="latency", inline=True, store=False)
@@ -241,7 +241,7 @@ def test_a_result_is_kept_in_the_store(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_store_that_cannot_be_written_costs_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was measured is returned; only a result with a tag must be kept."""
+    """If the store fails, the Result is returned; only one with a tag raises."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{__file__}/store.db")
     with pytest.warns(NotStoredWarning, match="cannot be opened .* To skip the store: store=False"):
         result = modeldyno.profile(STEADY, plan=QUICK, probes="latency", inline=True)

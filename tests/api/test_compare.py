@@ -31,7 +31,7 @@ def measured(latency: float) -> Result:
 
 
 def test_results_are_compared_as_they_are() -> None:
-    """And what matters may be told in any form."""
+    """The smallest change that matters may be given in any form."""
     before, after = measured(1.0), measured(1.1)
 
     assert modeldyno.compare(before, after).contrasts[0].outcome is Outcome.WORSE
@@ -41,7 +41,7 @@ def test_results_are_compared_as_they_are() -> None:
 
 
 def test_a_comparison_is_saved_and_read(tmp_path: Path) -> None:
-    """As a file."""
+    """A comparison is saved to a file and read again."""
     comparison = modeldyno.compare(measured(1.0), measured(1.1))
 
     modeldyno.save_comparison(comparison, tmp_path / "c.json")
@@ -52,14 +52,14 @@ def test_a_comparison_is_saved_and_read(tmp_path: Path) -> None:
 
 
 def test_wrong_words_are_refused_in_the_words_of_python() -> None:
-    """A knob of the plan, or a model that is nowhere."""
+    """A field of the plan as a knob, or a missing model, is refused."""
     with pytest.raises(RequestError, match="add run="):
         modeldyno.compare(measured(1.0), "call:modeldyno.testing.known_latency:steady")
 
 
 @pytest.mark.timeout(300)
 def test_live_functions_are_compared_inside_this_process() -> None:
-    """In turns, as models are; that they were not isolated is a doubt."""
+    """Functions are measured in turns, like models; that they were not isolated is a doubt."""
 
     def short(x: np.ndarray) -> Any:
         time.sleep(0.0005)  # a neighbour slows a product of matrices ten times, and a sleep hardly

@@ -7,7 +7,7 @@ from modeldyno.api.error_wording import worded
 
 
 def test_a_live_object_is_told_of_its_example() -> None:
-    """Where inputs are missing, a live object has a better way than shapes; elsewhere nothing is added."""
+    """For missing inputs of a live object the error mentions example=; otherwise nothing is added."""
     output = worded("give it by --input.", live=True)
 
     assert output == "give it by inputs=. A live object also takes its inputs as example=."
@@ -15,7 +15,7 @@ def test_a_live_object_is_told_of_its_example() -> None:
 
 
 def test_help_shows_types_as_they_are_written() -> None:
-    """Neither quotes around types nor a function without a name as a default."""
+    """Signatures have no quoted types, and no lambda as a default."""
     for function in (modeldyno.profile, modeldyno.inspect, modeldyno.load):
         shown = str(signature(function))
 

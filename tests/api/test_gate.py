@@ -57,7 +57,7 @@ def alone(seconds: float, **changes: Any) -> Result:
 
 
 def test_what_model_profiler_gives_is_taken_as_it_is() -> None:
-    """Figures of both sides; a model that failed is no model without regressions."""
+    """Figures are accepted on both sides; a failed model raises."""
     regressions = detect_regressions(Figures(taken(0.0041)), Figures(taken(0.0101)))
 
     assert isinstance(regressions, modeldyno.Regressions)
@@ -74,7 +74,7 @@ def test_what_model_profiler_gives_is_taken_as_it_is() -> None:
 
 
 def test_one_process_on_each_side_is_undecided_aloud() -> None:
-    """The list is empty, and nobody takes that for an all-clear: a warning says what to do."""
+    """The list is empty, and a warning says that it is undecided and what to do."""
     with pytest.warns(UndecidedWarning, match="measure both in five, with ModelProfiler") as warned:
         regressions = modeldyno.detect_regressions(alone(0.0041), alone(0.006))
 
@@ -137,7 +137,7 @@ def test_other_versions_of_the_model_are_no_noise(tmp_path: Path, monkeypatch: p
 
 
 def test_a_gate_measures_from_python() -> None:
-    """A model that takes far longer than its baseline is broken; what was measured is there."""
+    """A model that is far slower than its baseline is broken; its Result is in the report."""
     plan = Plan(max_time=0.4, min_time=0.05)
     report = gate(
         "call:modeldyno.testing.known_latency:steady", taken(1e-6), probes=["latency"], plan=plan, force=True,

@@ -23,14 +23,14 @@ STEADY = "call:modeldyno.testing.known_latency:steady"
 
 
 class Lab:
-    """Stands for what would analyse the model."""
+    """Replaces the analysis of a model."""
 
     def __init__(self) -> None:
-        """Have been asked nothing."""
+        """Start without requests."""
         self.asked: list[tuple[Request, bool]] = []
 
     def measure(self, asked: Request, *, in_process: bool, watch: object) -> Outcome:
-        """Keep what was asked for."""
+        """Record the request."""
         del watch
         self.asked.append((asked, in_process))
         return Outcome(result=an_inspection())
@@ -38,7 +38,7 @@ class Lab:
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """Records requests instead of carrying them out."""
+    """Records requests instead of running them."""
     made = Lab()
     monkeypatch.setattr(api_profile, "measure", made.measure)
     return made
@@ -82,7 +82,7 @@ def test_sizes_are_given_in_any_way(lab: Lab, vary: Any) -> None:
 
 
 def test_a_live_object_is_looked_at_in_place(lab: Lab) -> None:
-    """A function handed over is looked at inside this process, and forgotten afterwards."""
+    """A live function is analysed in this process, and released afterwards."""
     modeldyno.inspect(len, name="mine", devices="here")
     ((asked, in_process),) = lab.asked
 
@@ -107,7 +107,7 @@ def test_a_live_object_is_looked_at_in_place(lab: Lab) -> None:
     ],
 )
 def test_a_wrong_argument_is_refused(lab: Lab, arguments: dict[str, Any], says: str) -> None:
-    """One sentence says what was wrong; nothing is analysed."""
+    """A wrong request gives one sentence; nothing is analysed."""
     with pytest.raises(RequestError) as caught:
         modeldyno.inspect(STEADY, **arguments)
 
@@ -117,7 +117,7 @@ def test_a_wrong_argument_is_refused(lab: Lab, arguments: dict[str, Any], says: 
 
 
 def test_a_live_module_has_its_parameters_counted() -> None:
-    """A module of torch is looked at without being called, and left as it was."""
+    """A torch module is analysed without being called or modified."""
     torch = pytest.importorskip("torch")
     module = torch.nn.Linear(4, 2).train()
     result = modeldyno.inspect(module, example=torch.zeros(3, 4))
@@ -129,13 +129,13 @@ def test_a_live_module_has_its_parameters_counted() -> None:
 
 
 def test_a_live_object_of_which_nothing_is_known_is_refused() -> None:
-    """A function tells nothing before it is called, so there is nothing to look at."""
+    """A plain function cannot be analysed without calling it."""
     with pytest.raises(RequestError, match="'len' is code that nothing is known of before it runs"):
         modeldyno.inspect(len)
 
 
 def test_a_module_without_inputs_is_told_how_python_gives_them() -> None:
-    """What is missing is named by the argument that gives it, not by an option of the command line."""
+    """The message names the missing argument, not a command-line option."""
     torch = pytest.importorskip("torch")
     with pytest.raises(RequestError) as caught:
         modeldyno.inspect(torch.nn.Linear(4, 2))

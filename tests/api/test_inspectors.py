@@ -31,7 +31,7 @@ class Sleeping(BaseModelInspector):
     """Takes two milliseconds for each request, whatever it is."""
 
     def infer(self, input_batch: Any) -> Any:
-        """Wait, and give back what came."""
+        """Wait, and return the batch."""
         time.sleep(0.002)
         return input_batch
 
@@ -42,7 +42,7 @@ class AsDocumented(BaseModelInspector):
     def __init__(
         self, repeat_data: Any, batch_num: int = 1, batch_size: int = 1, asynchronous: Any = None
     ) -> None:
-        """Hand four parameters on."""
+        """Pass four parameters on."""
         super().__init__(
             repeat_data=repeat_data, batch_num=batch_num, batch_size=batch_size, asynchronous=asynchronous
         )
@@ -57,7 +57,7 @@ class AsDocumented(BaseModelInspector):
         return tuple(input_batch)
 
     def infer(self, input_batch: Any) -> Any:
-        """Note what is sent."""
+        """Record what is sent."""
         self.sent.append(input_batch)
         time.sleep(0.001)
 
@@ -71,7 +71,7 @@ class Stumbling(BaseModelInspector):
         self.numbers = itertools.count(1)
 
     def make_request(self, input_batch: list[Any]) -> None:
-        """Set nothing up, and give nothing."""
+        """Return None."""
 
     def infer(self, input_batch: Any) -> Any:
         """Fail now and then."""
@@ -96,13 +96,13 @@ class Failing(BaseModelInspector):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[int]:
-    """Run a server; give its port."""
+    """Run a server; yield its port."""
     with serving("--service", "constant:0.002") as running:
         yield running.port
 
 
 def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
-    """Latency, rates, stages and the agreement come of a subclass that only says how to send."""
+    """A subclass that only defines `infer` gives latency, rates, stages and the agreement."""
     diagnosis = Profiler(
         {"name": "resnet", "engine": "custom"}, inspector=Sleeping("x", batch_num=300, sla=60, percentile=50)
     ).diagnose()
@@ -122,7 +122,7 @@ def test_a_diagnosis_has_every_figure_under_its_unit() -> None:
 
 
 def test_a_percentile_of_few_requests_is_given_with_a_warning() -> None:
-    """The plain quantile is there, as the source document shows it, and says that it is no claim."""
+    """The plain quantile is there, and warns that it is not certified."""
     diagnosis = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose()
     with pytest.warns(UncertifiedWarning, match="Measure more with batch_num"):
         assert diagnosis["latency"]["p99"] >= 0.002
@@ -138,7 +138,7 @@ def test_samples_are_counted_by_the_size_of_the_batch() -> None:
 
 
 def test_every_step_of_the_source_document_is_called() -> None:
-    """A subclass that takes no argument where the base has one is understood."""
+    """A subclass may define `data_preprocess` without an argument."""
     inspector = AsDocumented(21, batch_num=20, batch_size=3)
     Profiler("m", inspector=inspector).diagnose()
     assert inspector.processed_data == 42
@@ -149,7 +149,7 @@ def test_every_step_of_the_source_document_is_called() -> None:
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("count", [1, 11, 60])
 def test_exactly_so_many_batches_are_measured(count: int, asynchronous: bool) -> None:
-    """As many as were asked for, neither what was on its way at the time nor fewer."""
+    """Exactly the requested number of batches is measured."""
     diagnosis = Profiler("m", inspector=Sleeping("x", batch_num=count, asynchronous=asynchronous)).diagnose()
     assert diagnosis.result["requests@ok"] == count
     assert len(diagnosis.result.find("latency").value) == count  # type: ignore[union-attr, arg-type]
@@ -157,7 +157,7 @@ def test_exactly_so_many_batches_are_measured(count: int, asynchronous: bool) ->
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_client_that_fails_now_and_then_is_measured(asynchronous: bool) -> None:
-    """Its failures count as requests, are in no latency, and their reason is told in a doubt."""
+    """Failures count as requests, are in no latency, and their reason is in a doubt."""
     inspector = Stumbling("x", batch_num=70, asynchronous=asynchronous)
     diagnosis = Profiler("m", inspector=inspector).diagnose()
     result = diagnosis.result
@@ -175,7 +175,7 @@ def test_a_client_that_fails_now_and_then_is_measured(asynchronous: bool) -> Non
 
 
 def test_an_agreement_is_of_all_requests() -> None:
-    """One request in seven fails: a p95 is broken, however fast the others are; a p50 they make up for."""
+    """If one request in seven fails, a p95 is broken, however fast the others are; a p50 may hold."""
     verdicts = {
         percentile: Profiler("m", inspector=Stumbling("x", batch_num=700, percentile=percentile)).diagnose()[
             "sla"
@@ -207,7 +207,7 @@ def test_sizes_are_diagnosed_one_after_the_other() -> None:
 
 
 def test_what_an_inspector_raises_is_told() -> None:
-    """Where no request succeeds, the reason of the first stands in the error."""
+    """If no request succeeds, the error has the reason of the first."""
     inspector = Failing("x", batch_num=500)
     with pytest.raises(RunFailed, match=r"ended as refused: ConnectionRefusedError: nobody takes"):
         Profiler("m", inspector=inspector).diagnose()
@@ -215,7 +215,7 @@ def test_what_an_inspector_raises_is_told() -> None:
 
 
 def test_a_model_that_is_not_ready_is_waited_for() -> None:
-    """After the time that was given, the wait ends with a sentence."""
+    """After the timeout, the wait ends with an error."""
 
     class Unready(Sleeping):
         def check_model_status(self) -> bool:
@@ -228,7 +228,7 @@ def test_a_model_that_is_not_ready_is_waited_for() -> None:
 
 
 def test_wrong_words_are_refused() -> None:
-    """What is no inspector, no engine, or out of range is refused before anything is sent."""
+    """A wrong inspector, engine or number is refused before anything is sent."""
     with pytest.raises(TypeError, match="must be a BaseModelInspector"):
         Profiler("m", inspector=object())  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="engine with an inspector of its own 'tvm'"):
@@ -243,7 +243,7 @@ def test_wrong_words_are_refused() -> None:
 
 
 def test_a_ready_made_inspector_sends_arrays_to_a_server(server: int) -> None:
-    """The inspector of a protocol needs the data and the place, and nothing more."""
+    """The inspector of a protocol needs only the data and the endpoint."""
     item = np.ones(4, np.float32)
     place = Endpoint(host="127.0.0.1", port=server, model="echo", options={"binary": True})
     inspector = TritonInspector(item, endpoint=place, batch_num=50, batch_size=2)
@@ -265,7 +265,7 @@ def test_a_server_without_a_page_for_its_model_is_ready_when_it_answers(server: 
 
 
 def test_a_mistyped_name_sends_few_requests() -> None:
-    """Where every request fails, the server's words end it, long before all that were asked for."""
+    """If every request fails, the run ends early with the server's message."""
     with serving() as running:
         place = Endpoint(host="127.0.0.1", port=running.port, model="absent")
         inspector = TorchServeInspector(np.ones(4, np.float32), endpoint=place, batch_num=100)
@@ -274,14 +274,14 @@ def test_a_mistyped_name_sends_few_requests() -> None:
 
 
 def test_a_model_that_a_server_lacks_is_named(server: int) -> None:
-    """Who waits in vain is told for what, and where."""
+    """The timeout error names the model and its address."""
     inspector = TritonInspector(np.ones(4, np.float32))
     with pytest.raises(RunFailed, match=rf"'absent' at 127\.0\.0\.1:{server} was not ready .* answered 404"):
         Profiler({"name": "absent"}, f"http://127.0.0.1:{server}", inspector).diagnose(timeout=0.1)
 
 
 def test_the_engine_chooses_the_inspector(server: int) -> None:
-    """Without an inspector, the engine says which one; the server's URL says where."""
+    """Without an inspector, the engine selects one, and the server's URL the endpoint."""
     profiler = Profiler(
         {"name": "echo", "engine": "Engine.ONNX"},
         server_name=f"http://127.0.0.1:{server}",
@@ -293,7 +293,7 @@ def test_the_engine_chooses_the_inspector(server: int) -> None:
 
 
 def test_ports_are_those_of_the_table() -> None:
-    """The conventional ports can be imported, and are where an engine is looked for."""
+    """The conventional ports can be imported, and are used for an engine."""
     assert (tcp_ports.TFS_GRPC_PORT, tcp_ports.TFS_HTTP_PORT) == (8500, 8501)
     profiler = Profiler({"name": "m", "engine": "TFS"}, server_name="localhost", data=[1.0])
     assert isinstance(profiler.inspector, BaseModelInspector)

@@ -26,7 +26,7 @@ def url() -> Iterator[str]:
 
 
 def test_a_load_is_a_result_like_any_other(url: str) -> None:
-    """Figures are asked for by name, and a bound is judged."""
+    """Numbers are read by name, and a bound is judged."""
     result = modeldyno.load(url, concurrency=2, inputs="x=1x4", plan=PLAN)
     assert (result["latency.mean"] or 0) >= 0.002
     assert (result["request_rate"] or 0) > 0
@@ -34,13 +34,13 @@ def test_a_load_is_a_result_like_any_other(url: str) -> None:
 
 
 def test_a_live_object_is_refused() -> None:
-    """What lives in this process is on no server."""
+    """A live object is refused."""
     with pytest.raises(RequestError, match="a live function cannot be handed to one"):
         modeldyno.load(print_nothing)  # type: ignore[arg-type]
 
 
 def print_nothing() -> None:
-    """Be no model."""
+    """Do nothing."""
 
 
 @pytest.mark.parametrize("before", [None, "X-Own: 1"])
@@ -72,6 +72,6 @@ def test_headers_are_gone_after_the_load(
     ],
 )
 def test_wrong_words_are_refused(url: str, words: dict[str, Any], says: str) -> None:
-    """What cannot be is refused in one sentence, before anything is sent."""
+    """Invalid requests are refused in one sentence, before anything is sent."""
     with pytest.raises(RequestError, match=says):
         modeldyno.load(url, inputs="x=1x4", **words)

@@ -42,7 +42,7 @@ def a_figure(*measurements: Measurement, **changes: Any) -> Figures:
 
 
 def test_latency_is_in_milliseconds() -> None:
-    """The statistics are those of the samples; runs and warm-up are told."""
+    """The statistics are those of the samples; runs and warm-up are included."""
     latency = a_figure(Measurement(metric="latency", value=spread()))["latency"]
 
     assert latency["mean"] == pytest.approx(50.5)
@@ -52,7 +52,7 @@ def test_latency_is_in_milliseconds() -> None:
 
 
 def test_a_percentile_that_is_no_claim_warns_when_it_is_read() -> None:
-    """The plain quantile is given, with the number of samples that are missing; others are silent."""
+    """Reading an uncertified percentile warns with the missing samples; others do not warn."""
     rng = np.random.default_rng(0)
     latency = a_figure(Measurement(metric="latency", value=spread(*rng.lognormal(-5, 0.1, 100))))["latency"]
 
@@ -81,7 +81,7 @@ def test_throughput_keeps_its_kinds_apart() -> None:
 
 
 def test_memory_is_several_numbers() -> None:
-    """The peak is the process's on a CPU, and the allocator's on a device; each also stands by itself."""
+    """The peak is the process's on a CPU, and the allocator's on a device; both are also separate keys."""
     process = (
         Measurement(metric="process_memory", value=spread(100.0, 300.0)),
         observed("process_memory", 1000, scope="baseline"),
@@ -100,7 +100,7 @@ def test_memory_is_several_numbers() -> None:
 
 
 def test_what_was_not_measured_is_absent() -> None:
-    """A missing section or number is a KeyError that says what there is, or why there is none."""
+    """A missing section or number is a KeyError that lists those available, or says why it is missing."""
     figures = a_figure(Measurement(metric="flops", value=640))
 
     assert list(figures) == ["compute"]
@@ -171,7 +171,7 @@ def test_layers_are_told_by_path() -> None:
 
 
 def test_a_section_that_could_not_be_seen_says_why() -> None:
-    """Where a doubt tells why there are no layers, it stands in the error; else what there is."""
+    """If a doubt explains why there are no layers, the error has it; otherwise the available sections."""
     unseen = Doubt(code="unseen-layers", seen="the model is compiled", advice="")
     figures = a_figure(Measurement(metric="latency", value=spread()), doubts=(unseen,))
 
@@ -230,7 +230,7 @@ def test_a_benchmark_repeats_and_cuts_rows() -> None:
 
 
 def test_a_wrong_configuration_raises_before_anything_is_measured() -> None:
-    """A knob that there is not is told at once, whatever its place in the list."""
+    """An unknown knob is refused at once, anywhere in the list."""
     calls: list[Any] = []
     profiler = ModelProfiler(calls.append)
     with pytest.raises(UnknownName, match="did you mean 'batch_size'"):
@@ -268,7 +268,7 @@ def test_a_wrong_request_is_told(make: Any, says: str) -> None:
 
 
 def test_the_path_of_the_model_stands_for_its_own_inputs() -> None:
-    """`profile(model_path)` measures the model that the profiler is of."""
+    """`profile(model_path)` measures the profiler's own model with random inputs."""
     results = ModelProfiler(STEADY).profile(STEADY, num_runs=12)
 
     assert results["latency"]["runs"] == 12
@@ -277,7 +277,7 @@ def test_the_path_of_the_model_stands_for_its_own_inputs() -> None:
 
 
 def test_several_processes_are_fresh_ones_and_each_has_its_calls() -> None:
-    """As many as the profiler was made with, or as one call asks for; looking at layers takes one."""
+    """The number is that of the profiler or of the call; layers always take one process."""
     profiler = ModelProfiler(STEADY, processes=2)
     (found,) = profiler.benchmark([{}], num_runs=12)
     several = profiler.profile(num_runs=12, processes=3)
@@ -304,7 +304,7 @@ if regressions:
 def test_the_regression_check_of_the_source_system_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As written there, but for the import: what has become five times slower is found."""
+    """The documented example, except for the import, finds a fivefold slowdown."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.002)\n", encoding="utf-8")
@@ -320,7 +320,7 @@ def test_the_regression_check_of_the_source_system_runs(
 
 
 def test_the_warm_up_is_no_shorter_than_asked_for() -> None:
-    """So many calls are left out at least, also where fifty would do to see that times have settled."""
+    """At least this many warm-up calls are dropped, even if the times settle earlier."""
 
     def slow(x: Any) -> Any:
         time.sleep(0.004)
@@ -333,7 +333,7 @@ def test_the_warm_up_is_no_shorter_than_asked_for() -> None:
 
 
 def test_details_that_the_backend_cannot_give_are_left_out() -> None:
-    """A function has no layers: the rest is measured all the same."""
+    """A function has no layers; the rest is measured."""
     results = ModelProfiler(abs).profile(np.ones((2, 2)), num_runs=12, detailed_analysis=True)
 
     assert results["latency"]["runs"] == 12
@@ -394,7 +394,7 @@ def test_a_live_module_has_layers_and_memory() -> None:
 def test_progress_is_shown_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line says how far it is, and is wiped out; where nobody sees it nothing is written."""
+    """A progress line is shown and erased; without a terminal nothing is written."""
     monkeypatch.setattr(progress, "_PYTHON_PATIENCE", 0.0)
     for seen in (True, False):
         monkeypatch.setattr(sys.stderr, "isatty", lambda seen=seen: seen)
@@ -440,7 +440,7 @@ def test_an_array_reaches_a_function_of_another_process(tmp_path: Path) -> None:
 
 
 def test_a_model_that_does_not_load_is_told(tmp_path: Path) -> None:
-    """Asked for the names of its inputs, it says why there are none."""
+    """The error explains why a model has no input names."""
     pytest.importorskip("torch")
     (tmp_path / "net.py").write_text("def make():\n    raise ValueError('no weights')\n")
     profiler = ModelProfiler(f"torch:{tmp_path}/net.py:make")
@@ -487,7 +487,7 @@ SHORT = SESSION.replace("(32, 128)", "(2, 16)").replace("num_runs=100", "num_run
 def test_the_session_of_the_source_system_runs(
     session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As written there, but for the import and the device: a BERT on the CPU, with details.
+    """The documented example, except for the import and the device: a BERT on the CPU, with details.
 
     In the default suite with fewer and smaller calls.
     """
@@ -540,7 +540,7 @@ def session() -> ModelProfiler:
 
 
 def test_reports_are_of_all_that_was_measured(session: ModelProfiler, tmp_path: Path) -> None:
-    """Not of the last call alone: the page, the table and the document have each step."""
+    """The page, the table and the document have each step, not only the last one."""
     session.generate_html_report(tmp_path / "r.html")
     session.export_json(tmp_path / "r.json")
     session.export_csv(tmp_path / "r.csv")
@@ -562,7 +562,7 @@ def test_reports_are_of_all_that_was_measured(session: ModelProfiler, tmp_path: 
 
 
 def test_an_array_of_something_else_is_refused(tmp_path: Path) -> None:
-    """With the name of the file; a single document is one Result."""
+    """The error has the name of the file; a single document is one Result."""
     (tmp_path / "r.json").write_text('[{"a": 1}]')
     with pytest.raises(UnreadableDocument, match="no schema number"):
         read_all(tmp_path / "r.json")
@@ -574,7 +574,7 @@ def test_an_array_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_benchmark_names_the_best_and_prints_as_a_table(session: ModelProfiler) -> None:
-    """By any metric that is better one way; what failed is listed, and is never the best."""
+    """By any metric with a better direction; failures are listed, and never the best."""
     benchmark = Benchmark(
         Figures(trial.result, failure=trial.failure or None, configuration=trial.configuration)
         for trial in session.steps[1].tried
@@ -599,7 +599,7 @@ def test_a_benchmark_names_the_best_and_prints_as_a_table(session: ModelProfiler
 
 
 def test_arrays_leave_no_name_of_a_file_that_is_gone(tmp_path: Path) -> None:
-    """What a page says to type asks for inputs of the same shape."""
+    """The command on a page has inputs of the same shape."""
     profiler = ModelProfiler("call:numpy:negative")
     result = profiler.profile({"x": np.ones((4, 3), np.float32)}, num_runs=5).result
     assert result is not None
@@ -614,7 +614,7 @@ def test_arrays_leave_no_name_of_a_file_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_what_two_have_measured_is_compared() -> None:
-    """The one that is asked is the baseline; whoever has measured nothing says so."""
+    """The called profiler is the baseline; one without measurements raises."""
     first, second = ModelProfiler(STEADY), ModelProfiler(STEADY)
     with pytest.raises(RequestError, match="Nothing was measured yet"):
         first.compare(second)

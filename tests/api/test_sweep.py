@@ -27,13 +27,13 @@ QUICK = modeldyno.Plan(max_time=0.3, min_time=0.02, min_runs=5, precision=0.5)
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what is kept in a store of its own."""
+    """Use a separate store."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path / 'store.db'}")
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """Have trials run where they cost nothing."""
+    """Replace the measurement of trials by a simulation."""
     made = Bench(rate=lambda point: 100.0 * float(point.get("batch_size", 1)))
     monkeypatch.setattr(loop, "children", lambda _interrupted: nullcontext(made))
     return made
@@ -68,7 +68,7 @@ def test_a_live_object_is_swept_here() -> None:
 
 
 def test_spaces_in_all_their_forms(bench: Bench) -> None:
-    """Axes are told by name, with tuples, ranges and text, or as the command line writes them."""
+    """Axes are given by name, with tuples, ranges and text, or as on the command line."""
     told: tuple[Any, ...] = (
         {"batch_size": (1, 2, 4), "intra_threads": "1..2"},
         {"batch_size": [1, 2, 4], "intra_threads": range(1, 3)},
@@ -82,7 +82,7 @@ def test_spaces_in_all_their_forms(bench: Bench) -> None:
 
 
 def test_a_plan_is_that_of_verification(bench: Bench) -> None:
-    """What verifies is measured as the Plan says, its percentiles included; the search looks shortly."""
+    """Verification uses the Plan, including its percentiles; search trials are shorter."""
     plan = modeldyno.Plan(max_time=12.0, percentiles=("p99",), min_runs=7)
     modeldyno.sweep(DIGITS, space="batch_size=1,2", plan=plan, require="latency.p90 <= 1s", store=False)
     plans = {fresh: job.plan for fresh, job in bench.jobs}
@@ -94,7 +94,7 @@ def test_a_plan_is_that_of_verification(bench: Bench) -> None:
 
 
 def test_a_study_is_resumed_with_another_budget(bench: Bench) -> None:
-    """A study goes on from the store, or as it was returned, and nothing is measured twice."""
+    """A study is resumed from the store or from a Study, and nothing is measured twice."""
     begun = modeldyno.sweep(DIGITS, space="batch_size=1,2,4", max_trials=2)
     assert modeldyno.read_study("digits") == begun
     further = modeldyno.sweep(resume=begun.id[:8], max_trials=4)
@@ -118,7 +118,7 @@ def test_a_study_is_read_from_a_file(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_an_interruption_gives_the_study_so_far(bench: Bench) -> None:
-    """After Ctrl-C the study that comes back has all that was finished, and so has the store."""
+    """After Ctrl-C, the returned and the stored study have all finished trials."""
     import signal
 
     def watch(_event: Event) -> None:
@@ -159,7 +159,7 @@ def test_what_is_wrong_is_told_in_the_words_of_python(told: dict[str, Any], mess
 
 
 def test_a_sweep_without_hope_raises(bench: Bench) -> None:
-    """Where nothing runs at all, the cause is raised; the trials are in the store."""
+    """If no trial runs, the cause is raised; the trials are stored."""
     bench.fails = lambda _point: FailureKind.CRASH
     with pytest.raises(RunFailed, match="The first 2 trials failed, in load: it took too much"):
         modeldyno.sweep(DIGITS, space="batch_size=1,2", name="hopeless")

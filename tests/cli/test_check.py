@@ -32,7 +32,7 @@ QUICK = ("--max-time", "0.5s", "--min-time", "0.1s", "--probe", "latency")
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    """Results of five processes: as it was, the same, twice as slow, and without a model."""
+    """Results of five processes: the baseline, the same, twice as slow, and without a model."""
     for name, factor in (("old", 1.0), ("same", 1.001), ("slow", 2.0)):
         runs = [
             [factor * (0.01 + 1e-6 * (17 * n % 40) + 2e-5 * process) for n in range(40)]
@@ -62,7 +62,7 @@ def saved(tmp_path: Path) -> Path:
 def test_a_result_is_judged_by_its_exit_code(
     modeldyno: Callable[..., CommandResult], words: tuple[str, ...], code: int, start: str
 ) -> None:
-    """Held 0, broken 1, undecided 5; one sentence says why."""
+    """Held 0, broken 1, undecided 5; one sentence explains it."""
     result = modeldyno("check", "-q", *words)
     assert (result.code, result.err) == (code, "")
     assert result.out.startswith(start)
@@ -84,7 +84,7 @@ def test_a_result_is_judged_by_its_exit_code(
 def test_a_wrong_request_is_one_sentence(
     modeldyno: Callable[..., CommandResult], words: tuple[str, ...], sentence: str
 ) -> None:
-    """What is wrong is said before anything is judged."""
+    """Mistakes are reported before anything is judged."""
     result = modeldyno("check", *words)
     assert (result.code, result.out) == (2, "")
     assert sentence in result.err
@@ -94,7 +94,7 @@ def test_a_wrong_request_is_one_sentence(
 def test_reports_are_written_and_annotations_printed(
     modeldyno: Callable[..., CommandResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """JUnit, SARIF, a comment; the job summary where GitHub asks for one."""
+    """JUnit, SARIF, a comment, and GitHub's job summary."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     result = modeldyno(
         "check", "slow.json", "--baseline", "old.json", "--github",
@@ -109,7 +109,7 @@ def test_reports_are_written_and_annotations_printed(
 
 
 def test_short_bounds_are_read_as_they_are_meant() -> None:
-    """p95 of a time, the peak of memory, at least a rate; long ones stay as they are."""
+    """Short bounds mean p95 of a time, the peak of memory, at least a rate; full ones are unchanged."""
     found, notes = bounds(
         (
             "latency:100ms",
@@ -133,7 +133,7 @@ def test_short_bounds_are_read_as_they_are_meant() -> None:
 
 
 def test_words_after_a_bound_are_bounds_only_where_they_look_like_one() -> None:
-    """A model behind the bounds stays the model."""
+    """A MODEL after bounds is not read as a bound."""
     words = ["--require", "a <= 1", "latency:5ms", "torch:nets.py:make", "--sla", "b < 2", "-q", "c > 3"]
     assert spelled_out(words) == [
         *("--require", "a <= 1", "--require", "latency:5ms", "torch:nets.py:make"),
@@ -144,7 +144,7 @@ def test_words_after_a_bound_are_bounds_only_where_they_look_like_one() -> None:
 def test_a_baseline_of_a_branch_is_kept_and_found(
     modeldyno: Callable[..., CommandResult], tmp_path: Path
 ) -> None:
-    """The same job is held against what was stored; a directory gets the reports; bounds may be short."""
+    """The job is judged against the stored baseline; --output-dir gets reports; bounds may be short."""
     first = modeldyno("profile", MODEL, *QUICK, "--processes", "3", "--save-as-baseline", "main", "-q")
     assert first.code == 0, first.err
     listed = modeldyno("list", "--tag", "@main")
@@ -171,7 +171,7 @@ def test_a_process_of_a_gate_measures_for_a_short_time(
     words: tuple[str, ...],
     seconds: float,
 ) -> None:
-    """Rounds tell more than longer ones; who asks for longer ones has them."""
+    """The default run time is short, as more rounds are better than longer ones; --max-time overrides it."""
     asked: list[float] = []
 
     def measure_gate(_baseline: object, job: Job, *_rest: object, **_more: object) -> None:
@@ -205,7 +205,7 @@ def test_a_gate_that_cannot_be_is_refused(
 def test_the_doctor_judges_this_machine(
     modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says how often a gate would be wrong here, and keeps its runs for the gate."""
+    """It reports how often a gate would be wrong here, and stores its runs for the gate."""
     monkeypatch.setattr("modeldyno.comparison.calibrate.FEWEST_PROCESSES", 8)
     monkeypatch.setattr("modeldyno.cli.doctor._SIMULATED_GATES", 100)
     result = modeldyno("doctor", "--budget", "1ms")

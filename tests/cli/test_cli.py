@@ -45,7 +45,7 @@ HEAVY = (
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """Asking for help costs the imports of click and nothing of a framework."""
+    """Help imports click, but no framework."""
     code = (
         "import sys\nfrom modeldyno.cli import main\n"
         "try: main(['--help'])\n"
@@ -224,7 +224,7 @@ def test_a_requested_percentile_makes_the_run_go_on(
 
 
 def test_a_failed_run_is_kept_and_exits_with_4(modeldyno: Callable[..., CommandResult]) -> None:
-    """A crash is told, stored, and no traceback is printed."""
+    """A crash is reported and stored, without a traceback."""
     result = modeldyno("profile", "call:modeldyno.testing.faulty_models:segfault", *QUICK)
 
     assert result.code == 4
@@ -246,7 +246,7 @@ def test_several_processes_are_pooled(modeldyno: Callable[..., CommandResult], t
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
 def test_a_full_disk_is_told_as_one(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
-    """What cannot be printed or saved is one sentence, and no mistake of ours."""
+    """A full disk gives one sentence, not a report of a bug."""
     codec.write(tmp_path / "r.json", codec.encode(a_result()))
     for words in (["show", "r.json"], ["show", "r.json", "--json"], ["--version"]):
         with Path("/dev/full").open("w") as full:
@@ -263,7 +263,7 @@ def test_a_full_disk_is_told_as_one(modeldyno: Callable[..., CommandResult], tmp
 
 
 def test_a_tag_of_several_removes_none_of_them(modeldyno: Callable[..., CommandResult]) -> None:
-    """Their number is told, and that a baseline was removed."""
+    """The output has their number, and says that a baseline was removed."""
     with plugins.store() as store:
         for number, tags in enumerate((["a", "@main"], ["a"])):
             store.put(a_result(id=f"{number}" * 12), headline="")
@@ -337,7 +337,7 @@ def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., CommandResult
 
 
 def test_the_verdict_survives_a_closed_pipe(tmp_path: Path) -> None:
-    """When nobody reads the output any more, the exit code is still that of the bound."""
+    """After a broken pipe, the exit code is still that of the bound."""
     profile = f"{sys.executable} -m modeldyno profile {STEADY} --no-store --max-time 2s"
     command = f"{profile} --require 'latency.min <= 1ns'"
     script = f"{command} | head -n 1 > {tmp_path}/out; exit ${{PIPESTATUS[0]}}"
@@ -349,7 +349,7 @@ def test_the_verdict_survives_a_closed_pipe(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_opened_is_found_before_measuring(
     modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is measured that could not be kept; a path is told as the URL that it should be."""
+    """Nothing is measured if it cannot be stored; the message for a path has the right URL."""
     for store, says, code in (
         ("/tmp/x.db", "write MODELDYNO_STORE=sqlite:////tmp/x.db", 2),
         (f"sqlite:///{__file__}/x.db", "cannot be opened", 4),
@@ -364,7 +364,7 @@ def test_a_store_that_cannot_be_opened_is_found_before_measuring(
 def test_what_cannot_be_stored_is_measured_and_printed(
     modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A home that nobody may write to, as in a container, costs a warning and nothing else."""
+    """A read-only home, as in a container, only gives a warning."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{__file__}/x.db")
     result = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", "-q")
 
@@ -378,7 +378,7 @@ def test_what_cannot_be_stored_is_measured_and_printed(
 def test_a_store_that_fails_at_the_end_costs_a_warning(
     modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as one whose disk has become full meanwhile; who named the result is told by the exit code."""
+    """For example on a full disk; with a tag the exit code reports the failure."""
 
     def full(results: Sequence[object], tags: object = ()) -> None:
         del tags
@@ -401,7 +401,7 @@ def test_looking_for_something_makes_no_store(
     tmp_path: Path,
     words: tuple[str, ...],
 ) -> None:
-    """A command that only reads leaves the disk as it is."""
+    """A command that only reads does not write to the disk."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/a/b/s.db")
     modeldyno(*words)
 
@@ -429,7 +429,7 @@ def test_a_damaged_settings_file_is_named(modeldyno: Callable[..., CommandResult
 def test_a_setting_outside_a_table_is_refused(
     modeldyno: Callable[..., CommandResult], tmp_path: Path
 ) -> None:
-    """The sentence says under which heading to write it."""
+    """The message says which table to put the key in."""
     (tmp_path / "modeldyno.toml").write_text("seed = 1\n")
 
     assert "[profile]" in modeldyno("list").err
@@ -448,7 +448,7 @@ def test_verbose_prints_every_number(modeldyno: Callable[..., CommandResult]) ->
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    """--debug anywhere lets the exception through."""
+    """--debug anywhere prints the traceback."""
     command = [sys.executable, "-m", "modeldyno", "show", "no.json", "--debug"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
 
@@ -461,7 +461,7 @@ def test_the_schema_describes_the_document(modeldyno: Callable[..., CommandResul
 
 
 def test_plugins_are_listed_with_their_knobs(modeldyno: Callable[..., CommandResult]) -> None:
-    """Every kind has a heading, and a backend tells its knobs."""
+    """Every kind has a heading, and a backend lists its knobs."""
     listed, knobs = modeldyno("plugins").out, modeldyno("plugins", "onnxruntime").out
 
     assert "strategies  (sweep --strategy NAME)" in listed
@@ -472,7 +472,7 @@ def test_plugins_are_listed_with_their_knobs(modeldyno: Callable[..., CommandRes
 
 
 def test_one_kind_of_plugin_and_all_metrics_are_listed(modeldyno: Callable[..., CommandResult]) -> None:
-    """What a message refers to is there; a misspelt name is told."""
+    """Commands that messages refer to exist; a misspelt name gets a suggestion."""
     probes, metrics = modeldyno("plugins", "probes").out, modeldyno("plugins", "metrics").out
 
     assert set(re.findall(r"^  (\S+)", probes, re.MULTILINE)) == set(plugins.names("probe"))
@@ -481,7 +481,7 @@ def test_one_kind_of_plugin_and_all_metrics_are_listed(modeldyno: Callable[..., 
 
 
 def test_a_list_that_is_cut_says_so(modeldyno: Callable[..., CommandResult]) -> None:
-    """Older results are not lost where the table ends."""
+    """A truncated list says how to see older results."""
     with plugins.store() as store:
         for number in range(3):
             store.put(a_result(id=f"{number:012x}"), headline="")
@@ -500,7 +500,7 @@ def test_the_size_of_a_batch_has_an_option_of_its_own(modeldyno: Callable[..., C
 
 
 def test_help_is_a_command_too(modeldyno: Callable[..., CommandResult]) -> None:
-    """As people type it; a command that does not exist is told."""
+    """`help COMMAND` works; an unknown command is refused."""
     assert modeldyno("help").out == modeldyno("--help").out
     assert modeldyno("help", "show").out == modeldyno("show", "--help").out
     assert "did you mean 'profile'?" in modeldyno("help", "profil").err
@@ -524,7 +524,7 @@ def test_progress_is_one_line() -> None:
 def test_without_a_terminal_a_line_says_every_while_where_it_stands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With the time so far; nothing of it where quiet is asked for."""
+    """Lines have the elapsed time; with quiet there are none."""
     from modeldyno.cli.progress import Progress
 
     with Progress(every=0.01) as progress:
@@ -579,7 +579,7 @@ def test_words_of_other_tools_are_answered_with_ours(
 
 
 def test_a_line_of_progress_keeps_the_time_left() -> None:
-    """Where the terminal is too narrow, what is measured is cut, and not how long it takes."""
+    """In a narrow terminal the stage is truncated, but not the time left."""
     from modeldyno.cli.progress import line
 
     event = Progressed(stage="trial 7 (best so far 400/s): batch_size=2, threads=4", left=300.0)

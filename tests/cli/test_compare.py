@@ -47,7 +47,7 @@ def stored(modeldyno: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_stored_results_are_compared_and_it_informs(stored: Callable[..., Any], tmp_path: Path) -> None:
-    """By id; the document is written, and the exit code is 0."""
+    """Results are found by id; the document is written, and the exit code is 0."""
     result = stored("compare", OLD[:6], NEW[:6], "--json", "c.json")
 
     assert result.code == 0
@@ -59,7 +59,7 @@ def test_stored_results_are_compared_and_it_informs(stored: Callable[..., Any], 
 
 
 def test_a_script_can_have_it_fail(stored: Callable[..., Any]) -> None:
-    """1 where it is worse, 5 where that is open, 0 where it is the same."""
+    """1 if worse, 5 if undecided, 0 if the same."""
     worse = stored("compare", OLD, NEW, "--fail-on", "worse", "--quiet")
     same = stored("compare", OLD, ALIKE, "--fail-on", "worse", "-q")
     unknown = stored("compare", OLD, ALIKE, "--fail-on", "worse", "-q", "--metric", "latency.p99")
@@ -70,7 +70,7 @@ def test_a_script_can_have_it_fail(stored: Callable[..., Any]) -> None:
 
 
 def test_what_matters_can_be_told(stored: Callable[..., Any]) -> None:
-    """Of all metrics, or of one."""
+    """The threshold applies to all metrics, or to one."""
     assert "does the same" in stored("compare", OLD, NEW, "--smallest", "30%").out
     assert "does the same" in stored("compare", OLD, NEW, "--smallest", "latency=30%").out
     wrong = stored("compare", OLD, NEW, "--smallest", "quick=1%")
@@ -78,7 +78,7 @@ def test_what_matters_can_be_told(stored: Callable[..., Any]) -> None:
 
 
 def test_several_candidates_have_a_table(stored: Callable[..., Any]) -> None:
-    """The reference is named."""
+    """The output names the reference."""
     result = stored("compare", OLD, NEW, ALIKE)
 
     assert result.out.startswith("Compared with ma, mb is worse and mc is the same.")
@@ -86,7 +86,7 @@ def test_several_candidates_have_a_table(stored: Callable[..., Any]) -> None:
 
 
 def test_unlike_hardware_is_refused_unless_forced(stored: Callable[..., Any], tmp_path: Path) -> None:
-    """Then it is a doubt."""
+    """With --force it is a doubt."""
     other = measured("d" * 12, 1.2, environment=Environment(hardware={"cores": 64}))
     codec.write(tmp_path / "other.json", codec.encode(other))
 
@@ -101,7 +101,7 @@ def test_unlike_hardware_is_refused_unless_forced(stored: Callable[..., Any], tm
 
 
 def test_a_document_is_shown_and_reported_again(stored: Callable[..., Any], tmp_path: Path) -> None:
-    """As it was; its numbers, its page."""
+    """A stored comparison gives the same document, numbers and page."""
     first = stored("compare", OLD, NEW, "--json", "c.json", "-o", "c.csv")
 
     assert stored("show", "c.json").out == first.out.replace("Saved to c.json.\n", "")
@@ -116,14 +116,14 @@ def test_a_document_is_shown_and_reported_again(stored: Callable[..., Any], tmp_
 
 
 def test_the_document_can_go_to_standard_output(stored: Callable[..., Any]) -> None:
-    """Then nothing else does."""
+    """With --json - nothing else goes to standard output."""
     result = stored("compare", OLD, NEW, "--json", "-")
 
     assert codec.decode_comparison(result.out).contrasts[0].candidate.id == NEW
 
 
 def test_what_failed_has_nothing_to_compare(stored: Callable[..., Any], tmp_path: Path) -> None:
-    """The failure is told, and the exit code is that of a run that failed."""
+    """The failure is reported, with the exit code of a failed run."""
     codec.write(tmp_path / "failed.json", codec.encode(replace(a_failed_result(), id="e" * 12)))
 
     result = stored("compare", OLD, "failed.json")
@@ -188,7 +188,7 @@ def test_one_model_is_compared_with_itself_at_other_knobs(
 
 
 def test_a_file_that_is_not_there_is_told_as_one(modeldyno: Callable[..., Any]) -> None:
-    """What looks like a path is not sought in the store alone."""
+    """The message for a path mentions the file, not only the store."""
     result = modeldyno("compare", "nothing.onnx", "nothing.onnx")
 
     assert result.code == 2
@@ -199,7 +199,7 @@ def test_a_file_that_is_not_there_is_told_as_one(modeldyno: Callable[..., Any]) 
 def test_one_side_may_be_given_inputs_of_its_own(
     command: str, modeldyno: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside those of both, whose names the two need not share."""
+    """Inputs of one side are added to the common ones; their names may differ."""
     asked: list[Request] = []
 
     def both(requests: list[Request], **_more: object) -> None:

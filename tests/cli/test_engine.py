@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of engines with a Triton that somebody installed."""
+    """A directory of engines with an installed Triton."""
     folder = tmp_path / "engines"
     (folder / "triton").mkdir(parents=True)
     receipt = {"versions": {"python": "3.11.7", "nvidia-pytriton": "0.7.0"}, "library": "/lib"}
@@ -35,7 +35,7 @@ def test_list_tells_what_is_there_and_how_to_get_the_rest(
 
 
 def test_path_prints_a_directory(modeldyno: Callable[..., CommandResult], engines: Path) -> None:
-    """A script can ask where an engine lies; one that is not installed is an error with the remedy."""
+    """`engine path` prints the directory; for a missing engine, it says how to install it."""
     assert modeldyno("engine", "path", "triton").out == f"{engines / 'triton'}\n"
     result = modeldyno("engine", "path", "mlserver")
     assert result.code == 3

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_a_result_is_exported_to_several_places(
     modeldyno: Callable[..., CommandResult], tmp_path: Path
 ) -> None:
-    """Each place is told in a line."""
+    """Each target is printed in a line."""
     codec.write(tmp_path / "r.json", codec.encode(a_result()))
     result = modeldyno("export", "r.json", "--to", "prometheus:r.prom", "--to", "perfetto:trace.json")
 
@@ -34,7 +34,7 @@ def test_a_result_is_exported_to_several_places(
 def test_a_wrong_place_is_told_before_anything_is_written(
     modeldyno: Callable[..., CommandResult], tmp_path: Path
 ) -> None:
-    """A misspelt tool behind a right one leaves nothing."""
+    """If one of several tools is misspelt, nothing is written."""
     codec.write(tmp_path / "r.json", codec.encode(a_result()))
     result = modeldyno("export", "r.json", "--to", "prometheus:r.prom", "--to", "perfeto:x")
 

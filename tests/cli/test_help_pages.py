@@ -24,7 +24,7 @@ def flags_of(name: str) -> set[str]:
 
 @pytest.mark.parametrize("name", FIRST)
 def test_the_first_twelve_options_are_shown(name: str, modeldyno: Callable[..., CommandResult]) -> None:
-    """Help fits on a screen or two, and says how to see the rest."""
+    """Help fits on two screens, and says how to see all options."""
     shown = modeldyno(name, "--help").out
 
     assert len(FIRST[name]) == 12
@@ -37,7 +37,7 @@ def test_the_first_twelve_options_are_shown(name: str, modeldyno: Callable[..., 
 
 @pytest.mark.parametrize("name", FIRST)
 def test_all_options_are_shown_in_groups(name: str, modeldyno: Callable[..., CommandResult]) -> None:
-    """None is missing, and none is without a group but those of help itself."""
+    """All options are shown, each in a group, except those of help itself."""
     result = modeldyno(name, "--help-all")
     grouped = {flag for _, flags in GROUPS for flag in flags}
     command = cli.get_command(click.Context(cli), name)
@@ -53,7 +53,7 @@ def test_all_options_are_shown_in_groups(name: str, modeldyno: Callable[..., Com
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_of_a_command_are_understood(name: str, modeldyno: Callable[..., CommandResult]) -> None:
-    """Each is of its command, and click reads its words; --help shows both."""
+    """Each example is of its command, and click can parse it; --help shows both."""
     shown = modeldyno(name, "--help").out
     for line in EXAMPLES[name]:
         program, first, *words = shlex.split(line)
@@ -66,7 +66,7 @@ def test_the_examples_of_a_command_are_understood(name: str, modeldyno: Callable
 
 
 def test_the_help_of_probe_names_the_probes(modeldyno: Callable[..., CommandResult]) -> None:
-    """Nobody has to look for them elsewhere."""
+    """The help lists the values."""
     shown = " ".join(modeldyno("profile", "--help").out.split())
 
     assert all(name in shown for name in plugins.names("probe"))

@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parents[1] / "adapters" / "importers" / "golden"
 
 
 def test_an_import_is_shown_and_kept(modeldyno: Callable[..., CommandResult]) -> None:
-    """It is in the store under its tag, and answers queries like any result."""
+    """An import is stored with its tag, and answers queries like any result."""
     result = modeldyno("import", str(GOLDEN / "vllm_closed.json"), "--tag", "theirs")
 
     assert result.code == 0
@@ -39,7 +39,7 @@ def test_an_import_is_shown_and_kept(modeldyno: Callable[..., CommandResult]) ->
 def test_several_loads_are_told_in_a_line_each(
     modeldyno: Callable[..., CommandResult], tmp_path: Path
 ) -> None:
-    """Their ids stand in front; no report is written of several."""
+    """Several loads are listed by id; no report is written for them."""
     file = str(GOLDEN / "perf_analyzer_profile.json")
     result = modeldyno("import", file, "--json", "several.json")
 
@@ -51,7 +51,7 @@ def test_several_loads_are_told_in_a_line_each(
 
 
 def test_an_import_is_compared_with_a_result_of_ours(modeldyno: Callable[..., CommandResult]) -> None:
-    """That nothing is known of its machine is marked, and no reason to refuse."""
+    """Its unknown machine is a doubt, but does not prevent a comparison."""
     for name in ("vllm_closed", "vllm_open"):
         assert modeldyno("import", str(GOLDEN / f"{name}.json"), "--tag", name, "-q").code == 0
     result = modeldyno("compare", "vllm_closed", "vllm_open")
@@ -65,7 +65,7 @@ def test_an_import_is_compared_with_a_result_of_ours(modeldyno: Callable[..., Co
 
 
 def test_a_figure_is_named_by_its_query(modeldyno: Callable[..., CommandResult]) -> None:
-    """A statistic that was told without samples stands where one with samples would, and says so."""
+    """A statistic without samples is reported like one with samples, with a note."""
     result = modeldyno("import", str(GOLDEN / "perf_analyzer_levels.csv"), "--json", "-", "--no-store")
     assert result.code == 0
     shown = modeldyno("import", str(GOLDEN / "perf_analyzer_short.csv"), "-o", "out.csv")

@@ -31,13 +31,13 @@ DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 
 @dataclass
 class Lab:
-    """Stands for what would analyse the models."""
+    """Replaces the analysis of models."""
 
     results: list[Result] = field(default_factory=list)
     asked: list[Request] = field(default_factory=list)
 
     def measure(self, asked: Request, *, watch: object) -> Outcome:
-        """Hand out the next Result."""
+        """Return the next Result."""
         del watch
         self.asked.append(asked)
         return Outcome(result=self.results[len(self.asked) - 1])
@@ -45,14 +45,14 @@ class Lab:
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """Hands out a teacher and a student instead of analysing anything."""
+    """Returns results of a teacher and a student instead of analysing."""
     made = Lab(results=[an_inspection(), an_inspection(id="0123456789ac", name="student")])
     monkeypatch.setattr("modeldyno.cli.inspect.measure", made.measure)
     return made
 
 
 def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
-    """A real file gives its totals, saved and stored; no memory of the process is told as the model's."""
+    """A real file gives its totals, saved and stored; process memory is not reported as the model's."""
     pytest.importorskip("onnx")
     completed = modeldyno("inspect", DIGITS, "--json", "r.json", "--tag", "looked")
     result = codec.read(tmp_path / "r.json")
@@ -67,7 +67,7 @@ def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., CommandResult]
 
 
 def test_every_option_arrives(modeldyno: Callable[..., CommandResult], lab: Lab) -> None:
-    """The request holds what was asked for, in base units."""
+    """The request has all options, in base units."""
     result = modeldyno(
         "inspect", STEADY, "--mode", "train", "--optimizer", "sgd", "--vary", "depth=1..4 seq=7", "--vary",
         "width=3", "--input", "x=8x4", "--set", "batch_size=8", "--device", "a100", "--device", "here",
@@ -158,11 +158,11 @@ class TestShown:
         assert "Modules with 'pool'" in modeldyno("inspect", STEADY, "--filter", "pool").out
 
     def test_quiet(self, modeldyno: Callable[..., CommandResult]) -> None:
-        """One line of a model, and the verdict of two."""
+        """One line for a model, and the verdict for two."""
         assert len(modeldyno("inspect", STEADY, "-q").out.splitlines()) == 1
 
     def test_quiet_of_two(self, modeldyno: Callable[..., CommandResult]) -> None:
-        """Nothing but what differs."""
+        """Only the differences."""
         result = modeldyno("inspect", STEADY, "--compare", STEADY, "-q")
 
         assert " ".join(result.out.split()) == (
@@ -170,7 +170,7 @@ class TestShown:
         )
 
     def test_side_by_side(self, modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
-        """Two models are compared as by modeldyno compare; both are stored, and so is what came of it."""
+        """Two models are compared as by modeldyno compare; both results and the comparison are stored."""
         result = modeldyno("inspect", STEADY, "--compare", STEADY, "--json", "both.json")
         comparison = codec.read_comparison(tmp_path / "both.json")
         listed = modeldyno("list").out
@@ -188,7 +188,7 @@ class TestShown:
         assert codec.decode_comparison(result.out).baseline.name == "mini"
 
     def test_the_table_of_compression(self, modeldyno: Callable[..., CommandResult]) -> None:
-        """Five rows, and with two models what is better in the second."""
+        """Five rows, and with two models the improvement of the second."""
         one = modeldyno("inspect", STEADY, "--table", "--no-store").out
 
         assert "Computational complexity" in one
@@ -202,7 +202,7 @@ class TestShown:
     def test_a_report_of_two(
         self, modeldyno: Callable[..., CommandResult], tmp_path: Path, suffix: str
     ) -> None:
-        """-o writes the comparison into a file of any kind; a table of numbers names the candidates alone."""
+        """-o writes the comparison in any format; a table of numbers only names the candidates."""
         result = modeldyno("inspect", STEADY, "--compare", STEADY, "-o", f"r{suffix}", "--no-store")
         written = (tmp_path / f"r{suffix}").read_text()
 
@@ -211,7 +211,7 @@ class TestShown:
         assert "student" in written
 
     def test_all_numbers_are_those_of_the_whole(self, modeldyno: Callable[..., CommandResult]) -> None:
-        """What -v adds has no line for each module: the tree and the files have those."""
+        """-v adds no line per module: the tree and the files have those."""
         numbers = modeldyno("inspect", STEADY, "-v").out.partition("\nNumbers\n")[2]
 
         assert "roofline_latency" in numbers
@@ -226,7 +226,7 @@ class TestShown:
 
 
 def test_a_failure_exits_with_4(modeldyno: Callable[..., CommandResult], lab: Lab) -> None:
-    """What failed is kept; of two models one failure is enough."""
+    """Failures are stored; with two models, one failure is enough."""
     lab.results[1] = a_failed_result(id="0123456789ac")
     result = modeldyno("inspect", STEADY, "--compare", STEADY)
 
@@ -235,7 +235,7 @@ def test_a_failure_exits_with_4(modeldyno: Callable[..., CommandResult], lab: La
 
 
 def test_an_interruption_ends_it(modeldyno: Callable[..., CommandResult], lab: Lab) -> None:
-    """After an interruption of the first the second is not begun, and what there is is saved."""
+    """After an interruption of the first analysis, the second is not started, and the first is saved."""
     lab.results[0] = replace(lab.results[0], doubts=(Doubt(code="interrupted", seen="s", advice="a"),))
     result = modeldyno("inspect", STEADY, "--compare", STEADY)
 
@@ -246,7 +246,7 @@ def test_an_interruption_ends_it(modeldyno: Callable[..., CommandResult], lab: L
 def test_a_place_that_fails_is_told_last(
     modeldyno: Callable[..., CommandResult], lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that cannot be written keeps the result neither from the screen nor from the store."""
+    """If a file cannot be written, the result is still printed and stored."""
 
     def refuse(_path: Path, _data: bytes) -> None:
         raise RequestError("Cannot write r.json: the disk is full.")
@@ -272,7 +272,7 @@ def test_a_file_gives_defaults(modeldyno: Callable[..., CommandResult], lab: Lab
 def test_an_optimizer_of_a_file_waits_for_training(
     modeldyno: Callable[..., CommandResult], lab: Lab, tmp_path: Path
 ) -> None:
-    """Only one that somebody types is refused where nothing is trained."""
+    """Outside training, only a typed optimizer is refused."""
     (tmp_path / "modeldyno.toml").write_text('[inspect]\noptimizer = "sgd"\n')
 
     assert modeldyno("inspect", STEADY, "-q").code == 0
@@ -309,6 +309,6 @@ class TestShow:
         assert "aten.addmm" in modeldyno("show", "r.json", "-v").out
 
     def test_a_bound_on_a_module(self, modeldyno: Callable[..., CommandResult]) -> None:
-        """Counts are judged without doubt."""
+        """Exact counts are judged without a doubt."""
         assert modeldyno("show", "r.json", "--require", "macs@encoder.layer.0 <= 1G").code == 0
         assert modeldyno("show", "r.json", "--require", "parameters <= 1M").code == 1

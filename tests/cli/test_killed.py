@@ -1,4 +1,4 @@
-"""Commands that are told to end, or are killed, at any moment of their work."""
+"""Commands that get SIGTERM or SIGKILL at any moment of their work."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A word in the environment by which every process that comes of the test is known."""
+    """An environment variable that marks every process of the test."""
     word = uuid.uuid4().hex
     monkeypatch.setenv("MODELDYNO_TEST_MARK", word)
     return word
@@ -116,7 +116,7 @@ def left(mark: str, patience: float = 8.0) -> list[str]:
     ["profile", "load", *(pytest.param(n, marks=pytest.mark.slow) for n in ("compare", "sweep", "advise"))],
 )
 def test_sigterm_saves_what_was_measured(place: Path, mark: str, server: Running, command: str) -> None:
-    """The document can be read, nothing runs on, and the exit code is that of SIGTERM."""
+    """The document is readable, no process is left, and the exit code is that of SIGTERM."""
     begun = _answered(server)
     process = start((*COMMANDS[command], "--json", "saved.json"), server)
     if command == "load":
@@ -176,7 +176,7 @@ SHORT = {
 def test_a_command_that_is_killed_at_any_moment_leaves_nothing_half_done(
     place: Path, mark: str, server: Running, command: str, times: int
 ) -> None:
-    """After kill -9 no process is left; a document is whole or not there; the store goes on to work."""
+    """After kill -9 no process is left; a document is whole or absent; the store still works."""
     if command == "inspect":
         _write_onnx(place)
     if command == "report":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SHORT = ("--input", "x=1x4", "--max-time", "1.5s", "--min-time", "0.3s", "--precision", "30%")
 SURE = (*SHORT, "--max-time", "60s", "--percentile", "p50")
-"""Until the median is a claim, which takes a busy machine long."""
+"""Until the median is certified, which takes long on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str) -> int:
-    """Run the command; give its exit code."""
+    """Run the command; return its exit code."""
     with pytest.raises(SystemExit) as left:
         main(["load", *words])
     code = left.value.code
@@ -67,7 +67,7 @@ def test_a_bound_that_is_broken_is_the_exit_code(url: str) -> None:
 
 
 def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Several concurrencies give one table, and a document of their own."""
+    """Several concurrencies give one table and one document."""
     path = tmp_path / "ladder.json"
     page = tmp_path / "ladder.html"
     assert run(url, "-c", "1,2", *SHORT, "--json", str(path), "-o", str(page)) == 0
@@ -81,7 +81,7 @@ def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest
 def test_a_ladder_is_found_again_in_the_store(
     url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]
 ) -> None:
-    """It is listed, shown, drawn, provided for and removed by its id; its results stay."""
+    """A load curve is listed, shown, reported and removed by its id; its results stay."""
     asked = ("--demand", "1000/s", "--price", "$1/h")
     words = ("--require", "latency.p50 <= 60s", *asked, "--json", "ladder.json")
     output = plain(modeldyno("load", url, "-c", "1,2", *SHORT, *SURE, *words).out)
@@ -107,7 +107,7 @@ def test_a_ladder_is_found_again_in_the_store(
 
 
 def plain(text: str) -> str:
-    """Give the words, however they are broken into lines."""
+    """Return the text without line breaks."""
     return " ".join(text.split())
 
 
@@ -134,7 +134,7 @@ def test_what_verifies_a_search_decides_its_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: tuple[float, float],
     code: int, said: str, quiet: bool,
 ) -> None:  # fmt: skip
-    """A load that passed and then broke its bound is none to rely on; nor one of which nobody is sure."""
+    """A load that first held and then broke its bound is not recommended; nor an undecided one."""
     bound = Constraint.parse("latency.p50 <= 1s")
     passed, checked = (
         Rung(load=2, judgements=(bound.on(Answer(query=bound.query, value=low + 0.1, interval=ends)),))
@@ -181,7 +181,7 @@ def test_what_verifies_a_search_decides_its_exit_code(
 def test_wrong_words_are_refused(
     url: str, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What cannot be is refused in one sentence, with code 2, before anything is sent."""
+    """Invalid requests are refused in one sentence, with code 2, before anything is sent."""
     assert run(url, *words) == 2
     assert said in capsys.readouterr().err
 
@@ -189,7 +189,7 @@ def test_wrong_words_are_refused(
 def test_a_header_is_sent_and_in_no_document(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A token reaches the server, and neither the document nor the store."""
+    """A token reaches the server, but neither the document nor the store."""
     monkeypatch.setenv("MODELDYNO_HEADERS", "")
     monkeypatch.setenv("TOKEN", "s3cr3t-of-the-test")
     path = tmp_path / "out.json"

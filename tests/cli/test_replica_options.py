@@ -1,4 +1,4 @@
-"""What a demand takes, by one stored load."""
+"""Replicas for a demand, from one stored load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def planned(bound: str, void: str = "") -> Provided:
-    """Ask for 1,000/s of a load whose requests took 5 ms, 200 of them a second."""
+    """Compute the replicas for 1,000/s from a load of 200/s with 5 ms per request."""
     latency = Distribution.of([0.005] * 1000, void=void)
     measured = (Measurement(metric="latency", value=latency), observed("request_rate", 200.0))
     job = replace(a_job(), load=Load(concurrency=1, duration=5.0))
@@ -59,7 +59,7 @@ def test_a_load_that_holds_its_bounds_answers() -> None:
     ],
 )
 def test_a_load_that_does_not_says_which_bound_and_why(bound: str, void: str, said: str) -> None:
-    """And what to do: a load that broke it was too much, one that told too little was too short."""
+    """The message says what to do: a smaller load if the bound is broken, a longer one if undecided."""
     result = planned(bound, void)
 
     assert result.provision is None

@@ -73,7 +73,7 @@ def test_several_are_one_page(modeldyno: Callable[..., CommandResult], documents
 def test_several_results_are_one_table(
     modeldyno: Callable[..., CommandResult], documents: dict[str, str]
 ) -> None:
-    """Numbers of results stand below each other; other documents have other columns."""
+    """Numbers of several results form one table; other documents have other columns."""
     assert modeldyno("report", documents["result"], documents["result"], "-o", "out.csv").code == 0
     result = modeldyno("report", *documents.values(), "-o", "out.csv")
 
@@ -84,7 +84,7 @@ def test_several_results_are_one_table(
 def test_bounds_are_judged_on_the_way(
     modeldyno: Callable[..., CommandResult], documents: dict[str, str]
 ) -> None:
-    """A bound stands in the report of a result with its verdict; elsewhere it has no place."""
+    """A bound is shown with its verdict in the report of a result, and refused elsewhere."""
     bound = "latency.p50 <= 400us"
     assert modeldyno("report", documents["result"], "-o", "out.html", "--require", bound).code == 0
     result = [
@@ -97,7 +97,7 @@ def test_bounds_are_judged_on_the_way(
 
 
 def test_results_of_trials_come_from_the_store(modeldyno: Callable[..., CommandResult]) -> None:
-    """A winner's own histogram is in the page of its study as long as the store has its result."""
+    """The page of a study has the winner's histogram if the store has its result."""
     study = a_large_study(10)
     best = ranking(study).best
     assert best is not None
@@ -117,7 +117,7 @@ def test_results_of_trials_come_from_the_store(modeldyno: Callable[..., CommandR
 def test_a_file_of_no_format_is_refused(
     modeldyno: Callable[..., CommandResult], documents: dict[str, str]
 ) -> None:
-    """An unknown suffix names those that are known; a directory that is not there is named."""
+    """The message for an unknown suffix lists the known ones; that for a missing directory names it."""
     lost = modeldyno("report", documents["study"], "-o", "no/such/out.html")
     assert lost.code == 2
     assert "Cannot write no/such/out.html: the directory no/such does not exist." in lost.err

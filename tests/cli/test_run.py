@@ -84,7 +84,7 @@ print(sys.modules["__main__"].__dict__ is globals(), Path.cwd() == Path(sys.path
 
 
 def test_a_script_sees_what_it_would_see(ours: Run, pythons: Run, tmp_path: Path) -> None:
-    """Arguments, path, name and neighbours are those that it has under Python; its options are its own."""
+    """Arguments, path, name and imports are as under Python; its options are its own."""
     (tmp_path / "beside.py").write_text("NAME = 'beside'")
     words = ("one", "--debug", "--json", "x", "-h")
 
@@ -104,7 +104,7 @@ def test_a_script_sees_what_it_would_see(ours: Run, pythons: Run, tmp_path: Path
     ],
 )
 def test_a_script_ends_as_it_would_end(ours: Run, pythons: Run, end: str) -> None:
-    """Exit code, last words and traceback are those of Python; what was seen until then is told after."""
+    """Exit code, output and traceback are those of Python; the measurements so far follow."""
     text = f"import sys\n{end}\n"
     mine, theirs = ours(text), pythons(text)
 
@@ -156,7 +156,7 @@ def test_a_missing_script_or_directory_is_told(
 
 
 def test_words_behind_the_script_are_its_own() -> None:
-    """--debug is ours before `run`, and anywhere in other commands."""
+    """--debug before `run` is ModelDyno's, and anywhere in other commands."""
     assert _own_word_count(["--debug", "run", "x.py", "--debug"]) == 1
     assert _own_word_count(["profile", "run", "--debug"]) == 3
     assert _own_word_count(["--debug"]) == 1

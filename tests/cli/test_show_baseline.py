@@ -35,7 +35,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_a_baseline_shows_what_has_changed(modeldyno: Callable[..., CommandResult], saved: Path) -> None:
-    """`show NEW --baseline OLD` tells the difference at the peak, and nothing else."""
+    """`show NEW --baseline OLD` prints only the difference at the peak."""
     result = modeldyno("show", "new.json", "--baseline", str(saved / "old.json"))
 
     assert result.code == 0
@@ -46,7 +46,7 @@ def test_a_baseline_shows_what_has_changed(modeldyno: Callable[..., CommandResul
 
 @pytest.mark.usefixtures("saved")
 def test_a_result_without_a_snapshot_is_one_sentence(modeldyno: Callable[..., CommandResult]) -> None:
-    """It is named with what to do, whichever of the two it is."""
+    """The message names the result without a snapshot, and what to do."""
     for words in (("bare.json", "new.json"), ("new.json", "bare.json")):
         result = modeldyno("show", words[0], "--baseline", words[1])
         assert result.code == 4
@@ -57,7 +57,7 @@ def test_a_result_without_a_snapshot_is_one_sentence(modeldyno: Callable[..., Co
 @pytest.mark.usefixtures("saved")
 @pytest.mark.parametrize("more", [("--json",), ("--get", "latency.p50"), ("--require", "latency.p50 <= 1s")])
 def test_one_question_at_a_time(modeldyno: Callable[..., CommandResult], more: tuple[str, ...]) -> None:
-    """What asks for one Result does not go with two."""
+    """Options for one Result are refused with two."""
     result = modeldyno("show", "new.json", "--baseline", "old.json", *more)
 
     assert result.code == 2
@@ -65,7 +65,7 @@ def test_one_question_at_a_time(modeldyno: Callable[..., CommandResult], more: t
 
 
 def test_python_has_the_same(saved: Path) -> None:
-    """`memory_change` takes two Results, and gives the places with their bytes."""
+    """`memory_change` takes two Results, and returns the places with their bytes."""
     result = memory_change(read(saved / "old.json"), read(saved / "new.json"))
 
     assert isinstance(result, MemoryChange)

@@ -43,12 +43,12 @@ BATCHES = (MODEL, "--space", "batch_size=1,2,4", "--strategy", "grid")
 
 
 def by_batch(point: dict[str, Any]) -> float:
-    """More in a batch is faster."""
+    """A bench where larger batches are faster."""
     return 100.0 * float(point.get("batch_size", 1))
 
 
 class Configured(Bench):
-    """A bench whose server was told files."""
+    """A bench whose server has configuration files."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class Configured(Bench):
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
-    """Give what has trials cost nothing."""
+    """Replace the measurement of trials by a simulation."""
 
     def put(rate: Any = by_batch, kind: type[Bench] = Bench, **more: Any) -> Bench:
         made = kind(rate=rate, **more)
@@ -71,7 +71,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
 
 
 def study_of(said: CommandResult) -> Study:
-    """Give the newest study of the store."""
+    """Return the newest study of the store."""
     assert said.code is not None
     with plugins.store() as store:
         return store.study(store.studies(limit=1)[0].id)
@@ -80,7 +80,7 @@ def study_of(said: CommandResult) -> Study:
 def test_the_best_is_told_and_kept(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """The sentence, the table, and how to go on, within 80 columns; every trial is in the store."""
+    """The sentence, the table, and how to continue, within 80 columns; every trial is stored."""
     bench()
     result = modeldyno("sweep", *BATCHES)
     outcome = study_of(result)
@@ -105,7 +105,7 @@ def test_the_best_is_told_and_kept(
 def test_a_sweep_says_first_how_long_it_takes(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], words: tuple[str, ...], limit: str
 ) -> None:
-    """Its limits of time and of trials stand beside the goal, before anything is measured."""
+    """Its limits are printed with the goal, before anything is measured."""
     bench()
     assert f"Goal: maximize throughput. {limit}" in " ".join(modeldyno("sweep", *BATCHES, *words).out.split())
 
@@ -113,7 +113,7 @@ def test_a_sweep_says_first_how_long_it_takes(
 def test_a_file_says_the_same_as_options(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
-    """A sweep in YAML finds the same; an option counts more, and one of modeldyno.toml less."""
+    """A sweep in YAML finds the same; options override it, modeldyno.toml does not."""
     bench()
     (tmp_path / "s.yaml").write_text(
         f"model: {MODEL}\nspace: {{batch_size: [1, 2, 4]}}\nstrategy: grid\nplan: {{seed: 3}}\n"
@@ -142,7 +142,7 @@ def test_a_file_says_the_same_as_options(
 def test_the_exit_code_says_whether_anything_holds(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], bound: str, code: int
 ) -> None:
-    """0 where something holds, 1 where nothing does, 5 where the samples leave it open."""
+    """0 if a configuration holds, 1 if none does, 5 if undecided."""
     bench()
     assert modeldyno("sweep", *BATCHES, "--require", bound, "-q").code == code
 
@@ -150,7 +150,7 @@ def test_the_exit_code_says_whether_anything_holds(
 def test_when_everything_fails_the_code_is_4(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """The cause is told, and what was tried is in the store."""
+    """The cause is reported, and the trials are stored."""
     bench(fails=lambda _point: FailureKind.OOM)
     result = modeldyno("sweep", *BATCHES)
 
@@ -163,7 +163,7 @@ def test_when_everything_fails_the_code_is_4(
 def test_an_interruption_ends_with_130_and_says_how_to_go_on(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """What was measured is told and kept; resuming measures the rest, and nothing twice."""
+    """Completed trials are reported and stored; resuming measures the rest, and nothing twice."""
 
     def interrupting(point: dict[str, Any]) -> float:
         if point["batch_size"] == 2:
@@ -188,7 +188,7 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(
 def test_a_study_that_is_over_says_why(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """Going on measures nothing where the budget is spent, or where nothing would be learnt."""
+    """Resuming measures nothing if the budget is spent, or nothing more can be learned."""
     bench()
     modeldyno("sweep", *BATCHES, "--max-trials", "3")
     by_trials = modeldyno("sweep", "--resume", "--max-trials", "3").out.replace("\n", " ")
@@ -206,7 +206,7 @@ def test_a_study_that_is_over_says_why(
 def test_a_study_is_ranked_anew_without_measuring(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """Other goals give another winner, from what is stored; the study in the store stays as it is."""
+    """Other goals give another winner from stored results; the stored study is unchanged."""
     used = bench()
     outcome = study_of(modeldyno("sweep", *BATCHES))
     made = len(used.jobs)
@@ -231,7 +231,7 @@ def test_a_study_is_ranked_anew_without_measuring(
 def test_a_winner_under_another_goal_is_verified(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """What ranking anew says to type goes on as a study of its own; nothing is measured twice."""
+    """The command that --rerank prints continues as a new study; nothing is measured twice."""
     used = bench()
     outcome = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "3"))
     made = len(used.jobs)
@@ -286,7 +286,7 @@ def test_what_a_new_goal_does_not_name_stays(
 def test_a_goal_that_no_trial_tells_is_not_searched_on(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """What was not measured would not be measured by more of the same trials."""
+    """A goal of an unmeasured metric is refused, as further trials would not measure it either."""
     used = bench()
     name = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "2")).id
     made = len(used.jobs)
@@ -299,7 +299,7 @@ def test_a_goal_that_no_trial_tells_is_not_searched_on(
 def test_the_settings_of_a_project_are_of_sweeps_that_begin(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
-    """What modeldyno.toml says of sweeps neither hinders one that goes on, nor gives it another goal."""
+    """modeldyno.toml neither prevents resuming, nor changes the goal."""
     bench()
     result = study_of(modeldyno("sweep", *BATCHES, "--max-trials", "2"))
     (tmp_path / "modeldyno.toml").write_text(
@@ -315,7 +315,7 @@ def test_the_settings_of_a_project_are_of_sweeps_that_begin(
 def test_results_that_are_gone_are_told(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """A metric that the study did not keep is unknown once the results were removed."""
+    """A metric outside the study is unknown once its results are removed."""
     bench()
     outcome = study_of(modeldyno("sweep", *BATCHES))
     for trial in outcome.trials:
@@ -328,7 +328,7 @@ def test_results_that_are_gone_are_told(
 def test_the_document_and_the_table_are_written(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
-    """JSON can be read back, with the ranking beside it; CSV has a row for each trial."""
+    """JSON can be read back, and has the ranking; CSV has a row for each trial."""
     bench()
     result = modeldyno("sweep", *BATCHES, "--json", "s.json", "-o", "s.csv")
     document = json.loads((tmp_path / "s.json").read_text())
@@ -373,7 +373,7 @@ def test_standard_output_may_hold_the_document_alone(
 def test_studies_are_listed_shown_and_removed(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """They stand beside results; a beginning of the id names one; what is asked of a result is refused."""
+    """Studies are listed with results; an id prefix finds one; options for a result are refused."""
     bench()
     result = study_of(modeldyno("sweep", *BATCHES))
     listed = modeldyno("list").out
@@ -391,7 +391,7 @@ def test_studies_are_listed_shown_and_removed(
 def test_the_plan_is_printed_and_nothing_is_measured(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """How many configurations, which of them cannot be and why, and how long it takes."""
+    """The plan has the configurations, the impossible points with reasons, and the time."""
     used = bench()
     words = ("--space", "inter_threads=1,2", "--space", "parallel=false,true")
     result = modeldyno("sweep", MODEL, *words, "--dry-run", "--strategy", "grid")
@@ -407,7 +407,7 @@ def test_the_plan_is_printed_and_nothing_is_measured(
 def test_the_plan_of_a_server_tells_loads(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """Configurations and loads are counted apart; axes of our choice are said to be so."""
+    """Configurations and loads are counted separately; default axes are marked."""
     bench()
     result = modeldyno(
         "sweep", MODEL, "--backend", "triton", "--space", "instances=1,2", "--dry-run", "--max-time", "1m"
@@ -421,7 +421,7 @@ def test_the_plan_of_a_server_tells_loads(
 def test_configurations_are_written_under_names_that_last(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench], tmp_path: Path
 ) -> None:
-    """The best and the default become directories that Triton takes, the same under another goal."""
+    """The best and the default are written as Triton directories, also by another goal."""
     bench(lambda p: 100.0 * float(p.get("instances", 1)), Configured)
     words = ("--backend", "triton", "--space", "instances=1,2,3", "-c", "4", "--strategy", "grid")
     result = modeldyno("sweep", MODEL, *words, "--export-configs", "out")
@@ -477,7 +477,7 @@ def test_a_directory_with_files_of_yours_is_not_written_to(
 
 
 def test_an_ensemble_names_the_models_that_are_written_beside_it() -> None:
-    """Those that are not written keep their names."""
+    """Files that are not written are unchanged."""
     parts = 'name: "double"\n', 'name: "both"\n  model_name: "double"\n  model_name: "elsewhere"\n'
     files = [Artifact(name="config.pbtxt", path="", digest="", text=text) for text in parts]
     _, ensemble = export_configs._renamed(files, "3")
@@ -488,7 +488,7 @@ def test_an_ensemble_names_the_models_that_are_written_beside_it() -> None:
 def test_what_has_no_files_is_not_exported(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """A model within a process has no configuration to write."""
+    """A model in a process has no configuration to write."""
     bench()
     result = modeldyno("sweep", *BATCHES, "--export-configs", "out")
 
@@ -499,7 +499,7 @@ def test_what_has_no_files_is_not_exported(
 def test_a_directory_is_named_for_the_model(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., Bench]
 ) -> None:
-    """Where the file does not tell a name, that of the study is made fit for a directory."""
+    """Without a name in the file, the name of the study is converted to a directory name."""
     bench()
     result = study_of(modeldyno("sweep", *BATCHES))
 
@@ -552,7 +552,7 @@ def test_wrong_words_are_refused_in_a_sentence(
 
 
 def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
-    """The line of the file stands before the sentence."""
+    """The message begins with the line of the file."""
     (tmp_path / "s.yml").write_text(f"model: {MODEL}\nspace:\n  batch_size: 0,1\n")
 
     assert "s.yml, line 3: The knob batch_size takes a whole number from 1" in modeldyno("sweep", "s.yml").err
@@ -562,7 +562,7 @@ def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., CommandResu
 def test_a_mistake_of_an_option_tells_no_line(
     modeldyno: Callable[..., CommandResult], tmp_path: Path, option: tuple[str, str]
 ) -> None:
-    """Though the file tells of other knobs, and of other axes."""
+    """Even if the file has other knobs and axes."""
     (tmp_path / "s.yml").write_text(f"model: {MODEL}\nset:\n  arena: true\nspace:\n  batch_size: 1,2\n")
     result = modeldyno("sweep", "s.yml", *option)
 
@@ -579,7 +579,7 @@ def test_a_list_is_no_certainty(modeldyno: Callable[..., CommandResult], tmp_pat
 
 
 def test_the_schema_of_a_file_is_printed(modeldyno: Callable[..., CommandResult]) -> None:
-    """It has every name that a file may have; that of a result is printed as ever."""
+    """The schema has every key of a sweep file; that of a result is the default."""
     assert set(json.loads(modeldyno("schema", "sweep").out)["properties"]) == set(KEYS)
     assert "result" in json.loads(modeldyno("schema").out)["title"]
 

@@ -32,7 +32,7 @@ WOBBLE = (0.0, 0.01, -0.01, 0.004, -0.006)
 
 
 def made(place: int, level: float, digest: str = "5a", **config: int) -> Result:
-    """A result of so many milliseconds, or about that."""
+    """Make a result of about this many milliseconds."""
     samples = [level * 1e-3 * (1 + WOBBLE[(place + n) % 5]) for n in range(20)]
     result = a_result(
         samples=samples, id=f"{place:02x}" * 6, created=f"2026-01-{1 + place:02}T03:04:05.678901+00:00"
@@ -47,7 +47,7 @@ def made(place: int, level: float, digest: str = "5a", **config: int) -> Result:
 
 @pytest.fixture
 def put(modeldyno: Callable[..., CommandResult]) -> Callable[..., None]:
-    """Fill the store that the command line has."""
+    """Fill the store of the command line."""
     del modeldyno
 
     def fill(*results: Result) -> None:
@@ -66,7 +66,7 @@ def worse(put: Callable[..., None]) -> None:
 
 @pytest.mark.usefixtures("worse")
 def test_a_regression_is_told(modeldyno: Callable[..., CommandResult]) -> None:
-    """Since when, how much, and that the model changed there, within 80 columns."""
+    """The output has the start, the size, and the change of the model, within 80 columns."""
     result = modeldyno("trend", "digits")
 
     assert result.code == 0
@@ -89,7 +89,7 @@ def test_it_fails_a_pipeline_when_asked(modeldyno: Callable[..., CommandResult])
 
 @pytest.mark.usefixtures("worse")
 def test_a_hook_gets_the_document(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
-    """On its standard input; the sentence is in its environment."""
+    """The hook gets the document on standard input, and the sentence in its environment."""
     path = tmp_path / "told"
     hook = f"sh -c 'cat > {path}; echo \"$MODELDYNO_TREND\" >&2'"
     result = modeldyno("trend", "digits", "--exec", hook)
@@ -117,7 +117,7 @@ def test_a_hook_gets_the_document(modeldyno: Callable[..., CommandResult], tmp_p
 def test_what_cannot_be_answered_is_one_sentence(
     modeldyno: Callable[..., CommandResult], words: tuple[str, ...], code: int, said: str
 ) -> None:
-    """With what to do."""
+    """The message says what to do."""
     result = modeldyno("trend", *words)
     assert result.code == code
     assert said in result.err
@@ -127,7 +127,7 @@ def test_what_cannot_be_answered_is_one_sentence(
 def test_an_inspection_does_not_hide_what_was_measured(
     modeldyno: Callable[..., CommandResult], put: Callable[..., None]
 ) -> None:
-    """The newest result that has the metric says which results are alike."""
+    """The newest result that has the metric determines which results are comparable."""
     inspected = made(9, 1.0)
     job = replace(inspected.job, probes=("static",), config={})
     put(*(made(n, 1.0) for n in range(8)), replace(inspected, measurements=(), job=job))
@@ -139,7 +139,7 @@ def test_an_inspection_does_not_hide_what_was_measured(
 def test_a_hook_is_not_called_without_a_regression(
     modeldyno: Callable[..., CommandResult], put: Callable[..., None], tmp_path: Path
 ) -> None:
-    """A level history calls nobody."""
+    """A level history does not call the hook."""
     put(*(made(n, 1.0) for n in range(8)))
     path = tmp_path / "told"
     result = modeldyno("trend", "digits", "--exec", f"touch {path}", "--fail-on-regression")
@@ -151,7 +151,7 @@ def test_a_hook_is_not_called_without_a_regression(
 def test_few_results_make_no_history(
     modeldyno: Callable[..., CommandResult], put: Callable[..., None]
 ) -> None:
-    """It is said how many would."""
+    """The message has the required number."""
     put(made(0, 1.0))
     assert "only 1 result, and a step needs at least six" in " ".join(
         modeldyno("trend", "models/digits.onnx").out.split()
@@ -159,7 +159,7 @@ def test_few_results_make_no_history(
 
 
 def test_other_setups_are_left_out(modeldyno: Callable[..., CommandResult], put: Callable[..., None]) -> None:
-    """The newest decides, or what is asked for; what failed is left out, too."""
+    """The newest result or the options decide; failed results are left out."""
     put(*(made(n, 1.0) for n in range(8)), *(made(n, 2.0, threads=1) for n in range(8, 10)))
     put(a_failed_result(id="f" * 12, created="2026-01-20T00:00:00+00:00", name="digits"))
     result = package.trend("digits")
@@ -178,7 +178,7 @@ def test_other_setups_are_left_out(modeldyno: Callable[..., CommandResult], put:
 def test_the_newest_far_off_is_undecided(
     modeldyno: Callable[..., CommandResult], put: Callable[..., None]
 ) -> None:
-    """One or two are too few for a level, and are told."""
+    """One or two results are too few for a level, and are reported."""
     put(*(made(n, 1.0) for n in range(8)), made(8, 1.5))
     assert "the newest result is +50" in " ".join(modeldyno("trend", "digits").out.split())
     put(made(9, 1.5))
@@ -188,7 +188,7 @@ def test_the_newest_far_off_is_undecided(
 def test_a_history_is_drawn(
     modeldyno: Callable[..., CommandResult], put: Callable[..., None], tmp_path: Path
 ) -> None:
-    """As a page with its picture, and as the numbers alone; another suffix is refused at once."""
+    """As a page with its chart, and as numbers; another suffix is refused at once."""
     put(*(made(n, 1.0) for n in range(8)), *(made(n, 1.3) for n in range(8, 16)))
     assert modeldyno("trend", "digits", "-o", "history.html").code == 0
     page = (tmp_path / "history.html").read_text(encoding="ascii")

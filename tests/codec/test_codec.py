@@ -82,7 +82,7 @@ def a_full_result() -> Result:
 
 
 def plain(result: Result) -> Any:
-    """Encode a Result and read it as anyone would."""
+    """Encode a Result and decode it as plain JSON."""
     return json.loads(codec.encode(result))
 
 
@@ -108,7 +108,7 @@ def test_file(tmp_path: Path) -> None:
 
 
 def test_schema_number() -> None:
-    """A document says of which schema it is."""
+    """A document has its schema number."""
     assert plain(a_result())["schema"] == SCHEMA == 1
 
 
@@ -133,7 +133,7 @@ def test_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("number", range(1, SCHEMA + 1))
 def test_golden(number: int) -> None:
-    """The document of each schema that was ever in use stays readable, and says what it said."""
+    """Documents of every schema so far stay readable, with unchanged content."""
     assert codec.read(GOLDEN / f"result-schema-{number}.json") == a_full_result()
 
 
@@ -145,7 +145,7 @@ def test_golden_is_current() -> None:
 
 
 def _shape(part: Any) -> Any:
-    """Give the names and types of a document, without its values."""
+    """Return the names and types of a document, without its values."""
     match part:
         case dict():
             return {key: _shape(value) for key, value in part.items()}
@@ -184,7 +184,7 @@ def test_json_schema_is_valid() -> None:
 
 
 def test_certificate() -> None:
-    """Beside the samples stands their certificate, for readers in other languages."""
+    """Samples come with their certificate, for readers in other languages."""
     certificate = plain(a_result())["measurements"][0]["value"]["certificate"]
 
     assert certificate["n"] == 8
@@ -211,7 +211,7 @@ def test_samples_are_float64() -> None:
 
 
 def test_unbounded_interval() -> None:
-    """An end that is not bounded is null in JSON, and infinite again when it is read."""
+    """An infinite end is null in JSON, and infinite again when read."""
     result = a_result(measurements=(UNBOUNDED,))
 
     assert plain(result)["measurements"][0]["interval"] == {"low": None, "high": None}
@@ -219,7 +219,7 @@ def test_unbounded_interval() -> None:
 
 
 def test_values_that_are_no_numbers() -> None:
-    """A value that is no number makes no document unreadable; it is null in JSON."""
+    """NaN is null in JSON, and the document stays readable."""
     strange = Measurement(metric="throughput", value=nan, runs=(1.0, nan, inf))
     document = codec.encode(a_result(measurements=(strange,)))
 
@@ -233,7 +233,7 @@ def test_values_that_are_no_numbers() -> None:
 
 
 def test_facts_that_are_no_numbers() -> None:
-    """A fact or a knob that is no number is kept as its name."""
+    """NaN in a fact or a knob is stored as text."""
     result = a_result(environment=Environment(conditions={"load": inf, "steal": nan}))
 
     assert codec.decode(codec.encode(result)).environment.conditions == {"load": "inf", "steal": "nan"}
@@ -247,7 +247,7 @@ def test_name_that_is_no_text() -> None:
 
 
 def test_a_point_whose_value_is_no_number() -> None:
-    """A total at some sizes that is no number makes neither a document nor an event unreadable."""
+    """With a NaN total at some size, documents and events stay readable."""
     strange = replace(an_outline(), points=(Point(sizes={"batch": 1}, values={"macs": nan}),))
     document = codec.encode(a_result(outline=strange))
     event = codec.decode_event(codec.encode_event(Outlined(outline=strange)))
@@ -277,7 +277,7 @@ def test_several_documents_are_an_array() -> None:
 
 
 def test_samples_that_are_no_numbers() -> None:
-    """Samples that are no numbers were damaged, and are refused."""
+    """Samples that are not finite are refused as damaged."""
     document = codec.encode(a_small_result(measurements=(_latency(b"\xff" * 8),)))
     for samples in ("", "AAAA", "/" * 11 + "="):
         damaged = document.replace(base64.b64encode(b"\xff" * 8), samples.encode())
@@ -367,7 +367,7 @@ def test_events(event: Event) -> None:
 
 
 def test_every_event_is_tried() -> None:
-    """No kind of event is left out above."""
+    """The list above has every kind of event."""
     assert {type(event).__name__ for event in EVENTS} == set(codec._EVENTS)
 
 
@@ -393,7 +393,7 @@ class TestWrite:
     """Files are written whole."""
 
     def test_replaces(self, tmp_path: Path) -> None:
-        """What was there is replaced, and nothing is left beside it."""
+        """An existing file is replaced, and no temporary file is left."""
         path = tmp_path / "result.json"
         for data in (b"first", b"second"):
             codec.write(path, data)
@@ -402,7 +402,7 @@ class TestWrite:
         assert list(tmp_path.iterdir()) == [path]
 
     def test_through_a_link(self, tmp_path: Path) -> None:
-        """A link stays one; the file that it leads to is replaced."""
+        """A symbolic link stays; its target is replaced."""
         (tmp_path / "link.json").symlink_to("result.json")
         codec.write(tmp_path / "link.json", b"data")
 
@@ -416,7 +416,7 @@ class TestWrite:
         assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
     def test_permissions(self, tmp_path: Path) -> None:
-        """A new file may be read by whoever may read any other new file."""
+        """A new file has the default permissions."""
         other = tmp_path / "other"
         other.touch()
         codec.write(tmp_path / "result.json", b"data")
@@ -424,7 +424,7 @@ class TestWrite:
         assert other.stat().st_mode == (tmp_path / "result.json").stat().st_mode
 
     def test_long_name(self, tmp_path: Path) -> None:
-        """A name as long as the system allows is no hindrance."""
+        """A file name of the maximum length works."""
         path = tmp_path / ("é" * 125 + ".json")
         codec.write(path, b"data")
 

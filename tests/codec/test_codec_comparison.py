@@ -80,12 +80,12 @@ WHOLE = Comparison(
 
 
 def test_round_trip() -> None:
-    """No part is lost, ends that are not bounded among them."""
+    """No part is lost, including infinite ends."""
     assert codec.decode_comparison(codec.encode_comparison(WHOLE)) == WHOLE
 
 
 def test_its_results_have_their_certificates() -> None:
-    """For readers in other languages."""
+    """The document has certificates, for readers in other languages."""
     document = json.loads(codec.encode_comparison(WHOLE))
 
     assert document["kind"] == "comparison"
@@ -94,7 +94,7 @@ def test_its_results_have_their_certificates() -> None:
 
 
 def test_file(tmp_path: Path) -> None:
-    """A file says of itself what it is."""
+    """A file has its kind."""
     paths = [tmp_path / name for name in ("c.json", "s.json", "r.json")]
     for path, data in zip(
         paths,
@@ -110,7 +110,7 @@ def test_file(tmp_path: Path) -> None:
 
 
 def test_another_document_is_no_comparison() -> None:
-    """Nor is it a study."""
+    """A comparison is not read as a result or a study, and vice versa."""
     for data in (codec.encode(a_result()), codec.encode_study(a_study()), b"[]"):
         with pytest.raises(UnreadableDocument, match="but not a ModelDyno comparison"):
             codec.decode_comparison(data)
@@ -119,7 +119,7 @@ def test_another_document_is_no_comparison() -> None:
 
 
 def test_later_schema() -> None:
-    """Neither of the comparison nor of a result in it."""
+    """A later schema of the comparison or of a result in it is refused."""
     document = json.loads(codec.encode_comparison(WHOLE))
     later = json.dumps({**document, "schema": 99})
     inner = json.dumps({**document, "baseline": {**document["baseline"], "schema": 99}})
@@ -140,7 +140,7 @@ def test_later_schema() -> None:
     ],
 )
 def test_damaged(broken: dict[str, Any]) -> None:
-    """It is told in one sentence."""
+    """A damaged document is refused in one sentence."""
     document = {**json.loads(codec.encode_comparison(WHOLE)), **broken}
 
     with pytest.raises(UnreadableDocument, match="is damaged or not a ModelDyno comparison"):
@@ -148,7 +148,7 @@ def test_damaged(broken: dict[str, Any]) -> None:
 
 
 def test_truncated() -> None:
-    """Wherever it is cut."""
+    """A truncated document is refused, wherever it is cut."""
     data = codec.encode_comparison(WHOLE)
 
     for end in range(0, len(data) - 2, len(data) // 50):

@@ -1,4 +1,4 @@
-"""What may happen to a saved document: it is cut short, damaged, or its writing fails part of the way."""
+"""Faults of saved documents: truncation, damage, and failures while writing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OLD = b"what was there before"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Give a saved document."""
+    """Return a saved document."""
     saved = tmp_path / "result.json"
     saved.write_bytes(DOCUMENT)
     return saved
@@ -117,7 +117,7 @@ def test_unreadable_place(tmp_path: Path) -> None:
 
 
 def test_full_disk(tmp_path: Path) -> None:
-    """At each of 200 write points a full disk leaves the file that was there, and nothing beside it."""
+    """With a full disk at each of 200 write points, the old file stays, without a temporary file."""
     path = tmp_path / "result.json"
     path.write_bytes(OLD)
     data = DOCUMENT * 10
@@ -137,7 +137,7 @@ def test_full_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_failing_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Whichever step of writing fails, the file that was there stays, and nothing beside it."""
+    """Whichever step of writing fails, the old file stays, without a temporary file."""
     path = tmp_path / "result.json"
     path.write_bytes(OLD)
 

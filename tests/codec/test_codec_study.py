@@ -51,13 +51,13 @@ def a_full_study() -> Study:
 
 @pytest.mark.parametrize("study", [a_study(), a_full_study(), a_study(trials=(UNCERTAIN,))])
 def test_round_trip(study: Study) -> None:
-    """A study comes back equal, and so does one whose trials stand apart."""
+    """A study comes back equal, also with separate trials."""
     assert codec.decode_study(codec.encode_study(study)) == study
     assert codec.decode_study(codec.encode_definition(study), *map(codec.encode_trial, study.trials)) == study
 
 
 def test_what_was_derived_is_not_written() -> None:
-    """A document holds what the study is, whatever was asked of it before."""
+    """Cached properties of a study do not change its document."""
     study = a_full_study()
     before = codec.encode_study(study)
     assert study.candidates

@@ -21,7 +21,7 @@ MADE: dict[str, Conclusion] = {"ladder": a_ladder(), "capacity": a_capacity(), "
 
 @pytest.mark.parametrize("kind", MADE)
 def test_round_trip(kind: str, tmp_path: Path) -> None:
-    """No part is lost, ends that are not bounded among them; the document says what it is."""
+    """No part is lost, including infinite ends; the document has its kind."""
     result = MADE[kind]
     path = tmp_path / "found.json"
     path.write_bytes(codec_series.encode(result))
@@ -32,7 +32,7 @@ def test_round_trip(kind: str, tmp_path: Path) -> None:
 
 
 def test_what_was_derived_is_ignored_on_reading() -> None:
-    """Other programs find what a demand takes beside what was measured."""
+    """Derived replicas are in the document with the measurements."""
     data = codec_series.encode(a_ladder(), provision={"replicas": 3})
 
     assert json.loads(data)["provision"] == {"replicas": 3}
@@ -41,7 +41,7 @@ def test_what_was_derived_is_ignored_on_reading() -> None:
 
 @pytest.mark.parametrize("found", MADE.values(), ids=MADE)
 def test_a_later_schema_is_refused(found: Conclusion) -> None:
-    """What a later version wrote is not guessed at."""
+    """A document of a later schema is refused."""
     with pytest.raises(UnreadableDocument, match="upgrade ModelDyno"):
         codec_series.decode(codec_series.encode(replace(found, schema=99)))
 
@@ -72,7 +72,7 @@ def damaged(**changes: Any) -> bytes:
     ],
 )
 def test_what_is_none_is_refused_in_one_sentence(data: bytes, tmp_path: Path) -> None:
-    """Whatever stands in a file, it is read whole, or told by its name."""
+    """Any file content is read completely, or refused with the file name."""
     path = tmp_path / "odd.json"
     path.write_bytes(data)
     with pytest.raises(UnreadableDocument, match=r"odd\.json") as raised:
@@ -82,6 +82,6 @@ def test_what_is_none_is_refused_in_one_sentence(data: bytes, tmp_path: Path) ->
 
 
 def test_no_file_is_a_wrong_request(tmp_path: Path) -> None:
-    """The path is told."""
+    """The error has the path."""
     with pytest.raises(RequestError, match="Cannot read"):
         codec_series.read(tmp_path / "none.json")

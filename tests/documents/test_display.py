@@ -27,7 +27,7 @@ def test_printing_a_result_prints_its_report() -> None:
 
 
 def test_advice_is_given_in_the_words_of_python() -> None:
-    """Who called a function is not told of options; the document stays as it was measured."""
+    """Advice names Python arguments instead of options; the document is unchanged."""
     result = a_result(doubts=(SLOW,))
 
     for shown in (str(result), result._repr_html_(), result.to_html()):
@@ -37,7 +37,7 @@ def test_advice_is_given_in_the_words_of_python() -> None:
 
 
 def test_what_the_caller_knows_is_no_warning() -> None:
-    """That a live object ran inside this process stands with how it was measured."""
+    """The report says that a live object ran in this process, where it says how it was measured."""
     shown = str(a_result(doubts=(INLINE,)))
 
     assert "! not-isolated" not in shown
@@ -84,7 +84,7 @@ def test_a_table_has_a_row_for_each_number(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_table_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no dependency: the sentence says what to install."""
+    """Without pandas, the error says what to install."""
     monkeypatch.setattr(plugins, "find_spec", lambda _name: None)
 
     with pytest.raises(MissingExtra, match=r"to_pandas\(\), needs pandas; install it with: pip install"):
