@@ -40,7 +40,7 @@ def own_regions() -> Iterator[None]:
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory of its own, and fewer calls than a page asks for."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(model_profiler, "_counted", lambda _plan, _runs, _warmup: QUICK)
+    monkeypatch.setattr(model_profiler, "_with_run_counts", lambda _plan, _runs, _warmup: QUICK)
 
 
 def test_the_page_on_functions_runs(monkeypatch: pytest.MonkeyPatch) -> None:

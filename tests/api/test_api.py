@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ import pytest
 import modeldyno
 from modeldyno import Plan, Result
 from modeldyno.api import BoundBroken
-from modeldyno.api import profile as api_profile
 from modeldyno.errors import NotStoredWarning, RequestError, StoreError
 from modeldyno.profiling.run import Outcome
 from modeldyno.testing.sample_results import a_result
@@ -18,6 +18,7 @@ from modeldyno.testing.sample_results import a_result
 if TYPE_CHECKING:
     from modeldyno.profiling.request import Request
 
+api_profile = import_module("modeldyno.api.profile")
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0)
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 STEADY = "call:modeldyno.testing.known_latency:steady"
@@ -31,6 +32,15 @@ def test_the_exported_names_are_these() -> None:
     assert set(modeldyno.__all__) <= set(dir(modeldyno))
     with pytest.raises(AttributeError, match="no attribute 'profil'"):
         _ = modeldyno.profil
+
+
+def test_functions_stay_visible_after_their_modules_are_imported() -> None:
+    """A module such as `modeldyno.api.gate` does not hide the function of the same name."""
+    from modeldyno import api
+
+    for name in ("advise", "compare", "gate", "load", "profile", "sweep"):
+        import_module(f"modeldyno.api.{name}")
+        assert callable(getattr(api, name))
 
 
 def test_importing_the_package_imports_nothing() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,6 @@ import pytest
 import modeldyno
 from modeldyno import plugins
 from modeldyno.adapters.reporters import terminal
-from modeldyno.api import profile as api_profile
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
@@ -19,6 +19,7 @@ from modeldyno.testing.sample_results import an_inspection
 if TYPE_CHECKING:
     from modeldyno.profiling.request import Request
 
+api_profile = import_module("modeldyno.api.profile")
 STEADY = "call:modeldyno.testing.known_latency:steady"
 
 

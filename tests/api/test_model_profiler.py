@@ -242,7 +242,7 @@ def test_a_wrong_configuration_raises_before_anything_is_measured() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: ModelProfiler(abs, precision="fp16"), "leave precision=fp16 out"),
+        (lambda: ModelProfiler(abs, precision="fp16"), "drop precision=fp16"),
         (lambda: ModelProfiler(abs, device="cuda"), "There is no knob 'device'"),
         (lambda: ModelProfiler("nowhere.onnx"), "There is no file or directory"),
         (lambda: ModelProfiler(abs, device="cpu").profile(np.ones(2), num_runs=0), "num_runs takes a whole"),
@@ -255,9 +255,9 @@ def test_a_wrong_configuration_raises_before_anything_is_measured() -> None:
         (lambda: ModelProfiler(abs).profile(np.ones(2), warmup_runs=1.5), "warmup_runs takes a whole"),  # type: ignore[arg-type]
         (
             lambda: ModelProfiler(abs, device="cpu").profile(STEADY),
-            "is a model, and this profiler is of a live",
+            "is a model, but inputs are expected here: this profiler is of a live",
         ),
-        (lambda: ModelProfiler(STEADY).profile((np.ones(2), np.ones(2))), "takes 0 inputs, and 2 were given"),
+        (lambda: ModelProfiler(STEADY).profile((np.ones(2), np.ones(2))), "takes 0 inputs, but 2 were given"),
         (lambda: ModelProfiler(STEADY).profile(np.array(["a"])), "arrays or tensors of numbers, not ndarray"),
     ],
 )
@@ -347,10 +347,10 @@ def test_a_gpu_is_profiled_only_where_there_is_one(monkeypatch: pytest.MonkeyPat
     with pytest.raises(RequestError, match="made for 'cpu'"):
         ModelProfiler(net, device="cpu").gpu_profile(torch.zeros(1, 4))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(RequestError, match="There is no GPU"):
+    with pytest.raises(RequestError, match="finds no usable GPU"):
         ModelProfiler(net).gpu_profile(torch.zeros(1, 4))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(ModelProfiler, "_measured", lambda *_args, **_more: watched())
+    monkeypatch.setattr(ModelProfiler, "_measure", lambda *_args, **_more: watched())
     figures = ModelProfiler(net).gpu_profile(torch.zeros(1, 4), profile_nvtx=False)
 
     assert [row["name"] for row in figures["kernels"]] == ["kernel"]
@@ -361,7 +361,7 @@ def test_a_gpu_is_profiled_only_where_there_is_one(monkeypatch: pytest.MonkeyPat
 
 def test_memory_is_profiled_by_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allocations and frees are the steps of the course of memory, each with its moment."""
-    monkeypatch.setattr(ModelProfiler, "_measured", lambda *_args, **_more: watched())
+    monkeypatch.setattr(ModelProfiler, "_measure", lambda *_args, **_more: watched())
     profiler = ModelProfiler(abs)
     figures = profiler.memory_profile()
 

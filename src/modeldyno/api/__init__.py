@@ -5,6 +5,8 @@ Names are imported on first use, so that a program that only decorates functions
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -115,6 +117,18 @@ __all__ = [
     "sweep",
     "trend",
 ]
+
+
+class _Package(ModuleType):
+    """Keeps a function visible whose submodule has the same name, such as `gate`."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Ignore the import system's binding of a submodule that would hide a function."""
+        if not (isinstance(value, ModuleType) and name in _MODULES):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
