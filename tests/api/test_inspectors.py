@@ -126,7 +126,7 @@ def test_a_percentile_of_few_requests_is_given_with_a_warning() -> None:
     diagnosis = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose()
     with pytest.warns(UncertifiedWarning, match="Measure more with batch_num"):
         assert diagnosis["latency"]["p99"] >= 0.002
-    assert re.search(r"p99 latency: [\d.e-]+ s \(no claim", str(diagnosis))
+    assert re.search(r"p99 latency: [\d.e-]+ s \(uncertified", str(diagnosis))
     assert "effective samples are missing" in str(diagnosis)
     assert diagnosis["sla"]["held"] == "undecided"
 
