@@ -87,8 +87,8 @@ def test_a_ladder_is_found_again_in_the_store(
     output = plain(modeldyno("load", url, "-c", "1,2", *SHORT, *SURE, *words).out)
     document = json.loads((tmp_path / "ladder.json").read_text())
     own = document["id"]
-    assert f"Stored as {own}; for a report: modeldyno report {own[:6]}" in told
-    assert f"needs {document['provision']['replicas']:,} replica" in told
+    assert f"Stored as {own}; for a report: modeldyno report {own[:6]}" in output
+    assert f"needs {document['provision']['replicas']:,} replica" in output
     assert document["expense"]["per_hour"] == document["provision"]["replicas"]
 
     assert own[:6] in modeldyno("list").out
