@@ -14,7 +14,7 @@ from functools import wraps
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.api import Profiled
+from modeldyno import Profiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

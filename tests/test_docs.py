@@ -66,7 +66,9 @@ def test_the_readme_is_short() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_every_command_of_the_readme_and_the_recipes_works(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_command_of_the_readme_and_the_recipes_works(
+    checkout: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """They are run one after the other, as a reader would; a busy machine may break a bound."""
     assert len(COMMANDS) >= 10
     for command in COMMANDS:

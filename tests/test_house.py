@@ -113,7 +113,10 @@ def test_every_file_and_module_that_a_docstring_names_exists() -> None:
     assert {
         name: missing
         for name, tree in modules().items()
-        if (missing := missing_files("\n".join(docstrings(tree))) + missing_modules("\n".join(docstrings(tree))))
+        if (
+            missing := missing_files("\n".join(docstrings(tree)))
+            + missing_modules("\n".join(docstrings(tree)))
+        )
     } == {}
 
 
@@ -127,7 +130,15 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 def missing_files(text: str) -> list[str]:
     """The files of this repository that a text names and that are not there."""
     names = [whole or page for whole, page in FILE_NAME.findall(text)]
-    ours = ("docs", "src", "tests", "bench", "examples", "tools", *(p.name for p in SOURCE.iterdir() if p.is_dir()))
+    ours = (
+        "docs",
+        "src",
+        "tests",
+        "bench",
+        "examples",
+        "tools",
+        *(p.name for p in SOURCE.iterdir() if p.is_dir()),
+    )
     return [
         name
         for name in names

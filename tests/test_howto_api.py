@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
-from modeldyno import Plan
-from modeldyno.api import UncertifiedWarning, model_profiler
+from modeldyno import Plan, UncertifiedWarning
+from modeldyno.api import model_profiler
 from modeldyno.regions.recorder import profiled
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_the_recipe_for_regions_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.filterwarnings("ignore::modeldyno.api.result_dict.UncertifiedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.errors.UncertifiedWarning")
 def test_the_page_on_the_model_profiler_runs() -> None:
     """Its blocks run one after the other, and its files are written."""
     pytest.importorskip("torch")
@@ -86,7 +86,7 @@ def test_the_page_on_the_model_profiler_runs() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.filterwarnings("ignore::modeldyno.api.result_dict.UncertifiedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.errors.UncertifiedWarning")
 def test_the_recipe_for_the_model_profiler_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Every configuration is told, and every linear layer."""
     pytest.importorskip("torch")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import modeldyno
-from modeldyno.api import Profiler
+from modeldyno import Profiler
 from modeldyno.cli import main
 from modeldyno.testing.server import serving
 
@@ -58,7 +58,7 @@ def test_the_commands_of_the_pages_run(place: str, page: str, command: str) -> N
     assert left.value.code in allowed
 
 
-@pytest.mark.filterwarnings("ignore::modeldyno.api.UncertifiedWarning")
+@pytest.mark.filterwarnings("ignore::modeldyno.UncertifiedWarning")
 def test_the_page_on_inspectors_runs(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The class that it writes is measured, and the one that it need not write."""
     text = (HOWTO / "write-an-inspector.md").read_text(encoding="utf-8").replace(PLACE, place)

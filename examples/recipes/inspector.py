@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modeldyno.api import BaseModelInspector, Profiler
+from modeldyno import BaseModelInspector, Profiler
 from modeldyno.testing.server import serving
 
 

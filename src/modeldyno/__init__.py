@@ -12,12 +12,25 @@ from modeldyno.core.result.presentation import use_presentation
 
 if TYPE_CHECKING:
     from modeldyno.api.advise import advise, trend
+    from modeldyno.api.benchmark import Benchmark
     from modeldyno.api.compare import compare, read_comparison, save_comparison
-    from modeldyno.api.decorators import profiled
-    from modeldyno.api.gate import Regressions, detect_regressions, load_baseline
+    from modeldyno.api.decorators import Profiled, profiled
+    from modeldyno.api.gate import Regressions, detect_regressions, gate, load_baseline
+    from modeldyno.api.inspectors import (
+        BaseModelInspector,
+        OpenAIInspector,
+        ServerInspector,
+        TensorFlowGrpcInspector,
+        TensorFlowInspector,
+        TorchServeInspector,
+        TritonGrpcInspector,
+        TritonInspector,
+    )
     from modeldyno.api.load import load
     from modeldyno.api.model_profiler import ModelProfiler
-    from modeldyno.api.profile import inspect, profile, read, read_all, save, store
+    from modeldyno.api.profile import BoundBroken, inspect, profile, read, read_all, save, store
+    from modeldyno.api.result_dict import Figures
+    from modeldyno.api.server_profiler import Diagnosis, Profiler
     from modeldyno.api.sweep import read_study, sweep
     from modeldyno.core.comparison.comparison import Comparison
     from modeldyno.core.metrics.constraints import Constraint, Verdict
@@ -27,60 +40,99 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.study.ranking import ranking
     from modeldyno.core.study.study import Study
-    from modeldyno.errors import ModelDynoError, UndecidedWarning
+    from modeldyno.core.trace.memory_diff import MemoryChange, memory_change
+    from modeldyno.errors import ModelDynoError, NotStoredWarning, UncertifiedWarning, UndecidedWarning
 
-_MODULES = {
+_HOMES = {
+    "BaseModelInspector": "modeldyno.api.inspectors",
+    "Benchmark": "modeldyno.api.benchmark",
+    "BoundBroken": "modeldyno.api.profile",
     "Comparison": "modeldyno.core.comparison.comparison",
     "Constraint": "modeldyno.core.metrics.constraints",
+    "Diagnosis": "modeldyno.api.server_profiler",
     "Distribution": "modeldyno.core.metrics.measurement",
+    "Figures": "modeldyno.api.result_dict",
     "InputSpec": "modeldyno.core.spec.input_spec",
+    "MemoryChange": "modeldyno.core.trace.memory_diff",
     "ModelDynoError": "modeldyno.errors",
-    "ModelProfiler": "modeldyno.api",
+    "ModelProfiler": "modeldyno.api.model_profiler",
+    "NotStoredWarning": "modeldyno.errors",
+    "OpenAIInspector": "modeldyno.api.inspectors",
     "Plan": "modeldyno.core.metrics.measurement_plan",
-    "Regressions": "modeldyno.api",
+    "Profiled": "modeldyno.api.decorators",
+    "Profiler": "modeldyno.api.server_profiler",
+    "Regressions": "modeldyno.api.gate",
     "Result": "modeldyno.core.result.result",
+    "ServerInspector": "modeldyno.api.inspectors",
     "Study": "modeldyno.core.study.study",
+    "TensorFlowGrpcInspector": "modeldyno.api.inspectors",
+    "TensorFlowInspector": "modeldyno.api.inspectors",
+    "TorchServeInspector": "modeldyno.api.inspectors",
+    "TritonGrpcInspector": "modeldyno.api.inspectors",
+    "TritonInspector": "modeldyno.api.inspectors",
+    "UncertifiedWarning": "modeldyno.errors",
     "UndecidedWarning": "modeldyno.errors",
     "Verdict": "modeldyno.core.metrics.constraints",
-    "advise": "modeldyno.api",
-    "compare": "modeldyno.api",
-    "detect_regressions": "modeldyno.api",
-    "inspect": "modeldyno.api",
-    "load": "modeldyno.api",
-    "load_baseline": "modeldyno.api",
-    "profile": "modeldyno.api",
-    "profiled": "modeldyno.api",
+    "advise": "modeldyno.api.advise",
+    "compare": "modeldyno.api.compare",
+    "detect_regressions": "modeldyno.api.gate",
+    "gate": "modeldyno.api.gate",
+    "inspect": "modeldyno.api.profile",
+    "load": "modeldyno.api.load",
+    "load_baseline": "modeldyno.api.gate",
+    "memory_change": "modeldyno.core.trace.memory_diff",
+    "profile": "modeldyno.api.profile",
+    "profiled": "modeldyno.api.decorators",
     "ranking": "modeldyno.core.study.ranking",
-    "read": "modeldyno.api",
-    "read_all": "modeldyno.api",
-    "read_comparison": "modeldyno.api",
-    "read_study": "modeldyno.api",
-    "save": "modeldyno.api",
-    "save_comparison": "modeldyno.api",
-    "store": "modeldyno.api",
-    "sweep": "modeldyno.api",
-    "trend": "modeldyno.api",
+    "read": "modeldyno.api.profile",
+    "read_all": "modeldyno.api.profile",
+    "read_comparison": "modeldyno.api.compare",
+    "read_study": "modeldyno.api.sweep",
+    "save": "modeldyno.api.profile",
+    "save_comparison": "modeldyno.api.compare",
+    "store": "modeldyno.api.profile",
+    "sweep": "modeldyno.api.sweep",
+    "trend": "modeldyno.api.advise",
 }
 
 __all__ = [
+    "BaseModelInspector",
+    "Benchmark",
+    "BoundBroken",
     "Comparison",
     "Constraint",
+    "Diagnosis",
     "Distribution",
+    "Figures",
     "InputSpec",
+    "MemoryChange",
     "ModelDynoError",
     "ModelProfiler",
+    "NotStoredWarning",
+    "OpenAIInspector",
     "Plan",
+    "Profiled",
+    "Profiler",
     "Regressions",
     "Result",
+    "ServerInspector",
     "Study",
+    "TensorFlowGrpcInspector",
+    "TensorFlowInspector",
+    "TorchServeInspector",
+    "TritonGrpcInspector",
+    "TritonInspector",
+    "UncertifiedWarning",
     "UndecidedWarning",
     "Verdict",
     "advise",
     "compare",
     "detect_regressions",
+    "gate",
     "inspect",
     "load",
     "load_baseline",
+    "memory_change",
     "profile",
     "profiled",
     "ranking",
@@ -101,11 +153,11 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version  # noqa: PLC0415 - slow at start-up
 
         return version("modeldyno")
-    if name not in _MODULES:
+    if name not in _HOMES:
         raise AttributeError(f"module 'modeldyno' has no attribute '{name}'")
     from importlib import import_module  # noqa: PLC0415 - slow at start-up
 
-    return getattr(import_module(_MODULES[name]), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def _load_display() -> Any:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno import Plan, Result
-from modeldyno.api import BoundBroken
+from modeldyno import BoundBroken, Plan, Result
 from modeldyno.errors import NotStoredWarning, RequestError, StoreError
 from modeldyno.profiling.run import Outcome
 from modeldyno.testing.sample_results import a_result
@@ -35,7 +34,7 @@ def test_the_exported_names_are_these() -> None:
 
 
 def test_functions_stay_visible_after_their_modules_are_imported() -> None:
-    """A module such as `modeldyno.api.gate` does not hide the function of the same name."""
+    """A module such as `modeldyno.gate` does not hide the function of the same name."""
     from modeldyno import api
 
     for name in ("advise", "compare", "gate", "load", "profile", "sweep"):

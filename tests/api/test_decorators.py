@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modeldyno.api import Profiled, profiled
+from modeldyno import Profiled, profiled
 from modeldyno.api.decorators import MOST_REGIONS, OTHERS
 from modeldyno.environment import process_tree
 from modeldyno.errors import RequestError

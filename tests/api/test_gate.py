@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import modeldyno
-from modeldyno import UndecidedWarning, codec, plugins
-from modeldyno.api import Figures, detect_regressions, gate, load_baseline
+from modeldyno import Figures, UndecidedWarning, codec, detect_regressions, gate, load_baseline, plugins
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -37,9 +36,7 @@ def test_regressions_are_a_list_that_is_true_when_there_are_any(tmp_path: Path) 
     codec.write(path, codec.encode(taken(0.01)))
     baseline = load_baseline(path)
     assert not detect_regressions(baseline, taken(0.01))
-    with pytest.warns(
-        UndecidedWarning, match=r"Whether .* is undecided: latency\.p50 .*modeldyno\.api\.gate"
-    ):
+    with pytest.warns(UndecidedWarning, match=r"Whether .* is undecided: latency\.p50 .*modeldyno\.gate"):
         assert not detect_regressions(baseline, taken(0.0103))
     (found,) = detect_regressions(path, taken(0.015), max_regression=0.05)
     assert str(found.query) == "latency.p50"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.api import (
+from modeldyno import (
     BaseModelInspector,
     Profiler,
     TensorFlowInspector,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import ModelProfiler, codec, progress
-from modeldyno.api import Benchmark, Figures, UncertifiedWarning, read, read_all
+from modeldyno import Benchmark, Figures, ModelProfiler, UncertifiedWarning, codec, progress, read, read_all
 from modeldyno.api.profiler_session import Step
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed, pack

@@ -177,7 +177,10 @@ class TestShown:
 
         assert result.out.startswith("student performs the same as mini: parameters, weight_bytes, macs")
         assert "Saved to both.json." in result.out
-        assert [comparison.baseline.id, comparison.contrasts[0].candidate.id] == ["0123456789ab", "0123456789ac"]
+        assert [comparison.baseline.id, comparison.contrasts[0].candidate.id] == [
+            "0123456789ab",
+            "0123456789ac",
+        ]
         assert all(each in listed for each in ("0123456789ab", "0123456789ac", comparison.id[:6]))
         assert modeldyno("show", comparison.id).out.startswith("student performs the same as mini")
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import codec, read
-from modeldyno.api import MemoryChange, memory_change
+from modeldyno import MemoryChange, codec, memory_change, read
 from modeldyno.core.result.static_data import Held
 from modeldyno.core.result.trace_data import Activity
 from modeldyno.testing.sample_results import a_result, a_small_result

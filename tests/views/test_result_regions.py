@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from modeldyno import views
-from modeldyno.api import Profiled
+from modeldyno import Profiled, views
 from modeldyno.core.report.blocks import Notice, Table
 
 

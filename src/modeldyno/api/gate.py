@@ -124,7 +124,7 @@ def detect_regressions(
         advice = (
             _MEASURE_MORE
             if fewest < FEW_PROCESSES
-            else "To decide it, use modeldyno.api.gate, which runs both in turns."
+            else "To decide it, use modeldyno.gate, which runs both in turns."
         )
         text = f"Whether {after.name} is worse than its baseline is {str(regressions).rstrip('.')}. {advice}"
         warnings.warn(UndecidedWarning(text), stacklevel=3)

@@ -73,6 +73,6 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     if not isinstance(model.value, Inspector):
         raise RequestError(
             f"{model.identity.name} is no inspector: it has no calls() and no batch_size; subclass "
-            "modeldyno.api.BaseModelInspector."
+            "modeldyno.BaseModelInspector."
         )
     yield Session(inspector=model.value)

@@ -10,8 +10,8 @@ from modeldyno import data, plugins
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.static_data import Outline
-from modeldyno.core.spec.input_spec import BATCH, concrete
 from modeldyno.core.spec.devices import device_named
+from modeldyno.core.spec.input_spec import BATCH, concrete
 from modeldyno.core.static.analysis import analyse
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.weights import by_module, tally
