@@ -190,7 +190,7 @@ def test_what_no_curve_answers_is_refused_before_it_is_measured(capsys: pytest.C
         (("--price", "1/h"), "needs a demand: --demand 1000/s"),
         (("--demand", "10/s"), "needs a bound that a replica is to hold"),
         (("--demand", "10ms"), "--demand"),
-        (("--price", "cheap"), "is no price"),
+        (("--price", "cheap"), "is not a price"),
     ):
         assert run(*where, *words) == 2
         assert said in capsys.readouterr().err

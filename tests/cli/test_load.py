@@ -163,7 +163,7 @@ def test_what_verifies_a_search_decides_its_exit_code(
     ("words", "said"),
     [
         (("--rate", "5", "--replay", "x"), "give one of them"),
-        (("-c", "4,2"), "'4,2' is no ladder"),
+        (("-c", "4,2"), "'4,2' is not a ladder"),
         (("-c", "1,2", "--find-load"), "exclude each other"),
         (("--find-load",), "--find-load needs a bound"),
         (("--header", "nonsense"), "--header takes 'Name: value'"),
@@ -173,7 +173,7 @@ def test_what_verifies_a_search_decides_its_exit_code(
         ),
         (("-c", "1,2", "--records", "x.csv"), "--records holds the requests of one load"),
         (("--records", "requests.txt"), "cannot be written as '.txt'"),
-        (("-c", "0"), "no ladder"),
+        (("-c", "0"), "not a ladder"),
         (("--rate", "5:poison"), "did you mean 'poisson'"),
         (("-c", "1,2", "-o", "x.docx"), "No reporter writes"),
     ],

@@ -205,7 +205,7 @@ def test_a_round_that_was_cut_short_is_no_round(after: int, rounds: int) -> None
     assert sentence(found).startswith(f"Interrupted after {rounds} round")
 
 
-@pytest.mark.parametrize(("metric", "told"), [("foo", "foo"), ("cpu_utilization", "better neither way")])
+@pytest.mark.parametrize(("metric", "told"), [("foo", "foo"), ("cpu_utilization", "no better direction")])
 def test_what_cannot_be_judged_is_refused_before_anything_is_run(metric: str, told: str) -> None:
     """A metric that does not exist, and one that is better neither way."""
     machine = Machine(old=1.0, new=1.0)

@@ -134,10 +134,10 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
                     "latency.p50",
                     Outcome.UNDECIDED,
                     None,
-                    why="p50 is no claim yet: 4 samples are missing; latency.p50.raw gives the quantile.",
+                    why="p50 is not certified: 4 samples are missing; latency.p50.raw gives the quantile.",
                 ),
             ),
-            f"{EITHER}: latency.p50 cannot be judged (p50 is no claim yet: 4 samples are missing).",
+            f"{EITHER}: latency.p50 cannot be judged (p50 is not certified: 4 samples are missing).",
         ),
         (
             (change("throughput", Outcome.UNDECIDED, 2.0, interval=Interval(low=-1.0, high=9e43)),),

@@ -33,7 +33,7 @@ OPEN = replace(WORSE, difference=0.05, interval=Interval(low=-0.1, high=0.2), ou
 
 def found(verdict: Verdict, *changes: Change, name: str = "digits") -> Checked:
     """Make what a gate found."""
-    why = "more rounds are needed than could be had" if verdict is Verdict.UNDECIDED else ""
+    why = "more rounds are needed than could be run" if verdict is Verdict.UNDECIDED else ""
     ruling = Ruling(verdict=verdict, changes=changes, rounds=5, confirmation=changes, why=why)
     return Checked(result=a_result(name=name), ruling=ruling, notes=("in turns",))
 

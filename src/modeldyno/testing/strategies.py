@@ -186,7 +186,7 @@ class StrategySuite:
     ) -> None:
         """Of a million points no more are looked at than the history and a few thousand others."""
         made = 0
-        walk = Space._from  # noqa: SLF001 - points that are walked through come from there
+        walk = Space._points_from  # noqa: SLF001 - points that are walked through come from there
 
         def counted(self: Space, place: int, chosen: Point) -> Iterator[Point]:
             nonlocal made
@@ -194,7 +194,7 @@ class StrategySuite:
                 made += place == len(self.axes)
                 yield point
 
-        monkeypatch.setattr(Space, "_from", counted)
+        monkeypatch.setattr(Space, "_points_from", counted)
         study = self.large()
         for _ in range(12):
             if (ask := strategy.propose(study)) is not None:

@@ -204,11 +204,11 @@ class TestTrouble:
 
     def test_an_unknown_model(self, server: Scripted) -> None:
         """The sentence has the models that there are, where the server lists them."""
-        with pytest.raises(RequestError, match=r"knows no model 'nope'; check the name behind #\."):
+        with pytest.raises(RequestError, match=r"has no model 'nope'; check the name after #\."):
             load(server.url("#nope"))
         index = [{"name": name, "version": str(v), "state": "READY"} for name in ("net", "b") for v in (1, 2)]
         server.pages["/v2/repository/index"] = (200, index)
-        with pytest.raises(RequestError, match=r"knows no model 'net' of version 7; .* \(it has: net, b\)\."):
+        with pytest.raises(RequestError, match=r"has no model 'net' of version 7; .* \(it has: net, b\)\."):
             load(server.url("#net@7"))
 
     def test_the_only_model_needs_no_name(self, server: Scripted) -> None:

@@ -169,7 +169,7 @@ def test_what_is_better_neither_way_gets_no_verdict() -> None:
     """A metric without a direction is undecided, or the same."""
     query, slow, fast = Query.parse("cpu_utilization"), STEADY, [2 * each for each in STEADY]
     found = change(query, rates(slow, "cpu_utilization"), rates(fast, "cpu_utilization"))
-    assert (found.outcome, found.why.split(";")[0]) == (Outcome.UNDECIDED, "neither way is better")
+    assert (found.outcome, found.why.split(";")[0]) == (Outcome.UNDECIDED, "it has no better direction")
     assert (
         change(query, rates(slow, "cpu_utilization"), rates(slow, "cpu_utilization")).outcome is Outcome.SAME
     )

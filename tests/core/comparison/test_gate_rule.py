@@ -161,7 +161,7 @@ def test_a_slowdown_of_what_matters_is_let_through_in_one_of_twenty_cases(spread
 def test_without_rounds_nothing_is_decided() -> None:
     """Neither a first look nor a confirmation that could not be had is a verdict."""
     none, unconfirmed = rule_on(told(), RULE), rule_on(told(WORSE), RULE)
-    assert (none.verdict, none.why) == (Verdict.UNDECIDED, "too few rounds could be had")
+    assert (none.verdict, none.why) == (Verdict.UNDECIDED, "too few rounds could be run")
     assert (unconfirmed.verdict, unconfirmed.rounds) == (Verdict.UNDECIDED, 5)
     assert "no second run" in unconfirmed.why
 
@@ -210,5 +210,5 @@ def test_stored_results_fail_only_by_more_than_a_machine_changes(alarm: Change, 
 def test_what_is_better_neither_way_is_refused() -> None:
     """Such a metric cannot get worse."""
     check_directions((SPEED,))
-    with pytest.raises(RequestError, match="better neither way"):
+    with pytest.raises(RequestError, match="no better direction"):
         check_directions((SPEED, Query.parse("cpu_utilization")))

@@ -78,6 +78,6 @@ def test_it_takes_the_place_of_what_is_assumed_and_widens_what_is_too_narrow() -
         return found.interval.high - found.interval.low
 
     assert width(one, quiet) < 0.01 < width(one, None)
-    assert "how stored results of it differ (0.001)" in change(P50, *one, scatter=quiet).why
+    assert "the variation of stored results of it (0.001)" in change(P50, *one, scatter=quiet).why
     assert width(many, quiet) == pytest.approx(width(many, None), rel=2)
     assert width(many, loud) > 0.2 > width(many, None)

@@ -544,7 +544,7 @@ class TestSearch:
             ({"start": 0.0}, "cannot go from 0 to 1024"),
             ({"start": 2000.0}, "cannot go from 2000 to 1024"),
             ({"most": math.inf}, "to inf"),
-            ({"measurements": 0}, "finds nothing"),
+            ({"measurements": 0}, "needs at least one measurement"),
             ({"resolution": 0.0}, "must be positive"),
             ({"patience": 0.5}, "below 1"),
         ],

@@ -51,14 +51,14 @@ def test_a_url_says_where_a_model_is(url: str, endpoint: Endpoint, transport: Tr
     [
         ("http://h:99999", "host or port cannot be read"),
         ("http://[::1", "host or port cannot be read"),
-        ("ftp://h", "no URL of a server"),
-        ("http://", "no URL of a server"),
-        ("h:80", "no URL of a server"),
+        ("ftp://h", "not the URL of a server"),
+        ("http://", "not the URL of a server"),
+        ("h:80", "not the URL of a server"),
         ("grpc://h#m", "no port"),
         ("http://me:secret@h", "Authorization"),
-        ("http://h#m,nonsense", "no setting"),
+        ("http://h#m,nonsense", "not a setting"),
         ("http://h#m,verify=no", "no effect without TLS"),
-        ("https://h#m,verify=maybe", "neither true nor false"),
+        ("https://h#m,verify=maybe", "must be true or false"),
     ],
 )
 def test_what_is_no_such_url_is_refused(url: str, said: str) -> None:
@@ -97,7 +97,7 @@ def test_a_bare_url_is_a_reference(url: str) -> None:
 
 def test_a_model_that_a_server_does_not_know() -> None:
     """The phrase has the name, the version if any, and the first few of what there is."""
-    assert unknown_model("a", "", ()) == "the server knows no model 'a'; check the name behind #"
+    assert unknown_model("a", "", ()) == "the server has no model 'a'; check the name after #"
     named = unknown_model("a", "2", ("b", "c"))
-    assert named.endswith("'a' of version 2; check the name behind # (it has: b, c)")
+    assert named.endswith("'a' of version 2; check the name after # (it has: b, c)")
     assert unknown_model("a", "", tuple("bcdefghijk")).endswith("(it has: b, c, d, e, f, g, h, i, ...)")

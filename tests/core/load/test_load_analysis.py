@@ -363,7 +363,7 @@ def test_what_the_server_says_of_a_failure_stands_in_the_doubt() -> None:
     """So that nobody has to look for it."""
     outcome = np.where(np.arange(1000) % 10 == 0, Outcome.SERVER_ERROR, Outcome.OK)
     (doubt,) = load_analysis.doubts(window(steady(outcome=outcome)), "the server answered 500: no memory")
-    assert "they are in no latency (the server answered 500: no memory)" in doubt.seen
+    assert "they are not in the latency (the server answered 500: no memory)" in doubt.seen
 
 
 # --- records -------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ class TestLoads:
     )
     def test_what_is_no_ladder_is_refused(self, text: str) -> None:
         """In one sentence with an example."""
-        with pytest.raises(RequestError, match=r"is no ladder; write rising concurrencies such as 1,2,4,8"):
+        with pytest.raises(RequestError, match=r"is not a ladder; write rising concurrencies: 1,2,4,8"):
             parse_ladder(text)
 
 

@@ -133,7 +133,7 @@ def test_a_model_beside_is_read_from_words(text: str, neighbour: Neighbour) -> N
         ("b.onnx fast", "'fast' is not name=value"),
         ("b.onnx name=a/b", "cannot be called 'a/b'"),
         ("b.onnx name=config", "cannot be called 'config'"),
-        ("b.onnx concurrency=many", "concurrency=many is no whole number"),
+        ("b.onnx concurrency=many", "concurrency=many is not a whole number"),
         ("b.onnx instances=1 instances=2", "gives instances twice: 1 and 2"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_load_is_that_of_the_first_but_for_what_is_said() -> None:
     assert (opened.arrivals, opened.rate, opened.burst, opened.concurrency) == (Arrivals.BURST, 50.0, 5, None)
     closed = Neighbour.parse("b concurrency=3").load(opened)
     assert closed == Load(concurrency=3, duration=5.0)
-    with pytest.raises(RequestError, match="A trace ends by itself"):
+    with pytest.raises(RequestError, match="A trace is for one model alone"):
         Neighbour.parse("b").load(Load(arrivals=Arrivals.TRACE, trace="file"))
 
 

@@ -58,7 +58,7 @@ class TestPrice:
     @pytest.mark.parametrize("text", ["", "cheap", "$1 EUR", "1.2/fortnight", "-1/h", "1,20/h"])
     def test_what_is_none_is_refused(self, text: str) -> None:
         """In a sentence that shows what one looks like."""
-        with pytest.raises(RequestError, match=r"is no price; write 1\.20/h"):
+        with pytest.raises(RequestError, match=r"is not a price; write 1\.20/h"):
             Price.parse(text)
 
 
@@ -115,7 +115,7 @@ class TestProvision:
     def test_nothing_answered_is_refused(self) -> None:
         """No number of replicas is enough of nothing."""
         for empty in (Rung(load=1), rung(1, 0.0)):
-            with pytest.raises(RequestError, match="Nothing was answered"):
+            with pytest.raises(RequestError, match="No request was answered"):
                 provision(10.0, empty, closed=True)
 
     def test_samples_stand_for_requests_where_nobody_counted_these(self) -> None:

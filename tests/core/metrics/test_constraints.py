@@ -225,7 +225,7 @@ class TestAnswer:
 
     def test_a_number_has_no_statistic(self) -> None:
         """Asking a plain number for its percentile is refused."""
-        with pytest.raises(RequestError, match="has no p99; ask for it plainly"):
+        with pytest.raises(RequestError, match="has no p99; drop the statistic"):
             Answer.to(Query.parse("throughput.p99"), [rate(1, 2, 3)])
 
     def test_a_percentile_without_enough_samples_says_why(self) -> None:
@@ -234,7 +234,7 @@ class TestAnswer:
         answer = Answer.to(Query.parse("latency.p99"), few)
 
         assert answer.value is None
-        assert "effective samples are missing; latency.p99.raw gives the plain quantile" in answer.why
+        assert "effective samples are missing; latency.p99.raw gives the raw quantile" in answer.why
         assert Answer.to(Query.parse("latency.p99.raw"), few).value == 0.099
 
     def test_a_percentile_that_lacks_one_sample_says_so_in_the_singular(self) -> None:
@@ -247,7 +247,7 @@ class TestAnswer:
         )
         answer = Answer.to(Query.parse("latency.p50"), [Measurement(metric="latency", value=few)])
 
-        assert answer.why.startswith("p50 is no claim yet: 1 effective sample is missing; ")
+        assert answer.why.startswith("p50 is not certified: 1 effective sample is missing; ")
 
     def test_nothing_known_bounds_nothing(self) -> None:
         """An answer without value and interval could be anything."""

@@ -80,8 +80,8 @@ def test_what_other_processes_explain_says_so() -> None:
         for found, more in (([layers], True), ([layers, noise], False), ([noise], True))
     )
     assert alone == ["watch fewer"]
-    assert one == [doubt._DISTURBED, noise.advice]
-    assert several == [doubt._FEWER]
+    assert one == [doubt._DISTURBED_ADVICE, noise.advice]
+    assert several == [doubt._FEWER_THREADS_ADVICE]
     assert "--set threads=1" in several[0]
 
 

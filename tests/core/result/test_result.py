@@ -177,7 +177,7 @@ def test_a_result_answers_queries() -> None:
     result = replace(EMPTY, measurements=(latency(*[1.0, 2.0, 3.0] * 10), observed("load_time", 0.5)))
 
     assert (result["latency.p50"], result["load_time"]) == (2.0, 0.5)
-    with pytest.warns(UncertifiedWarning, match=r"latency.p99 is None: p99 is no claim yet: .* are missing"):
+    with pytest.warns(UncertifiedWarning, match=r"latency.p99 is None: p99 is not certified: .* are missing"):
         assert result["latency.p99"] is None
     assert result.find("latency") is not None
     assert result.find("latency", "layer") is None

@@ -39,8 +39,8 @@ class TestParse:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("latency.p99.ci", "is no objective; leave the .ci away"),
-            ("latency.p99.raw", "is no objective; leave the .raw away"),
+            ("latency.p99.ci", "is not an objective; drop the .ci"),
+            ("latency.p99.raw", "is not an objective; drop the .raw"),
             ("latency", "is a distribution; name a statistic"),
             ("trainable_parameters", "has no better direction; say --maximize or --minimize"),
             ("throughput:0", "weight of throughput is 0, but must be positive"),
@@ -117,7 +117,7 @@ class TestGoal:
         """One without objectives, and one that names the same twice."""
         with pytest.raises(RequestError, match="needs an objective"):
             Goal(objectives=())
-        with pytest.raises(RequestError, match="stands twice"):
+        with pytest.raises(RequestError, match="given twice"):
             Goal(objectives=(Objective.parse("throughput"), Objective.parse("throughput:2")))
 
     def test_it_knows_what_must_be_measured(self) -> None:

@@ -20,7 +20,7 @@ from modeldyno.core.study.pooled_estimate import (
     UNCERTIFIED,
     Estimate,
     Spread,
-    _within,
+    _probability_within,
     blur,
     estimate,
     feasibility,
@@ -151,7 +151,7 @@ class TestEstimate:
         assert found.high == pytest.approx(100 * math.exp(half), rel=1e-6)
         for end, chance in ((found.high, 0.975), (found.low, 0.025)):
             bound = Constraint.parse(f"throughput <= {end}/s")
-            assert _within(found, bound, between) == pytest.approx(chance, rel=1e-6)
+            assert _probability_within(found, bound, between) == pytest.approx(chance, rel=1e-6)
 
     def test_an_open_end_is_told_by_the_other(self) -> None:
         """An interval that is bounded on one side gives the error of that side."""

@@ -70,7 +70,7 @@ def elsewhere(**hardware: int) -> Located:
     [
         (Loaded(model=replace(MODEL, digest="sha256:" + "cd" * 32)), "model-changed", "sha256:cdcdcdcdcdcd"),
         (elsewhere(cores=4, memory=8), "hardware-changed", "2 and is 4"),
-        (elsewhere(cores=2), "hardware-changed", "8 and is not told"),
+        (elsewhere(cores=2), "hardware-changed", "8 and is unknown"),
     ],
 )  # fmt: skip
 def test_another_one_is_stopped(event: Event, code: str, said: str) -> None:

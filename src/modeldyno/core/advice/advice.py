@@ -1,4 +1,4 @@
-"""Advice: what was tried on a model, what it gained and cost, and the best combination of it."""
+"""Advice: what was tried on a model, its gains and costs, and the best combination."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 HOPELESS = 1.5
-"""How many times as bad as the baseline a candidate may be when it runs once, and still run in turns."""
-_FAMILIAR = {"threads": "threads", "intra_threads": "threads", "batch_size": "batch-size"}
-"""Knobs of a space, by the code of the finding that they belong to."""
+"""A candidate is dropped after its single run if it is this many times as bad as the baseline."""
+_CODES_OF_AXES = {"threads": "threads", "intra_threads": "threads", "batch_size": "batch-size"}
+"""Axes of a space to the code of the matching finding."""
 
 Settings = dict[str, KnobValue]
 
@@ -33,61 +33,61 @@ class Candidate:
     """Settings to try, and what suggests them."""
 
     codes: tuple[str, ...]
-    """Of findings; those of a knob's usual space are named for the knob."""
+    """Codes of findings; settings from the usual space of a knob have the knob's name."""
     settings: Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What came of a candidate."""
+    """The outcome of a candidate."""
 
     candidate: Candidate
     change: Change | None = None
-    """Of the metric that was to be improved; None where it did not run."""
+    """Of the metric to improve; None if it failed."""
     beside: tuple[Change, ...] = ()
-    """Of what is told along with it."""
+    """Of the metrics shown along with it."""
     outputs: tuple[Agreement, ...] = ()
-    """With those of the baseline, on the same inputs."""
+    """Agreement with the outputs of the baseline on the same inputs."""
     unlike: str = ""
-    """Why the outputs could not be held against each other."""
+    """Why the outputs could not be compared."""
     failure: str = ""
     rounds: int = 0
-    """In which it and the baseline ran in turns; 0 where it ran once only."""
+    """Interleaved rounds with the baseline; 0 if it ran only once."""
 
     @property
     def outcome(self) -> Outcome:
-        """Whether it helped; what ran once only is not decided."""
+        """Whether it helped; undecided after a single run."""
         return self.change.outcome if self.change is not None and self.rounds else Outcome.UNDECIDED
 
     @property
     def error(self) -> float:
-        """Largest difference of an output, relative to its largest element; 0 where none was compared."""
+        """Largest relative difference of an output; 0 if none was compared."""
         return max((agreement.relative for agreement in self.outputs), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A document: what was seen, what was tried, and what is best."""
+    """Observations, trials and the best settings for a model, as a document."""
 
     id: str
     created: str
     query: Query
-    """What was to be improved."""
+    """The metric to improve."""
     tolerance: float
     """Largest relative difference of outputs up to which settings are combined."""
     baseline: Result
-    """The first look."""
+    """The first measurement."""
     bottleneck: Bottleneck | None = None
     findings: tuple[Finding, ...] = ()
     tried: tuple[Tried, ...] = ()
     left_out: tuple[Candidate, ...] = ()
-    """For want of time."""
+    """Not tried for lack of time."""
     finals: tuple[Tried, ...] = ()
-    """The best that helped alone, and with all that helped, measured again in rounds of their own."""
+    """The best single setting and the combination of all that helped, measured again."""
     best: Tried | None = None
-    """The better of these; None where nothing helped."""
+    """The better of these; None if nothing helped."""
     command: str = ""
-    """That measures the model with it."""
+    """The command that measures the model with these settings."""
     schema: int = SCHEMA
 
 
@@ -95,12 +95,12 @@ class Advice:
 
 
 def candidates(
-    found: Iterable[Finding], axes: Iterable[Axis], baseline: Result, metric: str
+    all_findings: Iterable[Finding], axes: Iterable[Axis], baseline: Result, metric: str
 ) -> tuple[Candidate, ...]:
-    """Give what to try, each once: what findings suggest, then what is usual for the backend's knobs.
+    """Return what to try, without repeats: suggestions of findings, then the usual values of knobs.
 
-    Another size of the batch does another work in a call: it is tried where a rate is to be improved, and no
-    shape that was given fixes it.
+    Another batch size changes the work of a call: it is tried only to improve a rate, and if no given shape
+    fixes the ~    batch.
     """
     config = baseline.job.config
     batches = METRICS[metric].better is Better.HIGHER and fixed_batch(baseline) is None
@@ -114,43 +114,43 @@ def candidates(
         codes = (code,) if known is None else tuple(dict.fromkeys((*known.codes, code)))
         chosen[key] = Candidate(codes=codes, settings=settings)
 
-    for finding in found:
+    for finding in all_findings:
         if tries(finding) and finding.job is not None:
             new = {n: v for n, v in finding.job.config.items() if (n, v) not in config.items()}
             add(finding.code, new)
     for axis in axes:
-        code = _FAMILIAR.get(axis.name, axis.name)
+        code = _CODES_OF_AXES.get(axis.name, axis.name)
         for value in axis.values:
-            if config.get(axis.name) != value and (axis.name, value) not in _USUAL:
+            if config.get(axis.name) != value and (axis.name, value) not in _DEFAULT_VALUES:
                 add(code, {axis.name: value})
-    return tuple(sorted(chosen.values(), key=lambda each: bool(each.settings.keys() & _SLOW)))
+    return tuple(sorted(chosen.values(), key=lambda candidate: bool(candidate.settings.keys() & _SLOW)))
 
 
 def fixed_batch(baseline: Result) -> InputSpec | None:
-    """Give the first input whose batch was given as a number, as part of its shape."""
+    """Return the first input whose shape fixes the batch to a number."""
     shaped = (spec for spec in baseline.job.inputs if spec.shape)
     return next((spec for spec in shaped if spec.shape and isinstance(spec.shape[0], int)), None)
 
 
 def tries(finding: Finding) -> bool:
-    """Say whether a finding is tried: it is a matter of settings, and of the speed of calls."""
+    """Return whether a finding can be tried: it is about settings and the speed of calls."""
     return finding.job is not None and finding.metric == "throughput"
 
 
 _SLOW = frozenset({"compile"})
-"""Knobs that may take minutes before the first call: tried last, so that the others have their time."""
-_USUAL = {("batch_size", 1), ("precision", "fp32")}
-"""Values of an axis that come to what is usual anyway."""
+"""Knobs that may take minutes before the first call: tried last, to leave time for the others."""
+_DEFAULT_VALUES = {("batch_size", 1), ("precision", "fp32")}
+"""Values of an axis that equal the default."""
 
 
 def promising(looked: Sequence[Tried]) -> tuple[Tried, ...]:
-    """Give those worth rounds in turns, the best first: they ran, and are not surely far worse."""
-    ran = [tried for tried in looked if _at_best(tried.change) > 1 / HOPELESS - 1]
+    """Return the candidates worth interleaved rounds, the best first: they ran, not surely far worse."""
+    ran = [tried for tried in looked if _optimistic_gain(tried.change) > 1 / HOPELESS - 1]
     return tuple(sorted(ran, key=lambda tried: -gain(tried.change)))
 
 
-def _at_best(change: Change | None) -> float:
-    """Give the gain at the better end of the interval: one look on a busy machine tells little."""
+def _optimistic_gain(change: Change | None) -> float:
+    """Return the gain at the better end of the interval, because one run on a busy machine is uncertain."""
     if change is None or change.interval is None:
         return gain(change)
     rate = METRICS[change.query.metric].better is Better.HIGHER
@@ -161,7 +161,7 @@ def _at_best(change: Change | None) -> float:
 
 
 def gain(change: Change | None) -> float:
-    """Give how much better, relative to the baseline: of a time how many more calls fit into it."""
+    """Return the improvement relative to the baseline; for a time, how many more calls fit into it."""
     if change is None or change.difference is None:
         return -inf
     if METRICS[change.query.metric].better is Better.HIGHER:
@@ -170,45 +170,45 @@ def gain(change: Change | None) -> float:
 
 
 def helped(tried: Iterable[Tried], tolerance: float) -> tuple[Tried, ...]:
-    """Give what is surely better, within the tolerance of the outputs, the best first."""
-    found = [t for t in tried if t.outcome is Outcome.BETTER and t.error <= tolerance]
-    return tuple(sorted(found, key=lambda t: -gain(t.change)))
+    """Return what is surely better, within the tolerance of the outputs, the best first."""
+    successful = [t for t in tried if t.outcome is Outcome.BETTER and t.error <= tolerance]
+    return tuple(sorted(successful, key=lambda t: -gain(t.change)))
 
 
 def combinations(better: Sequence[Tried]) -> tuple[Candidate, ...]:
-    """Give what to measure at last: the best alone, and with all that helped by other knobs; nothing of none.
+    """Return the finalists: the best single setting, and all compatible settings that helped.
 
     Args:
         better: what helped, the best first.
     """
     if not better:
         return ()
-    whole: Settings = {}
+    combined: Settings = {}
     codes: list[str] = []
     for tried in better:
-        if not tried.candidate.settings.keys() & whole.keys():
-            whole |= tried.candidate.settings
+        if not tried.candidate.settings.keys() & combined.keys():
+            combined |= tried.candidate.settings
             codes += tried.candidate.codes
-    alone = better[0].candidate
-    if whole == alone.settings:
-        return (alone,)
-    return (Candidate(codes=tuple(dict.fromkeys(codes)), settings=whole), alone)
+    single = better[0].candidate
+    if combined == single.settings:
+        return (single,)
+    return (Candidate(codes=tuple(dict.fromkeys(codes)), settings=combined), single)
 
 
 def best(finalists: Sequence[Tried], tolerance: float) -> Tried | None:
-    """Choose among those that were measured at last; where none surely helped there is none."""
+    """Return the best finalist; None if none surely helped."""
     return next(iter(helped(finalists, tolerance)), None)
 
 
 def with_outputs(tried: Tried, outputs: tuple[Agreement, ...], unlike: str = "") -> Tried:
-    """Add how far the outputs agree, or why that is not known."""
+    """Add how far the outputs agree, or why that is unknown."""
     return replace(tried, outputs=outputs, unlike=unlike)
 
 
 def shown(settings: Mapping[str, KnobValue]) -> str:
-    """Write settings as ``--set`` takes them."""
-    return " ".join(f"{name}={_word(value)}" for name, value in settings.items())
+    """Write settings in the syntax of ``--set``."""
+    return " ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
 
 
-def _word(value: KnobValue) -> str:
+def _format_value(value: KnobValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

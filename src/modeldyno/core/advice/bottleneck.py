@@ -1,4 +1,4 @@
-"""What limits a model, as far as was measured: one word, the part of the time that it has, and why."""
+"""Classify what limits a model, as far as measured: the limit, its share of the time, and the evidence."""
 
 from __future__ import annotations
 
@@ -15,79 +15,79 @@ _STAGES = {
     "compute_output_time": "output",
     "network_time": "network",
 }
-_CROWDED = 0.25
-"""Cores that others keep busy from which on they are the limit, and not only a doubt."""
+_FOREIGN_CORES = 0.25
+"""Cores kept busy by others from which on they are the limit, not only a doubt."""
 _IDLE_DEVICE = 0.5
-"""Share of the time in which a device does something, below which what feeds it is the limit."""
+"""Utilisation of a device below which its host is the limit."""
 
 
 class Limit(StrEnum):
-    """What can be the limit."""
+    """What can limit a model."""
 
     COMPUTE = "compute"
     """Arithmetic."""
     MEMORY = "memory"
-    """The bandwidth of the memory."""
+    """Memory bandwidth."""
     OVERHEAD = "overhead"
     """Neither: starting operators, waiting, kernels far from both roofs."""
     HOST = "host"
-    """What feeds a device."""
+    """The host that feeds a device."""
     DISK = "disk"
     NEIGHBOURS = "neighbours"
     """Other processes on the same cores."""
     QUEUE = "queue"
     INPUT = "input"
-    """What a server does before it calls the model."""
+    """The server's work before it calls the model."""
     OUTPUT = "output"
     NETWORK = "network"
-    """With protocol and client."""
+    """Including protocol and client."""
     CLIENT = "client"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bottleneck:
-    """The limit, and what shows it."""
+    """The limit and the evidence for it."""
 
     limit: Limit
     share: float | None
-    """Of the time; None where only a symptom was seen."""
+    """Share of the time; None if only a symptom was seen."""
     seen: str
 
 
 def bottleneck(case: Case) -> Bottleneck | None:
-    """Classify; None where nothing tells."""
+    """Classify the bottleneck; None if the measurements do not show it."""
     if case.result.failures:
         return None
-    return _served(case) if case.served else _alone(case)
+    return _served_bottleneck(case) if case.served else _local_bottleneck(case)
 
 
-def _served(case: Case) -> Bottleneck | None:
+def _served_bottleneck(case: Case) -> Bottleneck | None:
     if seen := case.doubted(CLIENT_LIMITED):
         return Bottleneck(limit=Limit.CLIENT, share=None, seen=seen)
-    whole = case.number("service_time")
+    total = case.number("service_time")
     stages = {name: time for name in _STAGES if (time := case.number(name))}
-    if not whole or not stages:
+    if not total or not stages:
         return None
     longest = max(stages, key=stages.__getitem__)
-    share = min(1.0, part_of(stages[longest], whole))
+    share = min(1.0, part_of(stages[longest], total))
     return Bottleneck(
         limit=Limit(_STAGES[longest]),
         share=share,
-        seen=f"{seconds(stages[longest])} of the {seconds(whole)} of a request, by the server's own account",
+        seen=f"{seconds(stages[longest])} of the {seconds(total)} of a request, by the server's own account",
     )
 
 
-def _alone(case: Case) -> Bottleneck | None:
+def _local_bottleneck(case: Case) -> Bottleneck | None:
     for code, limit in (
         ("paging", Limit.DISK),
         ("interference", Limit.NEIGHBOURS),
         ("steal", Limit.NEIGHBOURS),
     ):
         taken = case.number("foreign_cpu") if code == "interference" else None
-        if (seen := case.doubted(code)) and (taken is None or taken >= _CROWDED):
+        if (seen := case.doubted(code)) and (taken is None or taken >= _FOREIGN_CORES):
             return Bottleneck(limit=limit, share=None, seen=seen)
     if not case.on_cpu:
-        return _on_device(case)
+        return _device_bottleneck(case)
     place, latency = case.place, case.latency
     if place is None or latency is None:
         return None
@@ -101,12 +101,10 @@ def _alone(case: Case) -> Bottleneck | None:
     )
 
 
-def _on_device(case: Case) -> Bottleneck | None:
-    """Say whether the device waits for its host; utilisation tells of no more."""
+def _device_bottleneck(case: Case) -> Bottleneck | None:
+    """Return a host limit if the device is mostly idle; utilisation says no more."""
     scopes = [m.scope for m in case.result.measurements if m.metric == "gpu_utilization"]
     busy = max((case.number("gpu_utilization", scope) or 0.0 for scope in scopes), default=None)
     if busy is None or busy >= _IDLE_DEVICE:
         return None
-    return Bottleneck(
-        limit=Limit.HOST, share=1 - busy, seen=f"the device had something to do in {busy:.0%} of the time"
-    )
+    return Bottleneck(limit=Limit.HOST, share=1 - busy, seen=f"the device was busy in {busy:.0%} of the time")

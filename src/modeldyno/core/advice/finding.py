@@ -1,4 +1,4 @@
-"""A finding: what was seen in a Result that something may be done about, and what to try."""
+"""A finding: an observation in a Result that suggests an improvement, and what to try."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from modeldyno.errors import RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What may be saved, as a part of what is spent now."""
+    """A possible saving, as a share of the present amount."""
 
     of: str
     """In words: ``time of a call``, ``time of a sample``, ``latency``, ``memory of the device``."""
     low: float | None
-    """At least; None where it may be a loss, which only a trial tells."""
+    """Smallest saving; None if it may be a loss, which only a trial can show."""
     high: float
-    """At most."""
+    """Largest saving."""
     basis: str
-    """Where the two ends come from."""
+    """Source of the two ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,28 +38,28 @@ class Finding:
     seen: str
     """With figures."""
     why: str
-    """How it costs, and what trying it costs."""
+    """Why it costs, and what the remedy costs."""
     code: str = ""
-    """A row of `core.advice.rules.RULES`, which gives it its code."""
+    """Key of its rule in `core.advice.rules.RULES`."""
     saving: Saving | None = None
-    """None where nothing measured bounds it."""
+    """None if no measurement bounds it."""
     job: Job | None = None
-    """What to run in order to see; None where it is no matter of settings."""
+    """The Job to run to see the effect; None if it is not a matter of settings."""
     do: str = ""
-    """What to do, or to type, where there is no such job."""
+    """What to do or to type if there is no such Job."""
     changes_outputs: bool = False
-    """Whether the numbers that the model gives may become others, beyond rounding."""
+    """Whether outputs of the model may change beyond rounding."""
     metric: str = "throughput"
-    """What a trial should improve."""
+    """The metric that a trial should improve."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A Result as rules look at it."""
+    """A Result with derived values, as the rules use it."""
 
     result: Result
     knobs: Mapping[str, Knob] = field(default_factory=dict)
-    """Of its backend, by name; nothing is proposed that it does not have."""
+    """Knobs of its backend by name; nothing else is proposed."""
 
     @cached_property
     def served(self) -> bool:
@@ -73,87 +73,91 @@ class Case:
 
     @cached_property
     def latency(self) -> float | None:
-        """Seconds of a typical call."""
+        """Median seconds of a call."""
         return self.number("latency", statistic="p50")
 
     @cached_property
     def cores(self) -> int:
-        """Cores that may be used; 0 where nobody tells."""
+        """Cores that may be used; 0 if unknown."""
         facts = self.result.environment.hardware
-        told = [
+        limits = [
             fact
             for name in ("cpu_quota", "cores_allowed")
             if isinstance(fact := facts.get(name), int | float)
         ]
-        return int(min(told, default=0))
+        return int(min(limits, default=0))
 
     @cached_property
     def on_cpu(self) -> bool:
-        """Whether the processor ran it, whose peaks are those of `here`."""
+        """Whether it ran on the CPU, whose peaks are those of `HERE`."""
         return str(self.result.environment.conditions.get("device", "cpu")).startswith("cpu")
 
     @cached_property
     def batch_size(self) -> int:
-        """Samples in a call."""
-        given = self.result.job.config.get(BATCH_SIZE.name)
+        """Samples per call."""
+        setting = self.result.job.config.get(BATCH_SIZE.name)
         sizes = self.result.outline.sizes if self.result.outline else {}
-        return int(given) if given is not None else sizes.get(BATCH, 1)
+        return int(setting) if setting is not None else sizes.get(BATCH, 1)
 
     @cached_property
     def compute_seconds(self) -> float:
-        """For the products of a call at the peak of this machine; 0 where that is not known."""
+        """Seconds for the products of a call at the peak of this machine; 0 if unknown."""
         peak, macs = self.number("peak_flops", HERE), self.number("causal_macs") or self.number("macs")
         return 2 * macs / peak if peak and macs and self.on_cpu else 0.0
 
     @cached_property
     def bound_seconds(self) -> float:
-        """The roofline of a call on this machine; 0 where it is not known."""
+        """The roofline bound of a call on this machine; 0 if unknown."""
         return (self.number("roofline_latency", HERE) or 0.0) if self.on_cpu else 0.0
 
     @cached_property
     def place(self) -> Placed | None:
-        """Where a call stands on the roofline of this machine."""
+        """The position of a call on the roofline of this machine."""
         bound, compute = self.bound_seconds, self.compute_seconds
         if self.latency is None or not bound:
             return None
-        memory = bound if compute < _ALL * bound else 0.0
+        memory = bound if compute < _COMPUTE_BOUND * bound else 0.0
         return placed(self.latency, min(compute, bound), memory, max(1, self.operators))
 
     @cached_property
     def operators(self) -> int:
-        """Operators that a call runs, as the analysis has it."""
+        """Operators that a call runs, according to the analysis."""
         return sum(op.calls for op in self.result.outline.operators) if self.result.outline else 0
 
     def number(self, metric: str, scope: str = "", statistic: str = "mean") -> float | None:
-        """Give a number; of a distribution a statistic. None where it was not measured."""
-        found = self.result.find(metric, scope)
-        if found is None:
+        """Return a number, for a distribution a statistic; None if it was not measured."""
+        measurement = self.result.find(metric, scope)
+        if measurement is None:
             return None
-        return found.value.statistic(statistic) if isinstance(found.value, Distribution) else found.value
+        return (
+            measurement.value.statistic(statistic)
+            if isinstance(measurement.value, Distribution)
+            else measurement.value
+        )
 
     def doubted(self, code: str) -> str:
-        """Give what was seen by the doubt of a code; empty where there is none."""
+        """Return the observation of the doubt with a code; empty if there is none."""
         return next((doubt.seen for doubt in self.result.doubts if doubt.code == code), "")
 
     def product_share(self, *kinds: str) -> float:
-        """Give the part of the products that operators have whose kinds hold one of these words."""
-        found = self.result.outline.operators if self.result.outline else ()
-        whole = sum(op.macs for op in found)
-        named = sum(op.macs for op in found if any(word in op.kind.lower() for word in kinds))
-        return named / whole if whole else 0.0
+        """Return the share of the products in operators whose kind contains one of these words."""
+        operators = self.result.outline.operators if self.result.outline else ()
+        total = sum(op.macs for op in operators)
+        matching = sum(op.macs for op in operators if any(word in op.kind.lower() for word in kinds))
+        return matching / total if total else 0.0
 
     def weight_share(self, dtype: str) -> float:
-        """Give the part of the weights' bytes that are of a dtype."""
-        whole = self.number("weight_bytes") or 0.0
-        return (self.number("weight_bytes", dtype) or 0.0) / whole if whole else 0.0
+        """Return the share of the weights' bytes with a dtype."""
+        total = self.number("weight_bytes") or 0.0
+        return (self.number("weight_bytes", dtype) or 0.0) / total if total else 0.0
 
     def setting(self, name: str) -> KnobValue | None:
-        """Give what a knob is at: as it was set, or as it usually is."""
+        """Return the value of a knob: as it was set, or the default."""
         config, knob = self.result.job.config, self.knobs.get(name)
         return config.get(name, knob.usual if knob is not None else None)
 
     def trial(self, **settings: KnobValue) -> Job | None:
-        """Give the Job with other settings; None where the backend has no such knob, value or need of it."""
+        """Return the Job with other settings; None if the backend lacks a value or has it set."""
         for name, value in settings.items():
             knob = self.knobs.get(name)
             if knob is None or self.setting(name) == value:
@@ -165,25 +169,25 @@ class Case:
         return self.result.job.at(settings)
 
     def has(self, *names: str) -> str:
-        """Give the first of these knobs that the backend has; empty where it has none."""
+        """Return the first of these knobs that the backend has; empty if it has none."""
         return next((name for name in names if name in self.knobs), "")
 
 
-_ALL = 0.999
+_COMPUTE_BOUND = 0.999
 
 Rule = Callable[[Case], Iterator[Finding]]
 
 
 def part_of(part: float | None, whole: float | None) -> float:
-    """Give a part of a whole; 0 where either is not known."""
+    """Return the share of a part in a whole; 0 if either is unknown."""
     return part / whole if part and whole else 0.0
 
 
 def seconds(value: float | None) -> str:
-    """Show a time."""
+    """Format a time."""
     return format_quantity(value or 0.0, SECONDS, 3)
 
 
 def size(value: float | None) -> str:
-    """Show bytes."""
+    """Format bytes."""
     return format_quantity(value or 0.0, BYTES, 3)

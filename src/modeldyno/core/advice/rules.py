@@ -1,7 +1,7 @@
-"""The rules by which findings come from a Result: one row each, and only what the data supports.
+"""The rules that derive findings from a Result; each uses only what the data supports.
 
-A rule says nothing where what it needs was not measured. Each estimate is a range with its basis: what was
-measured, or a bound that is known; where there is neither there is no estimate, and a trial tells.
+A rule is silent if what it needs was not measured. Each estimated saving is a range with its basis: a
+measurement or a known bound; without either there is no estimate, and only a trial can show the gain.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ RULES: dict[str, Rule] = {
     "protocol": rules_served.protocol,
     "saturated": rules_served.saturated,
 }
-"""Code of a finding to its rule, in the order in which equals are told."""
+"""Code of a finding to its rule; equal findings keep this order."""
 
 
 def findings(result: Result, knobs: Iterable[Knob] = ()) -> tuple[Finding, ...]:
-    """Look at a Result by every rule; what was seen to cost comes before what only a trial tells.
+    """Apply every rule to a Result; observed costs come before what only a trial can show.
 
     Args:
-        result: what was measured; of one that failed nothing is found.
-        knobs: of its backend, so that nothing is proposed that it does not have.
+        result: the measurements; a failed Result has no findings.
+        knobs: the knobs of its backend, so that nothing else is proposed.
     """
     if result.failures:
         return ()
     case = Case(result=result, knobs={knob.name: knob for knob in knobs})
-    found = [replace(each, code=code) for code, rule in RULES.items() for each in rule(case)]
-    return tuple(sorted(found, key=_rank))
+    all_findings = [replace(finding, code=code) for code, rule in RULES.items() for finding in rule(case)]
+    return tuple(sorted(all_findings, key=_priority))
 
 
-def _rank(found: Finding) -> tuple[bool, float]:
-    """Put what was seen before what is yet to be tried and may cost time; the larger saving first."""
-    saving = found.saving
-    untried = found.job is not None or saving is None or saving.low is None
+def _priority(finding: Finding) -> tuple[bool, float]:
+    """Sort key: observed costs before proposals that may cost time; larger savings first."""
+    saving = finding.saving
+    untried = finding.job is not None or saving is None or saving.low is None
     return (untried, -saving.high if saving else 0.0)

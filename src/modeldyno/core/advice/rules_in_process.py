@@ -1,4 +1,4 @@
-"""Rules about a model that runs in a process: what a call spends its time and memory on."""
+"""Rules for a model that runs in a process: where a call spends its time and memory."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _IDLE, _FLOAT, _MOST = 0.3, 0.5, 0.5
-"""Parts of a call beyond arithmetic, of weights in float32, and of products, from which on a rule speaks."""
+"""Shares from which on a rule applies: of a call beyond arithmetic, of weights in float32, of matrix
+products."""
 _CALL, _SAMPLE = "time of a call", "time of a sample"
 _BATCHES = 4
-"""How many times larger a batch is tried."""
+"""Factor of the larger batch to try."""
 _SHORT = 100e-6
-"""Seconds of an operator below which handing it to several threads may cost more than it gains."""
-_WASTES, _WORTH = 3, 0.005
-"""Needless steps that are named, and the part of a call from which on one is worth it."""
+"""Seconds of an operator below which splitting it among threads may cost more than it gains."""
+_MOST_LISTED, _SMALLEST_SHARE = 3, 0.005
+"""Most redundant operators to list, and the share of a call from which on one is worth listing."""
 
 
-def _of_roof(case: Case, of: str = _CALL) -> Saving | None:
+def _roofline_saving(case: Case, of: str = _CALL) -> Saving | None:
     """Bound a saving by the roofline: no implementation of the same products is faster."""
     if case.latency is None or not 0 < case.bound_seconds < case.latency:
         return None
@@ -34,11 +35,11 @@ def _of_roof(case: Case, of: str = _CALL) -> Saving | None:
 
 
 def needless(case: Case) -> Iterator[Finding]:
-    """Name the costliest steps that the result does not need; the probe of operators has timed each."""
+    """Report the costliest operators that the result does not need; the operator probe has timed each."""
     wastes = case.result.activity.wastes if case.result.activity else None
-    for waste in (wastes or ())[:_WASTES]:
+    for waste in (wastes or ())[:_MOST_LISTED]:
         share = part_of(waste.time, case.latency)
-        if case.latency and share < _WORTH:
+        if case.latency and share < _SMALLEST_SHARE:
             return
         line = f" ({waste.line})" if waste.line else ""
         yield Finding(
@@ -52,7 +53,7 @@ def needless(case: Case) -> Iterator[Finding]:
 
 
 def precision(case: Case) -> Iterator[Finding]:
-    """Propose 16 bits where most weights have 32."""
+    """Propose 16 bits if most weights have 32."""
     share = case.weight_share("float32")
     job = case.trial(precision="bf16")
     if case.served or share < _FLOAT or job is None or case.setting("precision"):
@@ -71,7 +72,7 @@ def precision(case: Case) -> Iterator[Finding]:
 
 
 def quantization(case: Case) -> Iterator[Finding]:
-    """Propose int8 where linear layers have most of the products."""
+    """Propose int8 if linear layers have most of the products."""
     linear = case.product_share("linear", "addmm", "matmul", "gemm", ".mm", "bmm")
     job = case.trial(precision="int8")
     if case.served or case.trained or job is None or case.setting("precision"):
@@ -88,7 +89,7 @@ def quantization(case: Case) -> Iterator[Finding]:
 
 
 def compiled(case: Case) -> Iterator[Finding]:
-    """Propose a compiler where operators are run one by one."""
+    """Propose a compiler if operators run one by one."""
     job = case.trial(compile="default")
     if case.served or job is None or case.setting("compile") != "off" or not case.operators:
         return
@@ -96,13 +97,13 @@ def compiled(case: Case) -> Iterator[Finding]:
         seen=f"a call runs {case.operators:,} operators one by one",
         why="torch.compile fuses element-wise operators and spares the start of each; the first call of each "
         "shape then takes from seconds to minutes",
-        saving=_of_roof(case),
+        saving=_roofline_saving(case),
         job=job,
     )
 
 
 def graph(case: Case) -> Iterator[Finding]:
-    """Propose the whole optimisation of the graph where it is limited."""
+    """Propose full graph optimisation if it is limited."""
     level = case.setting("graph_optimization")
     job = case.trial(graph_optimization="all")
     if case.served or job is None or level is None:
@@ -110,13 +111,13 @@ def graph(case: Case) -> Iterator[Finding]:
     yield Finding(
         seen=f"the graph is optimised to the level '{level}' only",
         why="constants are folded and operators fused at the higher levels, once, when the model is loaded",
-        saving=_of_roof(case),
+        saving=_roofline_saving(case),
         job=job,
     )
 
 
 def batch(case: Case) -> Iterator[Finding]:
-    """Propose a larger batch where arithmetic is a small part of a call."""
+    """Propose a larger batch if arithmetic is a small part of a call."""
     now, sizes = case.batch_size, case.result.outline.sizes if case.result.outline else {}
     job = case.trial(batch_size=_BATCHES * now)
     if case.served or case.trained or job is None or "batch" not in sizes or case.latency is None:
@@ -135,31 +136,35 @@ def batch(case: Case) -> Iterator[Finding]:
 
 
 def threads(case: Case) -> Iterator[Finding]:
-    """Propose another number of threads: no more than cores, and one where operators are short."""
+    """Propose another number of threads: no more than cores, and one if operators are short."""
     name = case.has("threads", "intra_threads")
-    asked, cores = case.setting(name) if name else None, case.cores
+    setting, cores = case.setting(name) if name else None, case.cores
     if case.served or not name or not cores or not case.on_cpu:
         return
-    most = int(asked) if asked else cores
-    if most > cores:
+    thread_count = int(setting) if setting else cores
+    if thread_count > cores:
         yield Finding(
-            seen=f"{most} threads share {cores} cores",
+            seen=f"{thread_count} threads share {cores} cores",
             why="threads that wait for one without a core spin meanwhile",
             job=case.trial(**{name: cores}),
         )
-    elif most < cores:
+    elif thread_count < cores:
         yield Finding(
-            seen=f"{most} of {cores} cores may work on an operator",
+            seen=f"{thread_count} of {cores} cores may work on an operator",
             why="large operators divide well among cores, small ones do not",
             saving=Saving(
-                of=_CALL, low=None, high=1 - most / cores, basis="more cores help at most in proportion"
+                of=_CALL,
+                low=None,
+                high=1 - thread_count / cores,
+                basis="more cores help at most in proportion",
             ),
             job=case.trial(**{name: cores}),
         )
-    each = part_of(case.latency, case.operators)
-    if most > 1 and cores > 1 and 0 < each < _SHORT:
+    per_operator = part_of(case.latency, case.operators)
+    if thread_count > 1 and cores > 1 and 0 < per_operator < _SHORT:
         yield Finding(
-            seen=f"an operator takes {seconds(each)} on the average, on up to {min(most, cores)} threads",
+            seen=f"an operator takes {seconds(per_operator)} on average, on up to "
+            f"{min(thread_count, cores)} threads",
             why="handing work so short to other threads and waiting for them can cost more than it gains; "
             "one thread leaves the other cores to other calls",
             job=case.trial(**{name: 1}),
@@ -167,7 +172,7 @@ def threads(case: Case) -> Iterator[Finding]:
 
 
 def spinning(case: Case) -> Iterator[Finding]:
-    """Propose to let idle threads sleep where others want the cores."""
+    """Propose to let idle threads sleep if other processes need the cores."""
     job, seen = case.trial(spinning=False), case.doubted("interference")
     if case.served or job is None or not seen or case.cores < 2:  # noqa: PLR2004 - one core has nobody to wait
         return
@@ -180,7 +185,7 @@ def spinning(case: Case) -> Iterator[Finding]:
 
 
 def channels_last(case: Case) -> Iterator[Finding]:
-    """Propose the layout that convolutions like."""
+    """Propose the memory layout that convolutions prefer."""
     share, job = case.product_share("conv"), case.trial(channels_last=True)
     if case.served or job is None or share < _MOST:
         return
@@ -188,13 +193,13 @@ def channels_last(case: Case) -> Iterator[Finding]:
         seen=f"convolutions have {share:.0%} of the products, with the channels first",
         why="kernels for convolutions read all channels of a pixel together; with the channels last these "
         "lie side by side",
-        saving=_of_roof(case),
+        saving=_roofline_saving(case),
         job=job,
     )
 
 
 def inference_mode(case: Case) -> Iterator[Finding]:
-    """Propose inference mode where it was turned off."""
+    """Propose inference mode if it was turned off."""
     job = case.trial(inference_mode=True)
     if case.served or case.trained or job is None or case.setting("inference_mode") is not False:
         return
@@ -217,14 +222,14 @@ def io_binding(case: Case) -> Iterator[Finding]:
     )
 
 
-_SLOW_FIRST, _LONG_FIRST = 20, 0.1
+_FIRST_CALL_FACTOR, _LONG_FIRST = 20, 0.1
 _MANY_CALLS, _LONG_LOAD = 1000, 1.0
 
 
 def warm_up(case: Case) -> Iterator[Finding]:
-    """Tell of a first call that takes far longer than those after it."""
+    """Report a first call that takes far longer than the later ones."""
     first, typical = case.number("first_call"), case.latency
-    if not first or not typical or first < _LONG_FIRST or first < _SLOW_FIRST * typical:
+    if not first or not typical or first < _LONG_FIRST or first < _FIRST_CALL_FACTOR * typical:
         return
     yield Finding(
         seen=f"the first call took {seconds(first)}, and one of those after it {seconds(typical)}",
@@ -235,20 +240,20 @@ def warm_up(case: Case) -> Iterator[Finding]:
 
 
 def load_time(case: Case) -> Iterator[Finding]:
-    """Tell of loading that takes longer than thousands of calls, and by what."""
-    whole, typical = case.number("load_time"), case.latency
-    if not whole or not typical or whole < max(_LONG_LOAD, _MANY_CALLS * typical):
+    """Report loading that takes longer than thousands of calls, and its longest stage."""
+    total, typical = case.number("load_time"), case.latency
+    if not total or not typical or total < max(_LONG_LOAD, _MANY_CALLS * typical):
         return
     stages = {name: case.number("load_time", name) or 0.0 for name in ("import", "load", "open")}
     longest = max(stages, key=stages.__getitem__)
     if not stages[longest]:
         return
     yield Finding(
-        seen=f"loading takes {seconds(whole)}, as long as {whole / typical:,.0f} calls; "
+        seen=f"loading takes {seconds(total)}, as long as {total / typical:,.0f} calls; "
         f"{seconds(stages[longest])} of it is {_STAGES[longest]}",
         why="it is paid with each start of a process: scaling up, or a function that is called seldom",
         saving=Saving(
-            of="loading", low=0.0, high=stages[longest] / whole, basis="the longest stage, as measured"
+            of="loading", low=0.0, high=stages[longest] / total, basis="the longest stage, as measured"
         ),
         job=case.trial(graph_optimization="basic") if longest == "open" else None,
         do="keep a process that has loaded it, and send it the requests",

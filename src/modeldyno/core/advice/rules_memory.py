@@ -1,4 +1,4 @@
-"""Rules about memory: what waits for it, what fills it, what holds it."""
+"""Rules about memory: what is limited by its bandwidth, what fills it, and what holds it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MUCH, _MOST = 0.3, 0.5
-"""Parts that are much, and most of a whole."""
+"""Shares that count as much, and as most of a whole."""
 _CALL = "time of a call"
 
 
 def memory_bound(case: Case) -> Iterator[Finding]:
-    """Name the layers that wait for memory, where they take much of a call."""
-    waiting = _waiting(case)
-    whole = sum(case.number("latency", path) or 0.0 for path in _finest(case))
-    share = part_of(sum(waiting.values()), whole)
+    """Report memory-bound layers if they take much of a call."""
+    bound_layers = _memory_bound_layers(case)
+    total = sum(case.number("latency", path) or 0.0 for path in _innermost_layers(case))
+    share = part_of(sum(bound_layers.values()), total)
     if case.served or share < _MUCH:
         return
-    named = ", ".join(f"{path} {seconds(time)}" for path, time in Counter(waiting).most_common(3))
+    named = ", ".join(f"{path} {seconds(time)}" for path, time in Counter(bound_layers).most_common(3))
     yield Finding(
         seen=f"{share:.0%} of the time of the layers is spent where memory is the limit: {named}",
         why="these read their weights and write their outputs at the bandwidth of this machine; fewer bytes, "
@@ -36,35 +36,35 @@ def memory_bound(case: Case) -> Iterator[Finding]:
     )
 
 
-def _finest(case: Case) -> list[str]:
-    """Give the paths of watched layers that hold no others."""
+def _innermost_layers(case: Case) -> list[str]:
+    """Return the paths of traced layers without traced layers inside."""
     paths = [layer.path for layer in case.result.activity.layers] if case.result.activity else []
     return [p for p in paths if p and not any(other.startswith(f"{p}.") for other in paths)]
 
 
-def _waiting(case: Case) -> dict[str, float]:
-    """Give the layers whose bytes alone, at the bandwidth, take most of their time."""
+def _memory_bound_layers(case: Case) -> dict[str, float]:
+    """Return the layers whose bytes at the memory bandwidth account for most of their time."""
     bandwidth, peak = case.number("peak_bandwidth", HERE), case.number("peak_flops", HERE)
     if not bandwidth or not peak or not case.on_cpu:
         return {}
-    found: dict[str, float] = {}
-    for path in _finest(case):
+    bound_layers: dict[str, float] = {}
+    for path in _innermost_layers(case):
         time = case.number("latency", path, "p50") or 0.0
         moved = (case.number("weight_bytes", path) or 0.0) + (case.number("output_bytes", path) or 0.0)
         memory, compute = moved / bandwidth, 2 * (case.number("macs", path) or 0.0) / peak
         if memory > compute and time and memory >= _MOST * time:
-            found[path] = time
-    return found
+            bound_layers[path] = time
+    return bound_layers
 
 
-_SPARE, _LEAST = 1.5, 100 * 2**20
+_RESERVE_FACTOR, _LEAST = 1.5, 100 * 2**20
 
 
 def reserved(case: Case) -> Iterator[Finding]:
-    """Tell of an allocator that holds far more than the peak needs."""
+    """Report an allocator that holds far more than the peak needs."""
     held = case.number("allocator_reserved")
     used = (case.number("allocated_peak") or 0.0) + (case.number("weight_bytes") or 0.0)
-    if not held or not used or held < _SPARE * used or held - used < _LEAST:
+    if not held or not used or held < _RESERVE_FACTOR * used or held - used < _LEAST:
         return
     yield Finding(
         seen=f"the allocator holds {size(held)}, and weights and the peak of a call need {size(used)}",
@@ -76,22 +76,22 @@ def reserved(case: Case) -> Iterator[Finding]:
 
 
 def checkpointing(case: Case) -> Iterator[Finding]:
-    """Propose to compute activations again where they fill the memory of a training step."""
-    whole, kept = case.number("memory_peak"), case.number("activation_peak")
-    blocks = _blocks(case)
-    if not case.trained or part_of(kept, whole) < _MOST or blocks <= _FEW_BLOCKS:
+    """Propose gradient checkpointing if activations fill the memory of a training step."""
+    total, activations = case.number("memory_peak"), case.number("activation_peak")
+    blocks = _count_blocks(case)
+    if not case.trained or part_of(activations, total) < _MOST or blocks <= _FEW_BLOCKS:
         return
-    assert kept is not None
-    left = 2 / sqrt(blocks)
+    assert activations is not None
+    remaining = 2 / sqrt(blocks)
     yield Finding(
-        seen=f"{part_of(kept, whole):.0%} of the memory of a step, {size(kept)}, is activations, of "
-        f"{blocks} alike blocks",
+        seen=f"{part_of(activations, total):.0%} of the memory of a step, {size(activations)}, is "
+        f"activations, of {blocks} alike blocks",
         why="checkpoints keep the inputs of some blocks and compute the rest again in the backward pass: one "
         "forward pass more, about a third more time",
         saving=Saving(
             of="memory of a step",
             low=0.0,
-            high=part_of(kept, whole) * (1 - left),
+            high=part_of(activations, total) * (1 - remaining),
             basis=f"2 of every sqrt({blocks}) blocks' activations stay (Chen et al. 2016)",
         ),
         do="wrap the blocks in torch.utils.checkpoint.checkpoint, and inspect it with --mode train",
@@ -102,8 +102,8 @@ def checkpointing(case: Case) -> Iterator[Finding]:
 _FEW_BLOCKS = 4
 
 
-def _blocks(case: Case) -> int:
-    """Count the largest group of modules of one class in one place."""
+def _count_blocks(case: Case) -> int:
+    """Count the largest group of sibling modules of one class."""
     modules = case.result.outline.modules if case.result.outline else ()
-    alike = Counter((m.path.rpartition(".")[0], m.kind) for m in modules if m.path)
-    return max(alike.values(), default=0)
+    siblings = Counter((m.path.rpartition(".")[0], m.kind) for m in modules if m.path)
+    return max(siblings.values(), default=0)

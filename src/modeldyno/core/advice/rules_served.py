@@ -1,4 +1,4 @@
-"""Rules about a model behind a server: where a request spends its time."""
+"""Rules for a model behind a server: where a request spends its time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 _LATENCY = "latency"
 _QUEUE, _MOST = 0.3, 0.5
-"""Parts of a request that are much, and most of it."""
+"""Shares of a request that count as much, and as most of it."""
 _BUSY = 0.8
-"""Part of the cores beyond which more instances only share them."""
+"""Utilisation of the cores above which more instances would only share them."""
 _LARGEST = 8
 
 
 def client(case: Case) -> Iterator[Finding]:
-    """Propose another process that sends, where the client sets the pace."""
+    """Propose another driver process if the client sets the pace."""
     seen, job = case.doubted(CLIENT_LIMITED), case.result.job
     if not seen or job.load is None:
         return
@@ -35,9 +35,9 @@ def client(case: Case) -> Iterator[Finding]:
 
 
 def batching(case: Case) -> Iterator[Finding]:
-    """Propose to gather requests that wait."""
+    """Propose batching of waiting requests."""
     share = _share(case, "queue_time")
-    if share < _QUEUE or CLIENT_LIMITED in _codes(case) or not _gathers_none(case):
+    if share < _QUEUE or CLIENT_LIMITED in _doubt_codes(case) or not _does_not_batch(case):
         return
     settings: dict[str, KnobValue] = (
         {"dynamic_batching": True} if case.has("dynamic_batching") else {"max_batch": _LARGEST}
@@ -55,10 +55,10 @@ def batching(case: Case) -> Iterator[Finding]:
 
 
 def instances(case: Case) -> Iterator[Finding]:
-    """Propose another copy of the model where requests wait and cores are idle."""
+    """Propose another instance of the model if requests wait and cores are idle."""
     share, name = _share(case, "queue_time"), case.has("instances", "workers")
     busy = part_of(case.number("cpu_utilization"), float(case.cores))
-    if share < _QUEUE or not name or not busy or CLIENT_LIMITED in _codes(case):
+    if share < _QUEUE or not name or not busy or CLIENT_LIMITED in _doubt_codes(case):
         return
     if busy > _BUSY and case.on_cpu:
         return
@@ -73,14 +73,14 @@ def instances(case: Case) -> Iterator[Finding]:
 
 
 def protocol(case: Case) -> Iterator[Finding]:
-    """Propose another protocol where the server's own account leaves most of a request."""
-    share, now = _share(case, "network_time"), str(case.setting("protocol") or "")
+    """Propose another protocol if the server's own time is a small part of a request."""
+    share, current = _share(case, "network_time"), str(case.setting("protocol") or "")
     job = next(filter(None, (case.trial(protocol=name) for name in ("http-binary", "grpc"))), None)
-    if share < _MOST or job is None or now == "grpc":
+    if share < _MOST or job is None or current == "grpc":
         return
     yield Finding(
         seen=f"{_time(case, 'network_time')} of a request, {share:.0%}, is network, protocol and client, "
-        f"with {now}",
+        f"with {current}",
         why="tensors as JSON are written and read digit by digit; as bytes they are copied",
         saving=Saving(of=_LATENCY, low=None, high=share, basis="what the server's account leaves"),
         job=job,
@@ -88,7 +88,7 @@ def protocol(case: Case) -> Iterator[Finding]:
 
 
 def saturated(case: Case) -> Iterator[Finding]:
-    """Propose to look for the load that holds."""
+    """Propose to search for the largest load that holds."""
     seen = case.doubted(SATURATED)
     if not seen:
         return
@@ -100,15 +100,15 @@ def saturated(case: Case) -> Iterator[Finding]:
     )
 
 
-def _gathers_none(case: Case) -> bool:
-    """Whether the server calls the model once for each request, as far as settings and its account tell."""
-    gathers = case.setting("dynamic_batching")
+def _does_not_batch(case: Case) -> bool:
+    """Return whether the server calls the model once per request, by its settings and counters."""
+    batching = case.setting("dynamic_batching")
     largest = int(case.setting("max_batch") or 1)
     formed = case.number("formed_batch") or 0.0
-    return (not gathers if gathers is not None else largest == 1) and formed < 2 * case.batch_size
+    return (not batching if batching is not None else largest == 1) and formed < 2 * case.batch_size
 
 
-def _codes(case: Case) -> set[str]:
+def _doubt_codes(case: Case) -> set[str]:
     return {doubt.code for doubt in case.result.doubts}
 
 

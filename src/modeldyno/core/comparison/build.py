@@ -1,4 +1,4 @@
-"""Baseline and candidate -> a contrast: what has changed in the figures, and in what they were taken with."""
+"""Build the comparison of a baseline and a candidate: changed metrics and differing settings."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
 
 Facts = dict[str, "Fact"]
-_PARTIAL = frozenset({"self_time"})
-"""What explains a change, and is none."""
+_EXPLANATORY = frozenset({"self_time"})
+"""Metrics that explain a change, but are not compared themselves."""
 _DIGITS = 12
-"""Of a digest: enough to tell two contents apart."""
+"""Digits of a digest that are enough to tell contents apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of a comparison."""
+    """Options of a comparison."""
 
     metrics: tuple[str, ...] = ()
-    """What the verdict rests on, and all that is judged, as queries or metrics; by default it rests on the
-    headlines, and every metric of the whole is judged."""
+    """What the verdict depends on and all that is judged, as queries or metrics; by default the verdict
+    depends on the headline metrics, and every metric of the whole model is judged."""
     smallest: Mapping[str, float] = field(default_factory=lambda: SMALLEST)
-    """The relative effect that matters, by query or metric, as `change_test.changes` takes it."""
+    """The smallest relative effect that matters, by query or metric, as for `change_test.judge_changes`."""
     force: bool = False
-    """Whether unlike hardware is doubted instead of refused."""
+    """Whether different hardware is a doubt instead of an error."""
     why: bool = True
-    """Whether models that are run are run once more, for what explains a change."""
+    """Whether models are run once more to explain a change."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no metric before anything is measured."""
+        """Refuse unknown metrics before anything is measured."""
         for text in self.metrics:
             Query.parse(text)
 
@@ -60,65 +60,72 @@ def contrast(
     in_turns: bool = False,
     paired: bool = False,
 ) -> Contrast:
-    """Compare two Results in all that both have measured, judged together.
+    """Compare two Results in everything that both have measured, judged together.
 
     Args:
-        baseline: what is compared with.
-        candidate: what is judged.
+        baseline: the reference.
+        candidate: the Result to judge.
         question: what is judged, and what matters.
-        level: confidence of all intervals together.
-        in_turns: whether the two were run in the same session, in turns or block by block.
+        level: joint confidence of all intervals.
+        in_turns: whether the two were run in the same session, interleaved or in blocks.
         paired: whether process i of both ran in the same round.
 
     Raises:
-        RequestError: the hardware is not the same, or a query does not fit what was measured.
+        RequestError: the hardware differs, or a query does not fit what was measured.
     """
     hardware = unlike(baseline.environment.hardware, candidate.environment.hardware)
     if hardware and not question.force:
-        if _pinned_apart(baseline, candidate, hardware):
+        if _differ_in_cores(baseline, candidate, hardware):
             raise RequestError(
-                f"{_two(baseline, candidate)} were not given the same cores: {_pin(baseline)} and "
-                f"{_pin(candidate)}; measure both with the same --pin, or add --force to see it all the same."
+                f"{_name_both(baseline, candidate)} were not given the same cores: "
+                f"{_describe_pin(baseline)} and {_describe_pin(candidate)}; measure both with the same "
+                "--pin, or add --force to compare them anyway."
             )
         raise RequestError(
-            f"{_two(baseline, candidate)} were measured on unlike hardware ({_said(hardware)}), which "
-            "cannot be compared; measure both on one machine, or add --force to see it all the same."
+            f"{_name_both(baseline, candidate)} were measured on unlike hardware "
+            f"({_describe_differences(hardware)}), which cannot be compared; measure both on one machine, "
+            "or add --force to compare them anyway."
         )
     queries = selected(question.metrics, baseline, candidate)
     judged = queries or headlines(baseline, candidate)
-    both = (query for query in shared(baseline, candidate) if query.metric not in _PARTIAL)
-    asked = queries or tuple(dict.fromkeys((*judged, *both)))
-    found = changes(
-        baseline, candidate, smallest=question.smallest, queries=asked, level=level, paired=paired
+    common = (query for query in shared(baseline, candidate) if query.metric not in _EXPLANATORY)
+    queried = queries or tuple(dict.fromkeys((*judged, *common)))
+    judged_changes = changes(
+        baseline, candidate, smallest=question.smallest, queries=queried, level=level, paired=paired
     )
     return Contrast(
         candidate=candidate,
-        changes=found,
+        changes=judged_changes,
         judged=judged,
         settings=unlike(settings(baseline), settings(candidate)),
         software=unlike(baseline.environment.software, candidate.environment.software),
         hardware=hardware,
-        causes=causes(baseline, candidate, found),
+        causes=causes(baseline, candidate, judged_changes),
         doubts=tuple(
-            _doubts(baseline, candidate, hardware, apart=not in_turns and _varies(asked, baseline, candidate))
+            _doubts(
+                baseline,
+                candidate,
+                hardware,
+                apart=not in_turns and _any_varies(queried, baseline, candidate),
+            )
         ),
     )
 
 
-def _varies(queries: Iterable[Query], *results: Result) -> bool:
-    """Whether anything that is compared may be another number the next time; counts are not."""
-    found = (result.find(query.metric, query.scope) for result in results for query in queries)
-    return any(each is not None and not exact(each) for each in found)
+def _any_varies(queries: Iterable[Query], *results: Result) -> bool:
+    """Return whether anything compared varies from run to run; counts do not."""
+    measurements = (result.find(query.metric, query.scope) for result in results for query in queries)
+    return any(measurement is not None and not exact(measurement) for measurement in measurements)
 
 
 def selected(metrics: Iterable[str], baseline: Result, candidate: Result) -> tuple[Query, ...]:
-    """Read what is to be judged: a query, or a metric that stands for its usual statistic.
+    """Read what is to be judged: queries, or metrics, which stand for their usual statistic.
 
     Raises:
         RequestError: there is no such metric, or neither Result has it.
     """
     usual = {query.metric: query for query in (*shared(baseline, candidate), *headlines(baseline, candidate))}
-    found = []
+    queries = []
     for text in metrics:
         query = Query.parse(text)
         if query.statistic is None and not query.scope and query.metric in usual:
@@ -127,17 +134,17 @@ def selected(metrics: Iterable[str], baseline: Result, candidate: Result) -> tup
             raise RequestError(
                 f"Neither of the two has {text}; what both have is {', '.join(sorted(usual)) or 'nothing'}."
             )
-        found.append(query)
-    return tuple(dict.fromkeys(found))
+        queries.append(query)
+    return tuple(dict.fromkeys(queries))
 
 
 def smallest_effects(texts: Iterable[str]) -> dict[str, float]:
     """Read the effects that matter: ``5%`` for all metrics, ``latency=5%`` for one.
 
     Raises:
-        RequestError: it is no fraction from 0 to 1, or of no metric.
+        RequestError: it is not a fraction from 0 to 1, or names no metric.
     """
-    given: dict[str, float] = {}
+    effects: dict[str, float] = {}
     for text in texts:
         name, separator, size = text.rpartition("=")
         if separator:
@@ -146,20 +153,24 @@ def smallest_effects(texts: Iterable[str]) -> dict[str, float]:
             raise RequestError(f"--smallest '{text}' gives no size; write {text}=5%.")
         value = parse_quantity(size, FRACTION)
         if not 0 <= value < 1:
-            raise RequestError(f"--smallest '{text}' is no part of a whole; write 5%, or latency=5%.")
-        given[name if separator else ALL] = value
-    return given if ALL in given else {**SMALLEST, **given}
+            raise RequestError(f"--smallest '{text}' is not a share below 1; write 5%, or latency=5%.")
+        effects[name if separator else ALL] = value
+    return effects if ALL in effects else {**SMALLEST, **effects}
 
 
 def enriched(result: Result, look: Result) -> Result:
-    """Add to a Result what a second look at the same job has seen: layers, operators, what is held."""
-    known = {(found.metric, found.scope) for found in result.measurements}
+    """Add to a Result what a second pass over the same job measured: layers, operators, memory."""
+    measured = {(measurement.metric, measurement.scope) for measurement in result.measurements}
     codes = {doubt.code for doubt in result.doubts}
     return replace(
         result,
         measurements=(
             *result.measurements,
-            *(found for found in look.measurements if (found.metric, found.scope) not in known),
+            *(
+                measurement
+                for measurement in look.measurements
+                if (measurement.metric, measurement.scope) not in measured
+            ),
         ),
         outline=look.outline or result.outline,
         activity=look.activity or result.activity,
@@ -171,7 +182,7 @@ def enriched(result: Result, look: Result) -> Result:
 
 
 def unlike(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> tuple[Difference, ...]:
-    """Give the facts that are not the same in both; what nobody told at all is not known to differ."""
+    """Return the facts that differ between the two; none if one side has no facts."""
     if not before or not now:
         return ()
     return tuple(
@@ -182,7 +193,7 @@ def unlike(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> tuple[Differe
 
 
 def settings(result: Result) -> Facts:
-    """Give what was measured, on what, with what and how carefully, as facts by name."""
+    """Return what was measured and how, as facts by name."""
     job, model = result.job, result.model
     trained = job.inspection.mode is Mode.TRAIN
     facts: Facts = {
@@ -190,26 +201,26 @@ def settings(result: Result) -> Facts:
         "content": model.digest.removeprefix("sha256:")[:_DIGITS] if model else "not known",
         "backend": job.backend,
         **job.config,
-        **{f"input {spec.name}".rstrip(): _input(spec) for spec in result.inputs},
+        **{f"input {spec.name}".rstrip(): _describe_input(spec) for spec in result.inputs},
         **({"load": str(job.load)} if job.load is not None else {}),
         **({"mode": str(job.inspection.mode), "optimizer": job.inspection.optimizer} if trained else {}),
     }
-    plan = {name: value for name, value in asdict(job.plan).items() if name not in _COUNTED}
-    return facts | {f"plan.{name}": _plain(value) for name, value in plan.items()}
+    plan = {name: value for name, value in asdict(job.plan).items() if name not in _NOT_SETTINGS}
+    return facts | {f"plan.{name}": _to_fact(value) for name, value in plan.items()}
 
 
-_COUNTED = {"processes", "timeout", "memory_limit"}
-"""Of a Plan: what the Result tells better, and what only bounds a process."""
+_NOT_SETTINGS = {"processes", "timeout", "memory_limit"}
+"""Of a Plan: what the Result reports better, and what only limits a process."""
 
 
-def _plain(value: object) -> Fact:
+def _to_fact(value: object) -> Fact:
     if isinstance(value, str | int | float):
         return value
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _input(spec: InputSpec) -> str:
-    """Say what was fed: shape, dtype, range or file, and the values by their digest."""
+def _describe_input(spec: InputSpec) -> str:
+    """Describe an input: shape, dtype, range or file, and the digest of its values."""
     shape = "x".join(map(str, spec.shape)) if spec.shape else "scalar" if spec.shape == () else ""
     span = f"{spec.low:g}..{spec.high:g}" if spec.low is not None and spec.high is not None else ""
     values = f"values {spec.digest.removeprefix('sha256:')[:_DIGITS]}" if spec.digest else ""
@@ -225,61 +236,62 @@ def _doubts(
     if hardware:
         yield Doubt(
             code="unlike-hardware",
-            seen=f"the two were measured on unlike hardware: {_said(hardware)}",
+            seen=f"the two were measured on unlike hardware: {_describe_differences(hardware)}",
             advice="measure both on one machine; the differences may be those of the machines",
         )
-    elif _pinned_apart(baseline, candidate, hardware):
+    elif _differ_in_cores(baseline, candidate, hardware):
         yield Doubt(
             code="unlike-cores",
-            seen=f"{_pin(baseline)}, {_pin(candidate)}: the cores of a processor need not be alike",
+            seen=f"{_describe_pin(baseline)}, {_describe_pin(candidate)}: the cores of a processor "
+            "need not be alike",
             advice="measure both with the same --pin",
         )
-    foreign = [each for each in (baseline, candidate) if each.job.backend == BACKEND]
-    if foreign and not hardware:
+    imported = [result for result in (baseline, candidate) if result.job.backend == BACKEND]
+    if imported and not hardware:
         yield Doubt(
             code="imported",
-            seen=f"where {' and '.join(each.id[:6] for each in foreign)} was measured is not known",
-            advice="make sure that it was the same machine, or read the differences as those of the machines",
+            seen=f"where {' and '.join(result.id[:6] for result in imported)} was measured is not known",
+            advice="make sure that it was the same machine, or take the differences as those of the machines",
         )
     if apart:
         yield Doubt(
             code="not-in-turns",
-            seen="the two were measured at different times, and what the machine did in between counts, too",
+            seen="the two were measured at different times, so changes of the machine count, too",
             advice="compare the models, or add --run, to measure both in turns",
         )
-    if baseline.inputs and candidate.inputs and _work(baseline) != _work(candidate):
+    if baseline.inputs and candidate.inputs and _input_shapes(baseline) != _input_shapes(candidate):
         yield Doubt(
             code="unlike-inputs",
-            seen="the two were not fed the same: their inputs differ in shape or in dtype",
+            seen="the two had different inputs: they differ in shape or in dtype",
             advice="give both the same --input and batch_size",
         )
 
 
-def _work(result: Result) -> list[tuple[object, str | None]]:
-    """Say how much was fed, whatever the inputs are called."""
+def _input_shapes(result: Result) -> list[tuple[object, str | None]]:
+    """Return the shapes and dtypes of the inputs, without their names."""
     return sorted(((spec.shape, spec.dtype) for spec in result.inputs), key=str)
 
 
 def other_shapes(baseline: Result, candidate: Result) -> str:
-    """Say in which shapes the inputs of the two differ, whatever they are called; empty where in none."""
+    """Describe in which shapes the inputs of the two differ, ignoring names; empty if in none."""
     if not (baseline.inputs and candidate.inputs):
         return ""
-    before, after = (sorted(map(_shape, result.inputs)) for result in (baseline, candidate))
+    before, after = (sorted(map(_describe_shape, result.inputs)) for result in (baseline, candidate))
     pairs = zip_longest(before, after, fillvalue="nothing")
     return next((f"{one} and {other}" for one, other in pairs if one != other), "")
 
 
-def _shape(spec: InputSpec) -> str:
+def _describe_shape(spec: InputSpec) -> str:
     return "any shape" if spec.shape is None else "x".join(map(str, spec.shape)) or "a scalar"
 
 
-def _pinned_apart(baseline: Result, candidate: Result, hardware: Iterable[Difference]) -> bool:
-    """Whether it is one machine, of which the two were given other cores."""
-    apart = baseline.job.plan.pin != candidate.job.plan.pin
-    return apart and {each.name for each in hardware} <= {"cores_allowed", "cpu_quota"}
+def _differ_in_cores(baseline: Result, candidate: Result, hardware: Iterable[Difference]) -> bool:
+    """Return whether both ran on one machine, but on different cores."""
+    pins_differ = baseline.job.plan.pin != candidate.job.plan.pin
+    return pins_differ and {difference.name for difference in hardware} <= {"cores_allowed", "cpu_quota"}
 
 
-def _pin(result: Result) -> str:
+def _describe_pin(result: Result) -> str:
     pin = result.job.plan.pin
     if not pin:
         return f"{result.name} was not pinned"
@@ -287,13 +299,16 @@ def _pin(result: Result) -> str:
     return f"{result.name} was pinned to {cores} (--pin)"
 
 
-def _two(baseline: Result, candidate: Result) -> str:
+def _name_both(baseline: Result, candidate: Result) -> str:
     return f"{baseline.name} ({baseline.id[:6]}) and {candidate.name} ({candidate.id[:6]})"
 
 
-def _said(found: Iterable[Difference]) -> str:
-    return ", ".join(f"{each.name} {_told(each.baseline)} and {_told(each.candidate)}" for each in found)
+def _describe_differences(differences: Iterable[Difference]) -> str:
+    return ", ".join(
+        f"{difference.name} {_format_fact(difference.baseline)} and {_format_fact(difference.candidate)}"
+        for difference in differences
+    )
 
 
-def _told(value: Fact | None) -> str:
+def _format_fact(value: Fact | None) -> str:
     return "not told" if value is None else str(value)

@@ -1,15 +1,15 @@
-"""Baseline and candidate -> changes: the difference of each metric, its interval, and the verdict.
+"""Test the changes between baseline and candidate: difference of each metric, its interval, and the verdict.
 
-The unit of replication is the process. Each gives one number, the asked statistic of its samples; what is
-compared is the trimmed mean of their logarithms, by the interval of Yuen and Welch, or by the paired one
-where the runs of the two took turns, so that what both of a round met cancels out. A metric is worse (or
-better) when two tests are passed: the interval excludes no change, and the estimate is beyond the smallest
-effect that matters. It is the same when the whole interval lies within that effect, or all numbers lie closer
-together than allocators take memory. All else is undecided.
-The two figures of a change are those that are compared, so that they agree with its difference.
+The unit of replication is the process. Each process gives one number, the requested statistic of its samples.
+The trimmed means of their logarithms are compared by the interval of Yuen and Welch, or by the paired one if
+the runs were interleaved, so that common disturbances of a round cancel out. A metric is worse (or better) if
+the interval excludes no change and the estimate exceeds the smallest effect that matters. It is the same if
+the whole interval lies within that effect, or if all numbers lie closer together than allocators take memory.
+Everything else is undecided. The two figures of a change are the compared ones, so that they agree with its
+difference.
 
-Intervals are widened for the number of metrics judged together (Bonferroni). Metrics that tell the same, such
-as latency and throughput, count once: they err together.
+Intervals are widened for the number of metrics judged together (Bonferroni). Related metrics, such as latency
+and throughput, count once: their errors are the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, Change, Outcome
-from modeldyno.core.comparison.default_metrics import COARSE, SMALLEST, families, headlines, smallest_named
+from modeldyno.core.comparison.default_metrics import (
+    ALLOCATION_STEPS,
+    SMALLEST,
+    families,
+    headlines,
+    smallest_named,
+)
 from modeldyno.core.comparison.history_noise import Scatter
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.measurement import Distribution, Interval
@@ -39,9 +45,9 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 FEWEST = 3
-"""Processes a side from which on their own spread tells what starts differ by."""
+"""Processes per side from which on their own spread shows how starts differ."""
 _TRIM = 0.15
-"""Part of the processes that is left out at either end."""
+"""Share of the processes that is trimmed at either end."""
 
 
 def changes(  # noqa: PLR0913 - two Results, and all that a verdict on them depends on
@@ -57,30 +63,34 @@ def changes(  # noqa: PLR0913 - two Results, and all that a verdict on them depe
     """Judge several metrics together.
 
     Args:
-        baseline: what is compared with.
-        candidate: what is judged.
-        smallest: the relative effect that matters, by query, by metric, or under ``ALL`` for the rest.
-        queries: what to judge; the headlines that both have, unless told.
-        level: confidence of all intervals together.
-        paired: whether process i of both ran in the same round, slice by slice or one right after the other.
-        history: what stored results of the model differ by, where that is known.
+        baseline: the reference.
+        candidate: the Result to judge.
+        smallest: the smallest relative effect that matters, by query, by metric, or under ``ALL`` for the
+        rest.
+        queries: what to judge; by default the headline metrics that both have.
+        level: joint confidence of all intervals.
+        paired: whether process i of both ran in the same round, interleaved or one right after the other.
+        history: the variation between stored results of the model, if known.
     """
-    asked = headlines(baseline, candidate) if queries is None else tuple(map(_query, queries))
-    found = [(query, _measured(baseline, query), _measured(candidate, query)) for query in asked]
-    each = 1 - (1 - level) / max(1, families(found))
+    judged_queries = headlines(baseline, candidate) if queries is None else tuple(map(_to_query, queries))
+    measured = [
+        (query, _find_measurement(baseline, query), _find_measurement(candidate, query))
+        for query in judged_queries
+    ]
+    level_each = 1 - (1 - level) / max(1, families(measured))
     return tuple(
-        _absent(query, before, after, smallest)
+        _missing_change(query, before, after, smallest)
         if before is None or after is None
         else change(
             query,
             before,
             after,
             smallest=smallest_named(query, smallest),
-            level=each,
+            level=level_each,
             paired=paired,
             scatter=history.get(query),
         )
-        for query, before, after in found
+        for query, before, after in measured
     )
 
 
@@ -97,29 +107,31 @@ def change(  # noqa: PLR0913 - two measurements, and all that a verdict on them 
     """Judge one metric.
 
     Args:
-        query: names the statistic, where the measurements are distributions.
-        baseline: what is compared with.
-        candidate: what is judged.
-        smallest: relative effect that matters.
+        query: names the statistic if the measurements are distributions.
+        baseline: the reference.
+        candidate: the measurement to judge.
+        smallest: smallest relative effect that matters.
         level: confidence of the interval, two-sided.
         paired: whether process i of both ran in the same round.
-        scatter: what stored results of the model differ by; it takes the place of what is assumed of one or
-            two processes, and widens the interval of more where they differ by less.
+        scatter: the variation between stored results of the model; it replaces the prior for one or two
+            processes, and widens the interval of more processes that differ by less.
 
     Raises:
         RequestError: the query does not fit the measurements.
     """
     before, after = Answer.to(query, (baseline,)), Answer.to(query, (candidate,))
     if before.value is None or after.value is None:
-        found = _Found(outcome=Outcome.UNDECIDED, why=before.why or after.why)
+        result = _TestResult(outcome=Outcome.UNDECIDED, why=before.why or after.why)
     elif before.exact and after.exact:
-        found = _of_counts(query, before, after, smallest)
+        result = _test_counts(query, before, after, smallest)
     else:
-        here, there = numbers(query, baseline), numbers(query, candidate)
-        own = math.hypot(_own_error(before, len(here)), _own_error(after, len(there)))
-        how = _How(smallest=smallest, level=level, paired=paired, own=own, scatter=scatter)
-        found = _of_numbers(query, here, there, how)
-    return _change(query, before.value, after.value, found, smallest)
+        baseline_numbers, candidate_numbers = numbers(query, baseline), numbers(query, candidate)
+        own_error = math.hypot(
+            _within_run_error(before, len(baseline_numbers)), _within_run_error(after, len(candidate_numbers))
+        )
+        options = _TestOptions(smallest=smallest, level=level, paired=paired, own=own_error, scatter=scatter)
+        result = _test_numbers(query, baseline_numbers, candidate_numbers, options)
+    return _to_change(query, before.value, after.value, result, smallest)
 
 
 def between(
@@ -132,38 +144,38 @@ def between(
     paired: bool = False,
 ) -> Change:
     """Judge one metric by the numbers of the processes alone."""
-    found = _of_numbers(query, before, after, _How(smallest=smallest, level=level, paired=paired))
-    return _change(query, median(before), median(after), found, smallest)
+    result = _test_numbers(query, before, after, _TestOptions(smallest=smallest, level=level, paired=paired))
+    return _to_change(query, median(before), median(after), result, smallest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _TestResult:
     outcome: Outcome
     why: str
     difference: float | None = None
     interval: Interval | None = None
     figures: tuple[float, float] | None = None
-    """Of both sides, where what is compared is not what their Results give."""
+    """Of both sides, if what is compared differs from what their Results report."""
 
 
-def _change(
-    query: Query, before: float | None, after: float | None, found: _Found, smallest: float
+def _to_change(
+    query: Query, before: float | None, after: float | None, result: _TestResult, smallest: float
 ) -> Change:
-    baseline, candidate = found.figures or (before, after)
+    baseline, candidate = result.figures or (before, after)
     return Change(
         query=query,
         baseline=baseline,
         candidate=candidate,
-        difference=found.difference,
-        interval=found.interval,
-        outcome=found.outcome,
+        difference=result.difference,
+        interval=result.interval,
+        outcome=result.outcome,
         smallest=smallest,
-        why=found.why,
+        why=result.why,
     )
 
 
 def numbers(query: Query, measurement: Measurement) -> list[float]:
-    """Give the one number of each process."""
+    """Return the one number of each process."""
     value = measurement.value
     if not isinstance(value, Distribution):
         return list(measurement.runs) or [float(value)]
@@ -178,135 +190,156 @@ def numbers(query: Query, measurement: Measurement) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _How:
-    """How two groups are compared, as `change` has it."""
+class _TestOptions:
+    """Options of the comparison of two groups of processes, as in `judge_change`."""
 
     smallest: float
     level: float
     paired: bool
     own: float = 0.0
-    """Standard error within the runs, where they stand alone."""
+    """Standard error within the runs, if each stands alone."""
     scatter: Scatter | None = None
 
 
-def _of_numbers(query: Query, here: Sequence[float], there: Sequence[float], asked: _How) -> _Found:
-    found, coarse = _judged(query, here, there, asked), COARSE.get(query.metric, 0.0)
-    if not 0 < max(*here, *there) - min(*here, *there) <= coarse:
-        return found
-    why = f"all are within {format_quantity(coarse, query.unit)}, which an allocator takes at once"
-    return replace(found, outcome=Outcome.SAME, why=why)
+def _test_numbers(
+    query: Query, before: Sequence[float], after: Sequence[float], options: _TestOptions
+) -> _TestResult:
+    """Test two sets of numbers, one for each process; those within an allocator's step are the same."""
+    result, step = _test_ratio(query, before, after, options), ALLOCATION_STEPS.get(query.metric, 0.0)
+    if not 0 < max(*before, *after) - min(*before, *after) <= step:
+        return result
+    why = f"all are within {format_quantity(step, query.unit)}, which an allocator takes at once"
+    return replace(result, outcome=Outcome.SAME, why=why)
 
 
-def _judged(query: Query, here: Sequence[float], there: Sequence[float], asked: _How) -> _Found:
-    smallest, level, paired = asked.smallest, asked.level, asked.paired
-    if min(*here, *there) <= 0:
-        return _ranked(query, here, there, level)
-    logs = [math.log(n) for n in here], [math.log(n) for n in there]
-    ratio, error, degrees, how = _ratio(*logs, asked.own, paired=paired)
-    if asked.scatter is not None and (_few(*logs) or asked.scatter.of_a_difference > error):
-        error, degrees = max(asked.scatter.of_a_difference, asked.own), asked.scatter.degrees
-        how = f"{_of(*map(len, logs))}, and how stored results of it differ ({asked.scatter.relative:.2g})"
-    typical = _typical(*logs)
+def _test_ratio(
+    query: Query, before: Sequence[float], after: Sequence[float], options: _TestOptions
+) -> _TestResult:
+    smallest, level, paired = options.smallest, options.level, options.paired
+    if min(*before, *after) <= 0:
+        return _test_by_rank(query, before, after, level)
+    logs = [math.log(n) for n in before], [math.log(n) for n in after]
+    ratio, error, degrees, how = _log_ratio(*logs, options.own, paired=paired)
+    if options.scatter is not None and (_are_few(*logs) or options.scatter.of_a_difference > error):
+        error, degrees = max(options.scatter.of_a_difference, options.own), options.scatter.degrees
+        how = (
+            f"{_count_processes(*map(len, logs))}, and the variation of stored results of it "
+            f"({options.scatter.relative:.2g})"
+        )
+    reference = _reference_log(*logs)
     reach = student_t.point((1 - level) / 2, degrees) * error if error else 0.0
-    if paired and reach > math.log1p(smallest) and len(here) == len(there) >= quiet_runs_test.FEWEST:
+    if paired and reach > math.log1p(smallest) and len(before) == len(after) >= quiet_runs_test.FEWEST:
         sign = {SECONDS: 1, RATE: -1}.get(query.unit, 0)
-        least, near = _left_in_peace(logs, sign, level, smallest) if sign else (ratio, math.inf)
-        if near < reach:
-            ratio, reach, how = least, near, f"the fastest of {how}, as others slowed this machine down"
-            typical = sign * quiet_runs_test.least([sign * each for each in logs[0]])
+        quiet = _compare_quiet_runs(logs, sign, level, smallest) if sign else (ratio, math.inf)
+        if quiet[1] < reach:
+            (ratio, reach), how = quiet, f"the fastest of {how}, because others slowed this machine down"
+            reference = sign * quiet_runs_test.least([sign * log for log in logs[0]])
     difference, interval = (
-        _percent(ratio),
-        Interval(low=_percent(ratio - reach), high=_percent(ratio + reach)),
+        _relative_change(ratio),
+        Interval(low=_relative_change(ratio - reach), high=_relative_change(ratio + reach)),
     )
-    outcome = _verdict(query, difference, interval, smallest)
-    why = how if outcome is not Outcome.UNDECIDED else f"{_open(query, interval, smallest)}; {how}"
-    figures = math.exp(typical), math.exp(typical + ratio)
-    return _Found(outcome=outcome, why=why, difference=difference, interval=interval, figures=figures)
+    outcome = _outcome_of(query, difference, interval, smallest)
+    why = how if outcome is not Outcome.UNDECIDED else f"{_why_undecided(query, interval, smallest)}; {how}"
+    figures = math.exp(reference), math.exp(reference + ratio)
+    return _TestResult(outcome=outcome, why=why, difference=difference, interval=interval, figures=figures)
 
 
-def _typical(before: Sequence[float], after: Sequence[float]) -> float:
-    """Give the logarithm of the baseline that the difference is of."""
-    return fmean(before) if _few(before, after) else _trimmed(before)[0]
+def _reference_log(before: Sequence[float], after: Sequence[float]) -> float:
+    """Return the logarithm of the baseline of the difference."""
+    return fmean(before) if _are_few(before, after) else _trimmed_mean(before)[0]
 
 
-def _few(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether how starts differ is not seen in them."""
+def _are_few(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Return whether there are too few processes to show how starts differ."""
     return min(len(before), len(after)) < FEWEST
 
 
-def _left_in_peace(
+def _compare_quiet_runs(
     logs: tuple[list[float], list[float]], sign: int, level: float, smallest: float
 ) -> tuple[float, float]:
-    """Compare the fastest processes; `sign` is -1 where more is faster."""
-    before, after = ([sign * each for each in side] for side in logs)
+    """Compare the fastest processes; `sign` is -1 if more is faster."""
+    before, after = ([sign * log for log in side] for side in logs)
     difference, reach = quiet_runs_test.undisturbed(before, after, level, math.log1p(smallest))
     return sign * difference, reach
 
 
-def _ratio(
+def _log_ratio(
     before: Sequence[float], after: Sequence[float], own: float, *, paired: bool
 ) -> tuple[float, float, float, str]:
-    """Give the difference of logarithms, its standard error, degrees of freedom, and what they rest on."""
+    """Return the difference of logarithms, its standard error, degrees of freedom, and their basis."""
     n, m = len(before), len(after)
-    if _few(before, after):
+    if _are_few(before, after):
         ratio, degrees = fmean(after) - fmean(before), PRIOR_DEGREES + n + m - 2
-        squares = PRIOR_DEGREES * PRIOR**2 + _squares(before) + _squares(after)
+        squares = PRIOR_DEGREES * PRIOR**2 + _sum_of_squares(before) + _sum_of_squares(after)
         error = math.sqrt(squares / degrees * (1 / n + 1 / m) + own**2)
-        return ratio, error, degrees, f"{_of(n, m)}, fewer than {FEWEST}: how starts differ is partly assumed"
+        return (
+            ratio,
+            error,
+            degrees,
+            f"{_count_processes(n, m)}, fewer than {FEWEST}: how starts differ is partly assumed",
+        )
     if paired and n == m:
-        ratio, square, degrees = _trimmed([b - a for a, b in zip(before, after, strict=True)])
+        ratio, square, degrees = _trimmed_mean([b - a for a, b in zip(before, after, strict=True)])
         return ratio, math.sqrt(square), degrees, f"{n} rounds, paired"
-    (here, *own_here), (there, *own_there) = _trimmed(before), _trimmed(after)
-    parts = (own_here, own_there)
-    whole = sum(square for square, _ in parts)
+    (baseline_mean, *baseline_error), (candidate_mean, *candidate_error) = (
+        _trimmed_mean(before),
+        _trimmed_mean(after),
+    )
+    parts = (baseline_error, candidate_error)
+    total_square = sum(square for square, _ in parts)
     below = sum(square**2 / degrees for square, degrees in parts)
     # Satterthwaite's degrees of freedom; no spread at all needs none.
-    return there - here, math.sqrt(whole), whole**2 / below if below else n + m - 2, _of(n, m)
+    return (
+        candidate_mean - baseline_mean,
+        math.sqrt(total_square),
+        total_square**2 / below if below else n + m - 2,
+        _count_processes(n, m),
+    )
 
 
-def _trimmed(logs: Sequence[float]) -> tuple[float, float, float]:
-    """Give the trimmed mean, its squared standard error, and degrees of freedom (Yuen 1974).
+def _trimmed_mean(logs: Sequence[float]) -> tuple[float, float, float]:
+    """Return the trimmed mean, its squared standard error, and degrees of freedom (Yuen 1974).
 
-    A process that met a neighbour is out by far more than others differ: of seven or more, 15 % at either end
-    are left out of the mean, and count in its error as the nearest that is left in. Without, it is the mean.
+    A disturbed process is an outlier. Of seven or more processes, 15 % at either end are excluded from the
+    mean, and replaced in its error by the nearest included one (winsorised). With fewer it is the mean.
     """
     ordered = sorted(logs)
-    out = int(_TRIM * len(ordered))
-    inner = ordered[out : len(ordered) - out]
-    drawn_in = [inner[0]] * out + inner + [inner[-1]] * out
+    trimmed = int(_TRIM * len(ordered))
+    inner = ordered[trimmed : len(ordered) - trimmed]
+    winsorised = [inner[0]] * trimmed + inner + [inner[-1]] * trimmed
     left = len(inner)
-    return fmean(inner), _squares(drawn_in) / (left * (left - 1)), left - 1
+    return fmean(inner), _sum_of_squares(winsorised) / (left * (left - 1)), left - 1
 
 
-def _squares(logs: Sequence[float]) -> float:
+def _sum_of_squares(logs: Sequence[float]) -> float:
     mean = fmean(logs)
-    return sum((each - mean) ** 2 for each in logs)
+    return sum((log - mean) ** 2 for log in logs)
 
 
-def _of(n: int, m: int) -> str:
+def _count_processes(n: int, m: int) -> str:
     return f"{n} and {m} processes"
 
 
-def _own_error(answer: Answer, processes: int) -> float:
-    """Give the relative standard error within a run that stands alone; spread shows it otherwise."""
+def _within_run_error(answer: Answer, processes: int) -> float:
+    """Return the relative standard error within a run that stands alone; otherwise the spread shows it."""
     if processes > 1 or answer.interval is None or not answer.value:
         return 0.0
     ends = [abs(e - answer.value) for e in (answer.interval.low, answer.interval.high) if math.isfinite(e)]
     return max(ends, default=0.0) / abs(answer.value) / NORMAL.inv_cdf(0.975)
 
 
-def _percent(ratio: float) -> float:
-    """Give candidate / baseline - 1 of a difference of logarithms."""
+def _relative_change(ratio: float) -> float:
+    """Return candidate / baseline - 1 from a difference of logarithms."""
     return math.expm1(min(ratio, 700.0))
 
 
 # --- verdicts ---------------------------------------------------------------------------------------
 
 
-def _verdict(query: Query, difference: float, interval: Interval, smallest: float) -> Outcome:
-    """Judge by the interval against no change, and by the estimate against what matters.
+def _outcome_of(query: Query, difference: float, interval: Interval, smallest: float) -> Outcome:
+    """Judge the interval against no change, and the estimate against what matters.
 
-    What matters is the same for a slowdown and for what undoes it: a factor of 1 + smallest either way.
+    What matters is symmetric: a factor of 1 + smallest either way.
     """
     least, most = 1 / (1 + smallest) - 1, smallest
     if least <= interval.low and interval.high <= most:
@@ -323,76 +356,76 @@ def _direction(query: Query, difference: float) -> Outcome:
     return Outcome.BETTER if (difference < 0) is (better is Better.LOWER) else Outcome.WORSE
 
 
-def _open(query: Query, interval: Interval, smallest: float) -> str:
+def _why_undecided(query: Query, interval: Interval, smallest: float) -> str:
     if METRICS[query.metric].better is Better.NEITHER:
-        return "neither way is better"
+        return "it has no better direction"
     if interval.low > 0 or interval.high < 0:
         return f"there is a change, and it may be less than the {smallest:.2g} that matters"
     return "further processes are needed"
 
 
-def _of_counts(query: Query, before: Answer, after: Answer, smallest: float) -> _Found:
-    """Compare what does not vary; what operators without a formula leave open is open here, too."""
+def _test_counts(query: Query, before: Answer, after: Answer, smallest: float) -> _TestResult:
+    """Compare counts, which do not vary; operators without a formula leave a range."""
     assert before.value is not None
     assert after.value is not None
     equal = before.value == after.value
     difference = 0.0 if equal else after.value / before.value - 1 if before.value else None
     interval = None if difference is None else Interval(low=difference, high=difference)
-    ends, others = before.bounds(), after.bounds()
+    baseline_ends, candidate_ends = before.bounds(), after.bounds()
     if equal:
         outcome, why = Outcome.SAME, "a count"
-    elif others.low <= ends.high and ends.low <= others.high:
-        outcome, why = Outcome.UNDECIDED, "what is open in the counts is more than their difference"
+    elif candidate_ends.low <= baseline_ends.high and baseline_ends.low <= candidate_ends.high:
+        outcome, why = Outcome.UNDECIDED, "the counts are uncertain by more than their difference"
     elif difference is not None and 1 / (1 + smallest) - 1 <= difference <= smallest:
         outcome, why = Outcome.SAME, "a count"
     else:
         outcome, why = _direction(query, after.value - before.value), "a count"
-    return _Found(outcome=outcome, why=why, difference=difference, interval=interval)
+    return _TestResult(outcome=outcome, why=why, difference=difference, interval=interval)
 
 
-def _ranked(query: Query, before: Sequence[float], after: Sequence[float], level: float) -> _Found:
-    """Judge what has no ratio, as some of it is not positive: whether all of one lie above all of the other.
+def _test_by_rank(query: Query, before: Sequence[float], after: Sequence[float], level: float) -> _TestResult:
+    """Judge numbers without a ratio, because some are not positive: whether one side lies above the other.
 
-    By chance this happens in 2 of C(n + m, n) cases (the exact test of Mann and Whitney at its extreme).
+    By chance this happens in 2 of C(n + m, n) cases (the extreme case of the exact Mann-Whitney test).
     """
     if len({*before, *after}) == 1:
-        none = Interval(low=0.0, high=0.0)
-        return _Found(
-            outcome=Outcome.SAME, why="the same number in all processes", difference=0.0, interval=none
+        no_change = Interval(low=0.0, high=0.0)
+        return _TestResult(
+            outcome=Outcome.SAME, why="the same number in all processes", difference=0.0, interval=no_change
         )
-    apart = min(after) > max(before) or max(after) < min(before)
-    if apart and 2 / math.comb(len(before) + len(after), len(before)) <= 1 - level:
-        why = "no ratio to what is not positive; all processes agree"
-        return _Found(outcome=_direction(query, after[0] - before[0]), why=why)
-    why = "no ratio to what is not positive, and too few processes to tell without"
-    return _Found(outcome=Outcome.UNDECIDED, why=why)
+    separated = min(after) > max(before) or max(after) < min(before)
+    if separated and 2 / math.comb(len(before) + len(after), len(before)) <= 1 - level:
+        why = "no ratio, as some numbers are not positive; all processes agree"
+        return _TestResult(outcome=_direction(query, after[0] - before[0]), why=why)
+    why = "no ratio, as some numbers are not positive, and too few processes to decide without one"
+    return _TestResult(outcome=Outcome.UNDECIDED, why=why)
 
 
 # --- what is there ----------------------------------------------------------------------------------
 
 
-def _query(asked: Query | str) -> Query:
-    return Query.parse(asked) if isinstance(asked, str) else asked
+def _to_query(query: Query | str) -> Query:
+    return Query.parse(query) if isinstance(query, str) else query
 
 
-def _measured(result: Result, query: Query) -> Measurement | None:
-    """Give the measurement that answers a query, if there is one.
+def _find_measurement(result: Result, query: Query) -> Measurement | None:
+    """Return the measurement that answers a query, if there is one.
 
     Raises:
-        RequestError: it is asked for in a way that cannot be answered.
+        RequestError: the measurement cannot answer the query.
     """
-    found = result.find(query.metric, query.scope)
-    if found is not None:
-        Answer.to(query, (found,))
-    return found
+    measurement = result.find(query.metric, query.scope)
+    if measurement is not None:
+        Answer.to(query, (measurement,))
+    return measurement
 
 
-def _absent(
+def _missing_change(
     query: Query, before: Measurement | None, after: Measurement | None, smallest: Mapping[str, float]
 ) -> Change:
-    lacking = "either" if before is after else "the baseline" if before is None else "the candidate"
-    known = before or after
-    value = None if known is None else Answer.to(query, (known,)).value
+    missing_in = "either" if before is after else "the baseline" if before is None else "the candidate"
+    present = before or after
+    value = None if present is None else Answer.to(query, (present,)).value
     return Change(
         query=query,
         baseline=None if before is None else value,
@@ -401,5 +434,5 @@ def _absent(
         interval=None,
         outcome=Outcome.UNDECIDED,
         smallest=smallest_named(query, smallest),
-        why=f"not measured in {lacking}",
+        why=f"not measured in {missing_in}",
     )

@@ -1,7 +1,7 @@
-"""A comparison: a baseline, what is compared with it, and one row for each metric that both have.
+"""A comparison: a baseline, its candidates, and a row for each metric that both have.
 
-A verdict is by interval, against the smallest effect that matters; what a row says holds with the others
-of its comparison, because their intervals are widened for their number.
+Verdicts compare the interval with the smallest effect that matters. The rows of a comparison hold together,
+because their intervals are widened for their number.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 SMALLEST_EFFECT = 0.03
-"""A relative change smaller than this does not matter, unless a metric says otherwise."""
+"""Smallest relative change that matters, unless a metric has its own."""
 
 
 class Outcome(StrEnum):
-    """How a candidate does beside the baseline, in one metric or as a whole."""
+    """How a candidate compares with the baseline, in one metric or as a whole."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -35,28 +35,29 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One metric of baseline and candidate: the difference, its interval, the verdict."""
+    """One metric of baseline and candidate: difference, interval, and verdict."""
 
     query: Query
     baseline: float | None
-    """What is compared, in the base unit: where there are several processes, the number of a typical one.
-    None where it is no claim or was not measured."""
+    """The compared value in the base unit: with several processes, that of a typical one. None if it is not
+    certified or was not measured."""
     candidate: float | None
-    """Likewise; of runs in turns, what the baseline is and the difference that was found in the rounds."""
+    """The same for the candidate; for interleaved runs, the baseline plus the difference found in the
+    rounds."""
     difference: float | None
-    """Relative, as the number moves: candidate / baseline - 1. None where there is no ratio."""
+    """Relative change of the number: candidate / baseline - 1. None if there is no ratio."""
     interval: Interval | None
-    """Of the difference, widened for the number of metrics that are judged together."""
+    """Of the difference, widened for the number of metrics judged together."""
     outcome: Outcome
     smallest: float = SMALLEST_EFFECT
-    """Relative effect that matters in this metric."""
+    """Smallest relative effect that matters in this metric."""
     why: str = ""
-    """What keeps it undecided, or what the verdict rests on."""
+    """Why it is undecided, or what the verdict is based on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A setting or a fact of the environment that is not the same in both; None where one lacks it."""
+    """A setting or an environment fact that differs between the two; None if one side lacks it."""
 
     name: str
     baseline: Fact | None
@@ -73,7 +74,7 @@ class Agreement:
     relative: float
     """Largest difference, relative to the largest element of the baseline."""
     cosine: float
-    """Of the two outputs, each as one vector."""
+    """Cosine similarity of the two outputs as vectors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,98 +82,98 @@ class Part:
     """What a part of the model contributes to a change."""
 
     scope: str
-    """Path of a module or name of an operator, as in the candidate; of the baseline where it is gone."""
+    """Path of a module or name of an operator in the candidate; in the baseline if it is gone."""
     kind: str
     baseline: float
-    """Base units of the metric; 0 where it is new."""
+    """Base units of the metric; 0 if it is new."""
     candidate: float
-    """0 where it is gone."""
+    """0 if it is gone."""
     interval: Interval | None = None
-    """Of the difference, in base units; None of what does not vary."""
+    """Of the difference, in base units; None for what does not vary."""
     changed: bool = False
-    """Whether the part itself is new, gone, or not what it was: of another class, with another output, or
-    called more or less often."""
+    """Whether the part itself is new, gone, or changed: another class, another output, or a different number
+    of calls."""
 
     @property
     def difference(self) -> float:
-        """How much more than before."""
+        """Candidate less baseline."""
         return self.candidate - self.baseline
 
     @property
     def sure(self) -> bool:
-        """Whether it contributes anything at all beyond its own noise."""
+        """Whether its contribution exceeds its own noise."""
         return self.interval is None or self.interval.low > 0 or self.interval.high < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Where the change of a metric comes from: its parts, the largest first, and a rest."""
+    """Where the change of a metric comes from: its parts, the largest first, and a remainder."""
 
     query: Query
     by: str
     """What the parts are: layers, operators, kernels."""
     total: float
-    """How much the metric changed, in base units."""
+    """Change of the metric, in base units."""
     parts: tuple[Part, ...]
 
     @property
     def rest(self) -> float:
-        """What no part accounts for."""
+        """What no part explains."""
         return self.total - sum(part.difference for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """One candidate beside the baseline."""
+    """One candidate compared with the baseline."""
 
     candidate: Result
     changes: tuple[Change, ...]
-    """Every metric that both have, judged together; those that the verdict rests on come first."""
+    """Every metric that both have, judged together; those that decide the verdict come first."""
     judged: tuple[Query, ...] = ()
-    """What the verdict as a whole rests on; empty: all of `changes`."""
+    """The queries that decide the overall verdict; empty: all of `changes`."""
     settings: tuple[Difference, ...] = ()
     """Of the job: knobs, inputs, load."""
     software: tuple[Difference, ...] = ()
     hardware: tuple[Difference, ...] = ()
-    """Not empty only where the comparison was forced."""
+    """Not empty only if the comparison was forced."""
     outputs: tuple[Agreement, ...] = ()
     causes: tuple[Cause, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
-        """The verdict as a whole: worse where anything judged is, and same only where everything is."""
-        found = {change.outcome for change in self.verdicts}
-        if Outcome.WORSE in found:
+        """The overall verdict: worse if any judged metric is, same only if all are."""
+        outcomes = {change.outcome for change in self.verdicts}
+        if Outcome.WORSE in outcomes:
             return Outcome.WORSE
-        if Outcome.UNDECIDED in found or not found:
+        if Outcome.UNDECIDED in outcomes or not outcomes:
             return Outcome.UNDECIDED
-        return Outcome.BETTER if Outcome.BETTER in found else Outcome.SAME
+        return Outcome.BETTER if Outcome.BETTER in outcomes else Outcome.SAME
 
     @property
     def verdicts(self) -> tuple[Change, ...]:
-        """The changes that the verdict as a whole rests on."""
+        """The changes that decide the overall verdict."""
         return tuple(change for change in self.changes if not self.judged or change.query in self.judged)
 
     def of(self, outcome: Outcome) -> Iterator[Change]:
-        """Give the changes that have this outcome."""
+        """Return the changes with this outcome."""
         return (change for change in self.changes if change.outcome == outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A document: what was compared with what, and what came of it."""
+    """A baseline and its candidates with all verdicts, as a document."""
 
     id: str
     """Twelve hexadecimal digits."""
     created: str
-    """Time of UTC, ISO 8601."""
+    """UTC time, ISO 8601."""
     baseline: Result
     contrasts: tuple[Contrast, ...]
     order: str = "stored"
-    """How the runs were laid out: ``alternating`` or ``block`` where both were run for it."""
+    """Layout of the runs: ``alternating`` or ``block`` if both were run for it."""
     sequence: tuple[int, ...] = ()
-    """Which was run, run after run, where they were run for it: 0 is the baseline, 1 the first candidate."""
+    """The side of each run, if they were run for it: 0 is the baseline, 1 the first candidate."""
     level: float = 0.95
-    """Confidence of all intervals of a candidate together, at each of the looks that were planned."""
+    """Joint confidence of all intervals of a candidate, at each of the planned looks."""
     schema: int = SCHEMA

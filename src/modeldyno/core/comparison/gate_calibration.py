@@ -1,8 +1,8 @@
-"""How often a gate is wrong on a machine, and what it can see there: rehearsed on runs of one model.
+"""Calibrate a gate on a machine: its false alarms and detectable effects, rehearsed on runs of one model.
 
-The numbers of fresh processes of one model, in the order in which they ran, are laid out as baseline and
-candidate in turns, as a live gate has them, and the gate's own rule judges them, its confirmations and added
-rounds included. Every alarm is false; with a slowdown put into the candidate, every one is right.
+Numbers of fresh processes of one model, in the order in which they ran, are laid out as interleaved baseline
+and candidate, as in a live gate, and judged by the gate's own rule, confirmations and added rounds included.
+Every alarm is false; with a slowdown injected into the candidate, every alarm is right.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Numbers: TypeAlias = "Mapping[Query, Sequence[float]]"
 """By query, one number of each process, in the order in which they ran."""
 
 POWER = 0.8
-"""Share of the slowdowns that are found, from which on an effect counts as one that can be."""
+"""Share of slowdowns that must be found for an effect to count as detectable."""
 _BLOCK = 2
-"""Rounds that are drawn together: neighbours in time are alike."""
+"""Rounds that are resampled together, because neighbours in time are alike."""
 _STEPS = 9
 _LARGEST = 1.0
 """Slowdown beyond which a gate is called blind."""
@@ -38,48 +38,48 @@ _LARGEST = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What a gate does on a machine, by rehearsal."""
+    """How a gate behaves on a machine, by rehearsal."""
 
     comparisons: int
     alarms: int
     """Of a model against itself; each is false."""
     undecided: int
     rounds: float
-    """Median number that was bought, those of confirmations included."""
+    """Median number of rounds, those of confirmations included."""
     through: float | None
-    """The same of those that were let through; None where none was."""
+    """The same for comparisons that passed; None if none did."""
     margin: int
-    """Of as many candidates whose slowdown is as large as what matters: those that were let through."""
+    """Comparisons that passed, out of as many with a slowdown as large as what matters."""
     smallest: float | None
-    """Slowdown that is found in `POWER` of the cases; None where not even a doubling is."""
+    """Slowdown that is found in `POWER` of the cases; None if not even a doubling is."""
 
 
 def rehearsed(
     numbers: Numbers, *, slowdown: float = 0.0, smallest: Mapping[str, float] = SMALLEST, begin: int = 0
 ) -> Compare:
-    """Lay processes out in turns (A B, B A), and judge stretches of rounds as a live gate would.
+    """Lay out processes in turns (A B, B A), and return a function that judges ranges of rounds.
 
     Args:
         numbers: of processes of one model.
-        slowdown: put into every time of the candidate, relative.
-        smallest: effects that matter.
-        begin: the process that comes first.
+        slowdown: relative slowdown of every time of the candidate.
+        smallest: smallest effects that matter.
+        begin: index of the first process.
     """
-    sides = {query: _sides(values[begin:]) for query, values in numbers.items()}
+    sides = {query: _split_rounds(values[begin:]) for query, values in numbers.items()}
     rounds = min(len(before) for before, _ in sides.values())
     families = len({kin(query) for query in numbers})
 
     def compare(first: int, end: int, level: float) -> tuple[Change, ...] | None:
         if end > rounds:
             return None
-        each = 1 - (1 - level) / families
+        level_each = 1 - (1 - level) / families
         return tuple(
             between(
                 query,
                 before[first:end],
                 [factor * value for value in after[first:end]],
                 smallest=smallest_named(query, smallest),
-                level=each,
+                level=level_each,
                 paired=True,
             )
             for query, (before, after) in sides.items()
@@ -89,8 +89,8 @@ def rehearsed(
     return compare
 
 
-def _sides(values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Split processes, the two of a round next to each other, into baseline and candidate: to and fro."""
+def _split_rounds(values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Split processes into baseline and candidate, two per round, in alternating order."""
     before, after = [], []
     for number in range(len(values) // 2):
         pair = values[2 * number], values[2 * number + 1]
@@ -113,24 +113,24 @@ def calibrate(
     Args:
         numbers: of at least eight processes of one model.
         rule: of the gate.
-        rounds: how many a gate can buy within its budget.
-        comparisons: of the model with itself.
-        smallest: effects that matter.
-        seed: of the draws.
+        rounds: how many a gate can run within its budget.
+        comparisons: number of comparisons of the model with itself.
+        smallest: smallest effects that matter.
+        seed: of the resampling.
     """
     rule = replace(rule, most=rounds)
-    drawn = list(resamples(numbers, rounds, comparisons, seed))
-    rulings = [rule_on(rehearsed(each, smallest=smallest), rule) for each in drawn]
-    held = [ruling for ruling in rulings if ruling.verdict is Verdict.HELD]
-    few = drawn[: max(1, comparisons // 5)]
+    samples = list(resamples(numbers, rounds, comparisons, seed))
+    rulings = [rule_on(rehearsed(sample, smallest=smallest), rule) for sample in samples]
+    passed = [ruling for ruling in rulings if ruling.verdict is Verdict.HELD]
+    subset = samples[: max(1, comparisons // 5)]
     return Calibration(
         comparisons=comparisons,
         alarms=sum(ruling.verdict is Verdict.BROKEN for ruling in rulings),
         undecided=sum(ruling.verdict is Verdict.UNDECIDED for ruling in rulings),
         rounds=_median(rulings),
-        through=_median(held) if held else None,
-        margin=sum(_let_through(each, rule, smallest) for each in drawn),
-        smallest=detectable(few, rule, smallest=smallest),
+        through=_median(passed) if passed else None,
+        margin=sum(_is_passed(sample, rule, smallest) for sample in samples),
+        smallest=detectable(subset, rule, smallest=smallest),
     )
 
 
@@ -138,17 +138,17 @@ def _median(rulings: Sequence[Ruling]) -> float:
     return float(load_numpy().median([ruling.rounds for ruling in rulings]))
 
 
-def _let_through(numbers: Numbers, rule: Rule, smallest: Mapping[str, float]) -> bool:
-    """Say whether a slowdown as large as is allowed is let through."""
+def _is_passed(numbers: Numbers, rule: Rule, smallest: Mapping[str, float]) -> bool:
+    """Return whether the largest allowed slowdown passes."""
     least = min((smallest_named(query, smallest) for query in numbers if query.unit == SECONDS), default=0.0)
-    found = rule_on(rehearsed(numbers, slowdown=least, smallest=smallest), rule)
-    return found.verdict is Verdict.HELD
+    ruling = rule_on(rehearsed(numbers, slowdown=least, smallest=smallest), rule)
+    return ruling.verdict is Verdict.HELD
 
 
 def power(drawn: Sequence[Numbers], rule: Rule, slowdown: float, smallest: Mapping[str, float]) -> float:
-    """Give the share of the cases in which a slowdown fails the gate."""
-    found = (rule_on(rehearsed(each, slowdown=slowdown, smallest=smallest), rule) for each in drawn)
-    return sum(ruling.verdict is Verdict.BROKEN for ruling in found) / len(drawn)
+    """Return the share of cases in which a slowdown fails the gate."""
+    rulings = (rule_on(rehearsed(sample, slowdown=slowdown, smallest=smallest), rule) for sample in drawn)
+    return sum(ruling.verdict is Verdict.BROKEN for ruling in rulings) / len(drawn)
 
 
 def detectable(drawn: Sequence[Numbers], rule: Rule, *, smallest: Mapping[str, float]) -> float | None:
@@ -163,17 +163,17 @@ def detectable(drawn: Sequence[Numbers], rule: Rule, *, smallest: Mapping[str, f
 
 
 def resamples(numbers: Numbers, rounds: int, draws: int, seed: int) -> Iterator[Numbers]:
-    """Draw sequences of two processes a round, in blocks of neighbouring rounds, each as it was or reversed.
+    """Draw sequences of two processes per round, in blocks of neighbouring rounds, in order or reversed.
 
-    The same processes are drawn for all metrics, so that what goes together stays together.
+    The same processes are drawn for all metrics, so that their correlation is kept.
     """
     source = load_numpy().random.default_rng(seed)
     processes = min(map(len, numbers.values()))
     length = min(2 * _BLOCK, processes)
     for _ in range(draws):
-        places: list[int] = []
-        while len(places) < 2 * rounds:
-            start = 2 * int(source.integers((processes - length) // 2 + 1))  # what ran together stays so
+        indices: list[int] = []
+        while len(indices) < 2 * rounds:
+            start = 2 * int(source.integers((processes - length) // 2 + 1))  # keeps rounds together
             block = list(range(start, start + length))
-            places += block if source.integers(2) else block[::-1]
-        yield {query: [values[place] for place in places] for query, values in numbers.items()}
+            indices += block if source.integers(2) else block[::-1]
+        yield {query: [values[index] for index in indices] for query, values in numbers.items()}

@@ -1,4 +1,4 @@
-"""What a gate looked at, as one list: bounds and changes, each with its verdict and a sentence."""
+"""The report of a gate as one list: bounds and changes, each with its verdict and a sentence."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BOUND, CHANGE, FAILURE = "bound", "change", "failure"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at."""
+    """One thing that the gate checked."""
 
     kind: str
     """A bound, a change since the baseline, or a failure of the run."""
     name: str
-    """What: a constraint, or a query."""
+    """The constraint or query."""
     verdict: Verdict
     text: str
     """A sentence with figures."""
@@ -30,20 +30,20 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A Result, what was asked of it, and what came of that."""
+    """A Result, the checks on it, and their verdicts."""
 
     result: Result
     judgements: tuple[Judgement, ...] = ()
     baseline: Result | None = None
     ruling: Ruling | None = None
     notes: tuple[str, ...] = ()
-    """How it was judged: in turns, what the gate can see here."""
+    """How it was judged: in turns, what the gate can detect here."""
     doubts: tuple[Doubt, ...] = ()
     """Of the comparison."""
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Everything that was looked at: failures first, then bounds, then changes."""
+        """All checks: failures first, then bounds, then changes."""
         failures = (
             Check(
                 kind=FAILURE,
@@ -62,19 +62,19 @@ class Checked:
             )
             for judgement in self.judgements
         )
-        return (*failures, *bounds, *map(self._changed, self.ruling.changes if self.ruling else ()))
+        return (*failures, *bounds, *map(self._change_check, self.ruling.changes if self.ruling else ()))
 
     @property
     def verdict(self) -> Verdict:
-        """Broken where anything is, held only where everything is."""
-        found = {check.verdict for check in self.checks if check.kind != CHANGE}
-        found |= {self.ruling.verdict} if self.ruling else set()
-        if Verdict.BROKEN in found:
+        """Broken if any check is, held only if all are."""
+        verdicts = {check.verdict for check in self.checks if check.kind != CHANGE}
+        verdicts |= {self.ruling.verdict} if self.ruling else set()
+        if Verdict.BROKEN in verdicts:
             return Verdict.BROKEN
-        return Verdict.HELD if found == {Verdict.HELD} else Verdict.UNDECIDED
+        return Verdict.HELD if verdicts == {Verdict.HELD} else Verdict.UNDECIDED
 
     def of(self, verdict: Verdict) -> tuple[Check, ...]:
-        """Give the checks with this verdict."""
+        """Return the checks with this verdict."""
         return tuple(check for check in self.checks if check.verdict is verdict)
 
     def with_notes(self, *notes: str) -> Checked:
@@ -82,21 +82,21 @@ class Checked:
         return replace(self, notes=(*self.notes, *filter(None, notes)))
 
     def judged_by(self, judgements: tuple[Judgement, ...]) -> Checked:
-        """Add bounds."""
+        """Set the judgements on bounds."""
         return replace(self, judgements=judgements)
 
-    def _changed(self, change: Change) -> Check:
-        """Give a change the verdict that it has by itself, within that of the gate as a whole."""
+    def _change_check(self, change: Change) -> Check:
+        """Return the check of a change, with its own verdict within that of the gate as a whole."""
         assert self.ruling is not None
         broken = self.ruling.verdict is Verdict.BROKEN and change in self.ruling.worse
-        fine = self.ruling.verdict is Verdict.HELD or held(change)
-        verdict = Verdict.BROKEN if broken else Verdict.HELD if fine else Verdict.UNDECIDED
+        holds = self.ruling.verdict is Verdict.HELD or held(change)
+        verdict = Verdict.BROKEN if broken else Verdict.HELD if holds else Verdict.UNDECIDED
         text = moved(change, confirmed=verdict is not Verdict.UNDECIDED)
         return Check(kind=CHANGE, name=str(change.query), verdict=verdict, text=text, change=change)
 
 
 def moved(change: Change, *, confirmed: bool = True) -> str:
-    """Say how far a metric has moved: ``12.3 ms -> 13.5 ms, +9.6% (+8.1 to +11.2%): worse``."""
+    """Describe how a metric changed: ``12.3 ms -> 13.5 ms, +9.6% (+8.1 to +11.2%): worse``."""
     worse = change.outcome is Outcome.WORSE and not confirmed
     outcome = "looks worse, not confirmed" if worse else str(change.outcome)
     unit = change.query.unit

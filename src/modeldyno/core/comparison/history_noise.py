@@ -1,7 +1,7 @@
-"""What stored results of a model differ by, although nothing has changed: the noise of its history.
+"""The noise of a model's history: how stored results differ although nothing has changed.
 
-Two results of one process each say nothing of how starts differ, and two that were measured on different days
-nothing of what the machine did in between. A history on the same machine says both.
+Two results of one process each do not show how starts differ, nor what the machine did between two days. A
+history on the same machine shows both.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 FEWEST = 4
-"""Degrees of freedom from which on a history tells: that of five results on one level."""
+"""Degrees of freedom needed to trust a history: those of five results on one level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scatter:
-    """How much results of one model on one machine differ in one metric."""
+    """How much results of one model on one machine vary in one metric."""
 
     relative: float
     """Standard deviation of the logarithm of a result around its level."""
     degrees: int
-    """Degrees of freedom of it: results less levels."""
+    """Its degrees of freedom: results less levels."""
     covers: bool
-    """Whether the history reaches over as long a time as lies between the two that are compared, so that what
-    the machine does in such a time is in it."""
+    """Whether the history spans at least the time between the two compared results, so that it includes what
+    the machine does in such a time."""
 
     @property
     def of_a_difference(self) -> float:
@@ -40,11 +40,11 @@ class Scatter:
 
 
 def scatter(trends: Sequence[Trend], baseline: Result, candidate: Result) -> Scatter | None:
-    """Pool the noise of histories; None where they are too short to tell.
+    """Pool the variation of histories; None if they are too short.
 
     Args:
-        trends: the histories, one for each version of the model, or one of all versions; steps are no noise.
-        baseline: of the two that are compared.
+        trends: one history for each version of the model, or one of all versions; steps are not noise.
+        baseline: one of the compared results.
         candidate: the other one.
     """
     degrees = sum(len(trend.readings) - len(trend.levels) for trend in trends)

@@ -1,9 +1,9 @@
-"""The modules of two models, matched: by path and class where these agree, by order where paths have shifted.
+"""Align the modules of two models: by path and class where these agree, by order where paths have shifted.
 
-Trees are matched from the top: the children of two modules that match are aligned as two sequences, as
-in Needleman and Wunsch (1970), with a score for what they have in common and none for a gap. What is
-left of both, such as the parts of a module that was wrapped in another one, is aligned once more as
-a whole, class by class. What has no partner then is told in as few lines as it has places (`folded`).
+Trees are aligned from the top: the children of two matched modules are aligned as two sequences, as in
+Needleman and Wunsch (1970), with a score for what they have in common and no gap penalty. What remains
+unmatched on both sides, such as the parts of a module that was wrapped in another one, is aligned once more
+as one sequence, class by class. Modules still without a partner are grouped by place (`group_unmatched`).
 """
 
 from __future__ import annotations
@@ -16,136 +16,136 @@ from itertools import groupby
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A module, or an operator of a network that has no modules. Positional, for there are many of them."""
+    """A module, or an operator of a model without modules. Positional, because there are many of them."""
 
     path: str
-    """``""`` is the whole."""
+    """``""`` is the whole model."""
     kind: str = ""
     """The name of its class."""
     output: str = ""
-    """Shape and dtype of what it gives, where that is known."""
+    """Shape and dtype of its output, if known."""
     calls: float = 1.0
 
     @property
     def label(self) -> str:
-        """What it is called within the module around it."""
+        """Its name within the enclosing module."""
         return self.path.rpartition(".")[2]
 
     @property
     def numbered(self) -> bool:
-        """Whether that only tells its place: ``3`` in a sequence, or ``MatMul_3``, the fourth of its kind."""
+        """Whether the name is only an index: ``3`` in a sequence, or ``MatMul_3``, the fourth of its kind."""
         operator = self.kind.rpartition(" ")[2]
         return self.label == operator or self.label.removeprefix(operator).lstrip("_").isdecimal()
 
 
 Pair = tuple[Node | None, Node | None]
-"""What was before, and what it has become; None where it is new, or gone."""
+"""Module before and after; None if it is new or gone."""
 Match = tuple[Node, Node]
 Tree = dict[str, list[Node]]
-"""Path of a module to the modules right within it, in their order."""
+"""Path of a module to the modules directly inside it, in their order."""
 _KIND, _NAME, _OUTPUT, _PLACE = 4.0, 2.0, 1.0, 0.5
-"""What it counts that two are of one class, of one name, give the same, and are of one number."""
-_MOST = 1_000_000
-"""Pairs of modules that are weighed at most; beyond that, only those of one name are matched."""
+"""Scores for the same class, name, output, and index."""
+_MOST_PAIRS = 1_000_000
+"""Most pairs of modules to score; above that, only modules of the same name are matched."""
 
 
 def align(before: Sequence[Node], after: Sequence[Node]) -> tuple[Pair, ...]:
     """Match every module of one model with one of the other, or with None.
 
     Args:
-        before: modules with distinct paths, in the order of their first calls; the whole may be among them.
+        before: modules with distinct paths, in the order of their first calls; may include the whole model.
         after: likewise.
 
     Returns:
-        Every module of either, once; those of `after` in their order, what is gone behind what it followed.
+        Every module of either, once; those of `after` in their order, gone ones after what they followed.
     """
-    old, new = _tree(before), _tree(after)
-    matched: dict[str, Node] = {node.path: node for node in before if not node.path and _whole(after)}
-    _descend("", "", old, new, matched)
-    fresh = [node for node in after if node.path not in matched]
-    for one, other in _aligned(_lost(before, matched), fresh, _likely):
-        matched[other.path] = one
-    gone = _gone(before, matched)
+    old, new = _children_by_path(before), _children_by_path(after)
+    matched: dict[str, Node] = {node.path: node for node in before if not node.path and _has_whole(after)}
+    _match_children("", "", old, new, matched)
+    unmatched = [node for node in after if node.path not in matched]
+    for old_node, new_node in _align_sequences(_unmatched(before, matched), unmatched, _moved_similarity):
+        matched[new_node.path] = old_node
+    gone = _gone_by_predecessor(before, matched)
     pairs: list[Pair] = [*gone.get(None, ())]
     for node in after:
         pairs += ((matched.get(node.path), node), *gone.get(node.path, ()))
     return tuple(pairs)
 
 
-def _gone(before: Sequence[Node], matched: dict[str, Node]) -> dict[str | None, list[Pair]]:
-    """Give what has no partner any more, by the path of what it followed."""
-    became = {one.path: path for path, one in matched.items()}
-    found: defaultdict[str | None, list[Pair]] = defaultdict(list)
+def _gone_by_predecessor(before: Sequence[Node], matched: dict[str, Node]) -> dict[str | None, list[Pair]]:
+    """Return the modules without a partner, by the path of the module that they followed."""
+    new_paths = {old_node.path: path for path, old_node in matched.items()}
+    gone: defaultdict[str | None, list[Pair]] = defaultdict(list)
     last: str | None = None
     for node in before:
-        if node.path in became:
-            last = became[node.path]
+        if node.path in new_paths:
+            last = new_paths[node.path]
         else:
-            found[last].append((node, None))
-    return found
+            gone[last].append((node, None))
+    return gone
 
 
-def _whole(nodes: Sequence[Node]) -> bool:
+def _has_whole(nodes: Sequence[Node]) -> bool:
     return any(not node.path for node in nodes)
 
 
-def parent_of(path: str, known: set[str]) -> str:
-    """Give the nearest module that holds this one; ``""`` is the whole."""
+def parent_of(path: str, paths: set[str]) -> str:
+    """Return the nearest enclosing module; ``""`` is the whole model."""
     while "." in path:
         path = path.rpartition(".")[0]
-        if path in known:
+        if path in paths:
             return path
     return ""
 
 
-def _tree(nodes: Sequence[Node]) -> Tree:
-    known = {node.path for node in nodes}
-    found: defaultdict[str, list[Node]] = defaultdict(list)
+def _children_by_path(nodes: Sequence[Node]) -> Tree:
+    paths = {node.path for node in nodes}
+    tree: defaultdict[str, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.path:
-            found[parent_of(node.path, known)].append(node)
-    return found
+            tree[parent_of(node.path, paths)].append(node)
+    return tree
 
 
-def _descend(before: str, after: str, old: Tree, new: Tree, matched: dict[str, Node]) -> None:
-    """Match the children of two modules, and theirs in turn."""
-    for one, other in _aligned(old.get(before, ()), new.get(after, ()), _alike):
+def _match_children(before: str, after: str, old: Tree, new: Tree, matched: dict[str, Node]) -> None:
+    """Match the children of two modules, recursively."""
+    for one, other in _align_sequences(old.get(before, ()), new.get(after, ()), _similarity):
         matched[other.path] = one
-        _descend(one.path, other.path, old, new, matched)
+        _match_children(one.path, other.path, old, new, matched)
 
 
-def _lost(before: Sequence[Node], matched: dict[str, Node]) -> list[Node]:
-    kept = {node.path for node in matched.values()}
-    return [node for node in before if node.path not in kept]
+def _unmatched(before: Sequence[Node], matched: dict[str, Node]) -> list[Node]:
+    matched_paths = {node.path for node in matched.values()}
+    return [node for node in before if node.path not in matched_paths]
 
 
 # --- what has no partner -----------------------------------------------------------------------------
 
 
 def folded(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], ...]:
-    """Put together what is new or gone in one place, and give groups that are named by their first pair.
+    """Group modules that are new or gone in one place; return the groups, named by their first pair.
 
-    What is new with all that is in it is one thing. So are several that are new or gone one after another:
-    they are told by the only new one, as of operators that were fused, or else by the module that they stand
-    in, as of an operator that was split into many; what stands right in the whole by the first new one.
+    A module that is new with everything in it is one group. So are several consecutive ones that are new or
+    gone: they are named after the only new one, as with fused operators, or else after the enclosing module,
+    as with an operator that was split into many; directly in the whole model, after the first new one.
 
     Args:
-        pairs: as `align` gives them.
+        pairs: as returned by `align`.
     """
-    around = _around(pairs)
-    teller = list(range(len(pairs)))
+    enclosing = _enclosing_pairs(pairs)
+    named_by = list(range(len(pairs)))
     children: defaultdict[int | None, list[int]] = defaultdict(list)
-    for number, parent in enumerate(around):
+    for number, parent in enumerate(enclosing):
         children[parent].append(number)
     for parent, siblings in children.items():
         for loose, run in groupby(siblings, key=lambda number: None in pairs[number]):
             if loose:
-                _tell(list(run), parent, pairs, teller)
+                _name_group(list(run), parent, pairs, named_by)
 
     def home(number: int) -> int:
-        parent = around[number]
+        parent = enclosing[number]
         within = None in pairs[number] and parent is not None and None in pairs[parent]
-        return home(parent) if within and parent is not None else teller[number]
+        return home(parent) if within and parent is not None else named_by[number]
 
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for number in range(len(pairs)):
@@ -156,25 +156,27 @@ def folded(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], ...]:
     )
 
 
-def _around(pairs: Sequence[Pair]) -> list[int | None]:
-    """Give the number of the pair that each stands in; None is the whole."""
-    found: list[int | None] = [None] * len(pairs)
+def _enclosing_pairs(pairs: Sequence[Pair]) -> list[int | None]:
+    """Return the index of the pair that encloses each pair; None is the whole model."""
+    enclosing: list[int | None] = [None] * len(pairs)
     for side in (0, 1):
         numbers = {node.path: number for number, pair in enumerate(pairs) if (node := pair[side])}
-        known = set(numbers)
+        paths = set(numbers)
         for path, number in numbers.items():
-            if parent := parent_of(path, known):
-                found[number] = numbers[parent]
-    return found
+            if parent := parent_of(path, paths):
+                enclosing[number] = numbers[parent]
+    return enclosing
 
 
-def _tell(run: Sequence[int], parent: int | None, pairs: Sequence[Pair], teller: list[int]) -> None:
+def _name_group(
+    siblings: Sequence[int], parent: int | None, pairs: Sequence[Pair], named_by: list[int]
+) -> None:
     """Choose by which pair a run of siblings without partners is told."""
-    new = [number for number in run if pairs[number][1]]
-    alone = len(new) == 1 or len(run) == 1
-    first = (new or run)[0]
-    for number in run:
-        teller[number] = first if alone or parent is None else parent
+    new = [number for number in siblings if pairs[number][1]]
+    alone = len(new) == 1 or len(siblings) == 1
+    first = (new or siblings)[0]
+    for number in siblings:
+        named_by[number] = first if alone or parent is None else parent
 
 
 # --- two sequences ---------------------------------------------------------------------------------
@@ -182,8 +184,8 @@ def _tell(run: Sequence[int], parent: int | None, pairs: Sequence[Pair], teller:
 Score = Callable[[Node, Node], float]
 
 
-def _alike(one: Node, other: Node) -> float:
-    """Say how much two have in common; 0 where they are not to be matched.
+def _similarity(one: Node, other: Node) -> float:
+    """Describe how much two have in common; 0 where they are not to be matched.
 
     A name is more than what it gives, and that more than a number, which only tells the place in a sequence:
     where a layer was put before others, these go on giving what they gave.
@@ -193,12 +195,12 @@ def _alike(one: Node, other: Node) -> float:
     return name + kind + (_OUTPUT if kind and one.output == other.output else 0.0)
 
 
-def _likely(one: Node, other: Node) -> float:
+def _moved_similarity(one: Node, other: Node) -> float:
     """Likewise, of two that stand in different places: they must be of one class, and a named one."""
-    return _alike(one, other) if one.kind == other.kind and one.kind else 0.0
+    return _similarity(one, other) if one.kind == other.kind and one.kind else 0.0
 
 
-def _aligned(before: Sequence[Node], after: Sequence[Node], score: Score) -> list[Match]:
+def _align_sequences(before: Sequence[Node], after: Sequence[Node], score: Score) -> list[Match]:
     """Match two sequences in their order, so that what matches has most in common."""
     start = 0
     for one, other in zip(before, after, strict=False):
@@ -207,18 +209,18 @@ def _aligned(before: Sequence[Node], after: Sequence[Node], score: Score) -> lis
         start += 1
     head: list[Match] = list(zip(before[:start], after[:start], strict=True))
     rest, others = before[start:], after[start:]
-    if len(rest) * len(others) > _MOST:
-        return head + _by_name(rest, others)
-    return head + _best(rest, others, score)
+    if len(rest) * len(others) > _MOST_PAIRS:
+        return head + _match_by_name(rest, others)
+    return head + _best_alignment(rest, others, score)
 
 
-def _by_name(before: Sequence[Node], after: Sequence[Node]) -> list[Match]:
+def _match_by_name(before: Sequence[Node], after: Sequence[Node]) -> list[Match]:
     """Match those of one name, whatever their order."""
     named = {node.label: node for node in before}
     return [(named.pop(node.label), node) for node in after if node.label in named]
 
 
-def _best(before: Sequence[Node], after: Sequence[Node], score: Score) -> list[Match]:
+def _best_alignment(before: Sequence[Node], after: Sequence[Node], score: Score) -> list[Match]:
     """Find the best way by dynamic programming, from the ends back to the beginnings."""
     width = len(after) + 1
     best = [[0.0] * width for _ in range(len(before) + 1)]
@@ -228,15 +230,15 @@ def _best(before: Sequence[Node], after: Sequence[Node], score: Score) -> list[M
         for column in range(len(after) - 1, -1, -1):
             both = gain[column] + below[column + 1] if gain[column] else 0.0
             here[column] = max(both, below[column], here[column + 1])
-    found: list[Match] = []
+    matches: list[Match] = []
     row = column = 0
     while row < len(before) and column < len(after):
         both = gains[row][column]
         if both and best[row][column] == both + best[row + 1][column + 1]:
-            found.append((before[row], after[column]))
+            matches.append((before[row], after[column]))
             row, column = row + 1, column + 1
         elif best[row][column] == best[row + 1][column]:
             row += 1
         else:
             column += 1
-    return found
+    return matches

@@ -1,4 +1,4 @@
-"""What was concluded from several Results: a document of its own, kept beside them and found by its id."""
+"""The documents derived from several Results, which are stored on their own and found by id."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import Ladder
 
 Conclusion = Comparison | Ladder | Capacity
-"""A Comparison, one server under several loads, or the answer of a search for the largest."""
+"""A comparison, a load curve, or the answer of a capacity search."""
 KINDS: dict[str, type[Conclusion]] = {"comparison": Comparison, "ladder": Ladder, "capacity": Capacity}
-"""What these say of themselves, under the name ``kind``."""
+"""The value of ``kind`` in a document to its class."""
 
 
-def kind_of(found: Conclusion) -> str:
-    """Say what it is."""
-    return next(kind for kind, of in KINDS.items() if isinstance(found, of))
+def kind_of(document: Conclusion) -> str:
+    """Return the kind of a document."""
+    return next(kind for kind, class_ in KINDS.items() if isinstance(document, class_))
 
 
-def name_of(found: Conclusion) -> str:
-    """Give the name of the model that it is of; of a Comparison that of the baseline."""
-    return found.baseline.name if isinstance(found, Comparison) else found.name
+def name_of(document: Conclusion) -> str:
+    """Return the name of the model; of a Comparison that of the baseline."""
+    return document.baseline.name if isinstance(document, Comparison) else document.name

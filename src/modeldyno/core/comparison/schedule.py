@@ -1,10 +1,10 @@
-"""In which order several are run that are to be compared, and when to look whether that was enough.
+"""The order of the rounds of a comparison, and when to test for a decision.
 
-A round has a fresh process of each. Where they can live side by side they measure slice by slice, in turns;
-else one runs after the other. Rounds go through the sides to and fro (A B, B A, A B), so that neither
-a machine that warms up nor the place in a round favours one of them. Looking several times and ending at
-the first verdict would find a difference more often than it should: the error that is allowed is shared
-among the looks that are planned (Bonferroni), of which there are few, each after twice as many rounds.
+Each round has a fresh process per side. If the sides fit side by side, they measure slice by slice, in turns;
+otherwise one runs after the other. The order alternates from round to round (A B, B A, A B), so that neither
+warm-up of the machine nor the position in a round favours a side. Stopping at the first significant look
+would find differences too often, so the allowed error is divided among the planned looks (Bonferroni), of
+which there are few, each after twice as many rounds.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ALTERNATING, BLOCK, INTERLEAVED = "alternating", "block", "interleaved"
-"""One run after the other, to and fro; all of one side first; the sides of a round slice by slice."""
+"""One run after the other in alternating order; all of one side first; the sides of a round slice by
+slice."""
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
 PLAN = Plan(max_time=5.0, min_time=0.5)
-"""How carefully a process of a round is measured: more processes tell more than longer ones."""
+"""Plan of a process in a round: more processes tell more than longer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """How many rounds, and how they are laid out."""
+    """Number of rounds and their layout."""
 
     sides: int
     """Baseline and candidates."""
@@ -35,10 +36,10 @@ class Turns:
     """Rounds before the first look."""
     most: int = MOST_ROUNDS
     max_time: float | None = None
-    """Seconds that the rounds may take; what does not fit into them is not begun, but for the first round."""
+    """Most seconds for the rounds; a round that does not fit is not started, except the first."""
     block: bool = False
-    """Whether one side has all its runs of a batch before the next: what competes for a shared cache, or
-    a device that stays warm, is kept apart; drift of the machine then looks like a difference."""
+    """Whether each side has all its runs of a batch before the next side: this separates what competes for a
+    shared cache or a device that stays warm, but drift of the machine then looks like a difference."""
 
     def __post_init__(self) -> None:
         """Refuse, in one sentence, what cannot be."""
@@ -62,11 +63,11 @@ class Turns:
         return tuple(found)
 
     def level(self, whole: float) -> float:
-        """Give the confidence at each look that leaves that of all looks together at `whole`."""
+        """Return the confidence at each look that leaves that of all looks together at `whole`."""
         return 1 - (1 - whole) / len(self.looks)
 
     def rounds(self, begin: int, end: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Give each round from `begin` up to `end`, and the order of its sides; in blocks, one at a time."""
+        """Yield each round from `begin` up to `end`, and the order of its sides; in blocks, one at a time."""
         there = tuple(range(self.sides))
         if self.block:
             yield from ((number, (side,)) for side in there for number in range(begin, end))

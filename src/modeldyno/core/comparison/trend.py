@@ -1,7 +1,7 @@
-"""A metric over the history of a model: its levels, the steps between them, and what else changed there.
+"""Trend of a metric over the history of a model: its levels, the steps between them, and what else changed.
 
-All on a logarithmic scale: a step is a ratio. A step that comes with another machine, or with other versions
-of what runs the model, is told as one, and the model is not blamed for it.
+Everything is on a logarithmic scale: a step is a ratio. A step that coincides with another machine, or with
+other versions of the software, is reported as such and not blamed on the model.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from modeldyno.core.stats.statistics import Samples
 
 LONGEST = 1000
-"""Results that are looked at, the newest ones."""
-_FAR = 4.0
-"""Standard deviations from its level from which on the newest result is named."""
+"""Results that are analysed, the newest ones."""
+_FAR_DEVIATIONS = 4.0
+"""Standard deviations from its level from which on the newest result is reported."""
 _Z = NORMAL.inv_cdf(0.975)
 _MEDIAN_COST = sqrt(pi / 2)
-"""How much wider than that of a mean the error of a median is, of normal noise."""
+"""Ratio of the standard error of a median to that of a mean, for normal noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +42,18 @@ class Reading:
     result: str
     """Its id."""
     created: str
-    """Time of UTC, ISO 8601."""
+    """UTC time, ISO 8601."""
     value: float
     """Base unit of the metric, greater than 0."""
     interval: Interval | None = None
     digest: str = ""
-    """Of the model."""
+    """Digest of the model."""
     hardware: dict[str, Fact]
     software: dict[str, Fact]
 
     @classmethod
     def of(cls, result: Result, query: Query) -> Self | None:
-        """Take one number from a Result; None where it failed, or has none that is a claim."""
+        """Extract one number from a Result; None if it failed, or has no certified value."""
         if result.failures:
             return None
         try:
@@ -75,18 +75,18 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What was not the same any more from one result on."""
+    """What changed from one result on, besides the metric."""
 
     at: int
-    """Place of that result."""
+    """Index of that result."""
     model: bool = False
-    """Whether it was another model."""
+    """Whether the model changed."""
     hardware: tuple[Difference, ...] = ()
     software: tuple[Difference, ...] = ()
 
     @property
     def environment(self) -> bool:
-        """Whether it was another environment."""
+        """Whether the environment changed."""
         return bool(self.hardware or self.software)
 
 
@@ -97,7 +97,7 @@ class Level:
     first: int
     last: int
     value: float
-    """Their median, weighted by how certain each is."""
+    """Their median, weighted by the certainty of each."""
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -105,35 +105,35 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """From one level to the next."""
+    """The step from one level to the next."""
 
     at: int
-    """Place of the first result of the new level."""
+    """Index of the first result of the new level."""
     before: float
     after: float
     interval: Interval
     """Of the change, 95 %."""
     outcome: Outcome
-    """Better, worse, or undecided where the metric has no better."""
+    """Better, worse, or undecided if the metric has no better direction."""
     mark: Mark | None = None
-    """What else changed there, by the closest of the results beside it."""
+    """What else changed there, from the closest neighbouring result."""
     standing: bool = True
-    """Whether the last level still is as far off, in the same direction, as matters."""
+    """Whether the last level still differs by as much as matters in the same direction."""
 
     @property
     def change(self) -> float:
-        """Relative, as the number moves."""
+        """Relative change of the number."""
         return self.after / self.before - 1
 
     @property
     def blamed(self) -> bool:
-        """Whether the model may be what changed: not where its environment did at the same time."""
+        """Whether the model may be the cause: the environment did not change at the same time."""
         return self.mark is None or not self.mark.environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """A document: the history of a metric."""
+    """The history of a metric, as a document."""
 
     name: str
     """Of the model."""
@@ -146,27 +146,27 @@ class Trend:
     noise: float
     """Relative standard deviation of a result around its level."""
     astray: tuple[int, ...] = ()
-    """Places of the newest results where they lie far from the last level, too few to be one."""
+    """Indices of the newest results if they lie far from the last level, but are too few for a level."""
     smallest: float = SMALLEST_EFFECT
     setup: tuple[str, ...] = ()
-    """What all of them were measured with."""
+    """The common setup of all of them."""
     left_out: int = 0
-    """Stored results of the model that are not of it: of another setup, failed, or without this number."""
+    """Stored results of the model that were left out: of another setup, failed, or without this metric."""
 
     @property
     def regressions(self) -> tuple[Step, ...]:
-        """The steps to the worse that still stand, and that no change of the environment goes with."""
+        """The steps for the worse that still stand and coincide with no change of the environment."""
         return tuple(s for s in self.steps if s.outcome is Outcome.WORSE and s.standing and s.blamed)
 
     @property
     def detectable(self) -> float:
-        """The smallest step that five results after it would show, in a history of ten before."""
+        """The smallest step that five results after it would reveal, after a history of ten."""
         return max(self.smallest, exp(_DETECTABLE * self.noise) - 1)
 
 
 _DETECTABLE = 4.0
-"""Standard deviations of one result: of steps as large, after ten results and before five, 99 of 100
-simulated ones are found; of three quarters of that, four in five."""
+"""Standard deviations of one result: with ten results before and five after, 99 of 100 simulated steps of
+this size are found, and four in five of three quarters of it."""
 
 
 def trend(
@@ -181,34 +181,34 @@ def trend(
     """Find the levels of a history and the steps between them.
 
     Args:
-        name: of the model.
-        query: what the numbers are.
-        history: in any order; the newest `LONGEST` are looked at.
-        smallest: relative change that matters.
-        setup: what all of them were measured with.
-        left_out: how many others there are.
+        name: name of the model.
+        query: the metric of the numbers.
+        history: in any order; the newest `LONGEST` are analysed.
+        smallest: smallest relative change that matters.
+        setup: the common setup of all of them.
+        left_out: number of results that were left out.
 
     Raises:
-        RequestError: there is nothing, or a number is not positive, so that it has no ratio to another.
+        RequestError: the history is empty, or a number is not positive, so that it has no ratio.
     """
     readings = tuple(sorted(history, key=lambda reading: reading.created))[-LONGEST:]
     if not readings:
         raise RequestError(f"There is no history of {query}; measure it first.")
     if min(reading.value for reading in readings) <= 0:
         raise RequestError(
-            f"{query} is 0 in some results, so that no ratio tells its trend; ask for another."
+            f"{query} is 0 in some results, so its trend has no ratios; ask for another metric."
         )
-    found, noise = _levels(readings, smallest)
-    marks = tuple(_marks(readings))
+    level_list, noise = _find_levels(readings, smallest)
+    marks = tuple(_find_marks(readings))
     return Trend(
         name=name,
         query=query,
         readings=readings,
-        levels=found,
-        steps=tuple(_steps(query, found, marks, noise, smallest)),
+        levels=level_list,
+        steps=tuple(_find_steps(query, level_list, marks, noise, smallest)),
         marks=marks,
         noise=noise,
-        astray=_astray(readings, found[-1], smallest),
+        astray=_newest_outliers(readings, level_list[-1], smallest),
         smallest=smallest,
         setup=setup,
         left_out=left_out,
@@ -216,15 +216,15 @@ def trend(
 
 
 def usual_query(result: Result) -> Query:
-    """Choose what a history is of where nobody says: the typical time, of a call or of a training step."""
-    known = (Query.parse(text) for text in ("latency.p50", "step_time.p50", "throughput"))
+    """Return the default query of a history: the median time of a call or of a training step."""
+    candidates = (Query.parse(text) for text in ("latency.p50", "step_time.p50", "throughput"))
     return next(
-        (query for query in known if result.find(query.metric) is not None), Query.parse("latency.p50")
+        (query for query in candidates if result.find(query.metric) is not None), Query.parse("latency.p50")
     )
 
 
 def setup(result: Result) -> tuple[str, ...]:
-    """Say what two Results must share to stand in one history: all of the job but model and care."""
+    """Describe what Results of one history must share: the job except for model and measuring time."""
     job = result.job
     return (
         f"backend {job.backend}",
@@ -238,11 +238,11 @@ def setup(result: Result) -> tuple[str, ...]:
 # --- levels ----------------------------------------------------------------------------------------
 
 
-def _levels(readings: Sequence[Reading], smallest: float) -> tuple[tuple[Level, ...], float]:
-    """Give the levels, and the standard deviation of the logarithms around them."""
+def _find_levels(readings: Sequence[Reading], smallest: float) -> tuple[tuple[Level, ...], float]:
+    """Return the levels, and the standard deviation of the logarithms around them."""
     np = load_numpy()
     values: Samples = np.log([reading.value for reading in readings])
-    weights = _weights(readings, values)
+    weights = _reading_weights(readings, values)
     ends = levels.ends(values, weights, log(1 + smallest))
     heights = levels.heights(values, weights, ends)
     parts = list(zip((0, *ends[:-1]), ends, heights, strict=True))
@@ -255,27 +255,29 @@ def _levels(readings: Sequence[Reading], smallest: float) -> tuple[tuple[Level, 
 _ABSOLUTE = 0.798
 
 
-def _weights(readings: Sequence[Reading], values: Samples) -> Samples:
-    """Give each result the inverse of its standard deviation: of its own interval, and from run to run.
+def _reading_weights(readings: Sequence[Reading], values: Samples) -> Samples:
+    """Return the weight of each result: 1 / standard deviation, of its interval and from run to run.
 
-    Weights of an L1 fit are inverse scales, those of least squares would be their squares. The interval
-    of a run says nothing of what differs from run to run, which is taken from the differences of
-    neighbours: a few steps among them do not touch its median.
+    Weights of an L1 fit are inverse scales; those of least squares would be their squares. The interval of a
+    run does not show run-to-run variation, which is estimated from the differences of neighbours: a few steps
+    among them do not affect the median.
     """
     np = load_numpy()
-    own = np.array([_own(reading) for reading in readings])
-    known = own[np.isfinite(own)]
-    own = np.where(np.isfinite(own), own, float(np.median(known)) if known.size else 0.0)
+    own_errors = np.array([_own_deviation(reading) for reading in readings])
+    finite = own_errors[np.isfinite(own_errors)]
+    own_errors = np.where(
+        np.isfinite(own_errors), own_errors, float(np.median(finite)) if finite.size else 0.0
+    )
     jumps = np.abs(np.diff(values))
-    whole = 1.4826 * float(np.median(jumps)) / sqrt(2) if jumps.size else 0.0
-    between = max(whole**2 - float(np.median(own**2)), levels.FLOOR**2)
-    weights: Samples = 1 / np.sqrt(own**2 + between)
+    spread = 1.4826 * float(np.median(jumps)) / sqrt(2) if jumps.size else 0.0
+    between = max(spread**2 - float(np.median(own_errors**2)), levels.FLOOR**2)
+    weights: Samples = 1 / np.sqrt(own_errors**2 + between)
     weights /= weights.mean()
     return weights
 
 
-def _own(reading: Reading) -> float:
-    """Give the standard deviation that the interval of a result stands for, relative; infinite if open."""
+def _own_deviation(reading: Reading) -> float:
+    """Return the relative standard deviation behind the interval of a result; infinite if it is open."""
     if reading.interval is None or not 0 < reading.interval.low <= reading.interval.high < inf:
         return inf
     return log(reading.interval.high / reading.interval.low) / (2 * _Z)
@@ -284,7 +286,7 @@ def _own(reading: Reading) -> float:
 # --- steps and marks -------------------------------------------------------------------------------
 
 
-def _marks(readings: Sequence[Reading]) -> Iterator[Mark]:
+def _find_marks(readings: Sequence[Reading]) -> Iterator[Mark]:
     for at, (before, after) in enumerate(pairwise(readings), start=1):
         mark = Mark(
             at=at,
@@ -296,57 +298,57 @@ def _marks(readings: Sequence[Reading]) -> Iterator[Mark]:
             yield mark
 
 
-def _steps(
-    query: Query, found: Sequence[Level], marks: Sequence[Mark], noise: float, smallest: float
+def _find_steps(
+    query: Query, level_list: Sequence[Level], marks: Sequence[Mark], noise: float, smallest: float
 ) -> Iterator[Step]:
     better = METRICS[query.metric].better
-    for before, after in pairwise(found):
+    for before, after in pairwise(level_list):
         half = _Z * _MEDIAN_COST * noise * sqrt(1 / len(before) + 1 / len(after))
         change = log(after.value / before.value)
-        total = log(found[-1].value / before.value)
+        total = log(level_list[-1].value / before.value)
         direction = 1 if change > 0 else -1
         yield Step(
             at=after.first,
             before=before.value,
             after=after.value,
             interval=Interval(low=exp(change - half) - 1, high=exp(change + half) - 1),
-            outcome=_outcome(better, rose=change > 0),
-            mark=_beside(marks, after.first),
+            outcome=_step_outcome(better, rose=change > 0),
+            mark=_mark_near(marks, after.first),
             standing=direction * total >= log(1 + smallest),
         )
 
 
-def _outcome(better: Better, *, rose: bool) -> Outcome:
+def _step_outcome(better: Better, *, rose: bool) -> Outcome:
     if better is Better.NEITHER:
         return Outcome.UNDECIDED
     return Outcome.BETTER if rose == (better is Better.HIGHER) else Outcome.WORSE
 
 
-def _beside(marks: Sequence[Mark], at: int) -> Mark | None:
-    """Give what changed at a step, or one result beside it: noise may move its place by one.
+def _mark_near(marks: Sequence[Mark], at: int) -> Mark | None:
+    """Return what changed at a step or one result next to it, because noise may shift a step by one.
 
-    Where the environment changed nearby, that is told, and the model is not blamed.
+    If the environment changed nearby, that is returned, and the model is not blamed.
     """
-    near = sorted((m for m in marks if abs(m.at - at) <= 1), key=lambda m: abs(m.at - at))
-    if not near:
+    nearby = sorted((m for m in marks if abs(m.at - at) <= 1), key=lambda m: abs(m.at - at))
+    if not nearby:
         return None
-    first = next((mark for mark in near if mark.environment), near[0])
-    return replace(first, model=any(mark.model for mark in near))
+    first = next((mark for mark in nearby if mark.environment), nearby[0])
+    return replace(first, model=any(mark.model for mark in nearby))
 
 
-def _astray(readings: Sequence[Reading], level: Level, smallest: float) -> tuple[int, ...]:
-    """Give the newest results that all lie far from the last level on one side, and are too few for one.
+def _newest_outliers(readings: Sequence[Reading], level: Level, smallest: float) -> tuple[int, ...]:
+    """Return the newest results if all lie far from the last level on one side, but are too few for a level.
 
-    Far is by what those before them scatter.
+    Far is measured by the scatter of the results before them.
     """
     newest = max(level.first, len(readings) - levels.SHORTEST + 1)
-    offs = {at: log(readings[at].value / level.value) for at in range(level.first, len(readings))}
-    before = [abs(offs[at]) for at in range(level.first, newest)]
+    offsets = {at: log(readings[at].value / level.value) for at in range(level.first, len(readings))}
+    before = [abs(offsets[at]) for at in range(level.first, newest)]
     scatter = sum(before) / len(before) / _ABSOLUTE if before else 0.0
-    far = max(log(1 + smallest), _FAR * scatter)
-    found: list[int] = []
+    threshold = max(log(1 + smallest), _FAR_DEVIATIONS * scatter)
+    outliers: list[int] = []
     for at in range(len(readings) - 1, newest - 1, -1):
-        if abs(offs[at]) < far or offs[at] * offs[len(readings) - 1] < 0:
+        if abs(offsets[at]) < threshold or offsets[at] * offsets[len(readings) - 1] < 0:
             break
-        found.append(at)
-    return tuple(reversed(found))
+        outliers.append(at)
+    return tuple(reversed(outliers))

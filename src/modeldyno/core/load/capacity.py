@@ -1,8 +1,8 @@
-"""The largest load that holds a service-level agreement: bracket it, close in on it, answer with an interval.
+"""The largest load that holds a service-level agreement: bracket it, narrow it down, answer with an interval.
 
-The search is a function of what was measured so far. Several measurements are made, and each could err,
-so that a load counts as held or broken only at the confidence which keeps the whole search right in 95
-of 100 cases; what is not sure lies within the interval.
+The search is a function of the measurements so far. Each of several measurements may err, so a load counts
+as held or broken only at a confidence that keeps the whole search right in 95 of 100 cases; whatever is
+uncertain lies within the interval.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """A document: the answer of a search."""
+    """The answer of a capacity search, as a document."""
 
     search: Search
     rungs: tuple[Rung, ...]
     """In the order in which they were measured."""
     end: End
     passed: float | None
-    """The largest load that surely holds every bound that limits it; None where none was found."""
+    """The largest load that surely holds every bound that limits it; None if there is none."""
     failed: float | None
-    """The smallest load that surely breaks one, beyond what passed; None where none was found."""
+    """The smallest load above `passed` that surely breaks a bound; None if there is none."""
     broke: tuple[Judgement, ...] = ()
-    """What was broken there, by how much, the farthest first."""
+    """The bounds broken there, the farthest from its bound first."""
     verified: Rung | None = None
-    """What passed, measured again on a freshly started server."""
+    """The load that passed, measured again on a freshly started server."""
     ours: bool = True
-    """Whether the server is started by us, so that what verifies is a fresh one."""
+    """Whether ModelDyno starts the server, so that the verification runs on a fresh one."""
     id: str = ""
-    """Twelve hexadecimal digits; empty where it is not kept."""
+    """Twelve hexadecimal digits; empty if it is not stored."""
     created: str = ""
     """Time of UTC, ISO 8601."""
     name: str = ""
@@ -54,14 +54,14 @@ class Capacity:
 
     @property
     def best(self) -> Rung | None:
-        """The measurement to quote of what passed: that of the fresh server, or else the longest."""
+        """The measurement to quote for the passed load: the verification, or else the longest."""
         if self.verified is not None:
             return self.verified
         return max((r for r in self.rungs if r.load == self.passed), key=lambda r: r.care, default=None)
 
     @property
     def confirmed(self) -> Verdict | None:
-        """The verdict of the fresh server on the bounds that limit the load; None before it was asked."""
+        """Verdict of the verification on the bounds that limit the load; None before verification."""
         if self.verified is None:
             return None
         verdicts = [j.verdict for j in self.verified.judgements if limits(j.constraint)]
@@ -71,13 +71,13 @@ class Capacity:
 
     @property
     def unmet(self) -> tuple[Judgement, ...]:
-        """The bounds that less load breaks, such as ``throughput >= 100/s``, where they are broken there."""
+        """Broken bounds that less load would break, too, such as ``throughput >= 100/s``."""
         judged = self.best.judgements if self.best is not None else ()
         return tuple(j for j in judged if not limits(j.constraint) and j.verdict is Verdict.BROKEN)
 
     @property
     def verdict(self) -> Verdict:
-        """Whether a load holds all that was asked for, and a freshly started server bears it out."""
+        """Whether some load holds all bounds and the verification on a fresh server confirms it."""
         if self.passed is None:
             tried = self.failed is not None and self.end in {End.SMALLEST, End.MEASUREMENTS}
             return Verdict.BROKEN if tried else Verdict.UNDECIDED
@@ -86,12 +86,12 @@ class Capacity:
         return self.confirmed or Verdict.UNDECIDED
 
     def with_verification(self, rung: Rung) -> Capacity:
-        """Add what a freshly started server gave at the load that passed."""
+        """Add the verification of the passed load on a freshly started server."""
         return replace(self, verified=rung)
 
 
 def under(load: Load, value: float, care: float = 1.0) -> Load:
-    """Give the load with another concurrency, or in an open loop another rate, for so many times as long."""
+    """Return the load with another concurrency (open loop: rate), measured `care` times as long."""
     longer = replace(
         load,
         duration=None if load.duration is None else load.duration * care,
@@ -101,8 +101,8 @@ def under(load: Load, value: float, care: float = 1.0) -> Load:
 
 
 def careful(plan: Plan, care: float, bounds: Sequence[Constraint] = ()) -> Plan:
-    """Give the Plan for so many times the time, to be as much more precise; judged percentiles certified."""
-    asked = (name for bound in bounds if (name := bound.percentile) is not None)
+    """Return the Plan with `care` times the time, precision to match, and certified judged percentiles."""
+    percentiles = (name for bound in bounds if (name := bound.percentile) is not None)
     return replace(
         plan,
         min_time=plan.min_time * care,
@@ -110,16 +110,16 @@ def careful(plan: Plan, care: float, bounds: Sequence[Constraint] = ()) -> Plan:
         min_runs=round(plan.min_runs * care),
         max_runs=round(plan.max_runs * care),
         precision=plan.precision / math.sqrt(care),
-        percentiles=tuple(dict.fromkeys((*plan.percentiles, *asked))),
+        percentiles=tuple(dict.fromkeys((*plan.percentiles, *percentiles))),
     )
 
 
 def propose(search: Search, history: Sequence[Rung]) -> Step | Capacity:
-    """Say what to measure next, or give the answer.
+    """Return the next load to measure, or the answer.
 
     Args:
-        search: what is looked for.
-        history: what was measured so far, in that order, each with a judgement on every bound of the
+        search: what to look for.
+        history: the measurements so far in order, each with a judgement on every bound of the
             search, in the same order.
     """
     points = known(history, z=search.sureness, rate=not search.whole)
@@ -129,7 +129,7 @@ def propose(search: Search, history: Sequence[Rung]) -> Step | Capacity:
 
 
 def so_far(search: Search, history: Sequence[Rung], end: End = End.INTERRUPTED) -> Capacity:
-    """Answer by what was measured before the search was ended from outside."""
+    """Return the answer from the measurements so far, of a search that is ended from outside."""
     points = known(history, z=search.sureness, rate=not search.whole)
     return _answer(search, history, points, Bracket.of(points), end)
 
@@ -149,9 +149,9 @@ def _answer(
 
 
 def beyond(judgement: Judgement) -> float:
-    """Give by which share of the bound a broken one is exceeded, or fallen short of."""
+    """Return by which share of the bound a broken one is exceeded or missed."""
     bound, value = judgement.constraint.bound, judgement.answer.value
-    if value is None:  # only an end of its interval is known
+    if value is None:  # only one end of its interval is known
         ends = judgement.answer.bounds()
         value = ends.low if judgement.constraint.at_most else ends.high
     return abs(value - bound) / abs(bound) if bound else math.inf

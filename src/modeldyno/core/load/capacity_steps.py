@@ -1,8 +1,8 @@
-"""The next load to measure, given what is sure and the curve of what was seen.
+"""Choose the next load to measure, from the sure verdicts and the fitted curve.
 
-The load is raised until a bound is broken: four times at most, or as far as a server that does one thing
-at a time would still hold it. Then it is measured a little below and a little above where the curve
-crosses the bound, as near to it as can be decided in the time.
+The load is raised until a bound is broken: at most fourfold, or as far as a server that handles one request
+at a time would still hold the bound. Then loads a little below and a little above the fitted crossing are
+measured, as close to it as can be decided in the time.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What to measure next."""
+    """The next measurement."""
 
     load: float
     care: float = 1.0
-    """For how many times the time of the Plan."""
+    """Multiple of the Plan's time to measure for."""
 
 
 class End(StrEnum):
     """Why a search ended."""
 
     NEIGHBOURS = "neighbours"
-    """There is no whole number between what passed and what failed."""
+    """There is no whole number between the passed and the failed load."""
     RESOLVED = "resolved"
-    """They are as near to each other as was asked for."""
+    """They are as close to each other as was asked for."""
     INDISTINCT = "indistinct"
-    """What lies between is too near to the bound to be told from it in the time."""
+    """The loads between are too close to the bound to decide in the time."""
     MEASUREMENTS = "measurements"
-    """As many as were allowed."""
+    """The most measurements were made."""
     LARGEST = "largest"
-    """The largest load that may be tried holds."""
+    """The largest allowed load holds."""
     SMALLEST = "smallest"
-    """Not even the smallest load holds."""
+    """Even the smallest load breaks a bound."""
     CLIENT = "client-limited"
-    """The client, not the server, is the limit of more load."""
+    """The client, not the server, limits the load."""
     DISPUTED = "disputed"
-    """A load passed that is greater than one that failed, however long they were measured."""
+    """A load passed that is larger than one that failed, however long both were measured."""
     REFUSED = "refused"
-    """The server refused all requests as wrong ones, which no other load changes."""
+    """The server rejects all requests as invalid, which no other load changes."""
     INTERRUPTED = "interrupted"
-    """The user wanted no more."""
+    """The user interrupted the search."""
 
 
 # --- the bracket -----------------------------------------------------------------------------------
@@ -62,16 +62,16 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bracket:
-    """What is sure: the capacity is at least `passed`, and below `failed`."""
+    """The sure verdicts: the capacity is at least `passed` and below `failed`."""
 
     passed: float | None
     failed: float | None
     disputed: tuple[Known, ...] = ()
-    """A load that failed, and a greater one that passed; what is sure lies around both."""
+    """A load that failed and a larger one that passed; `passed` and `failed` then lie around both."""
 
     @classmethod
     def of(cls, points: Sequence[Known]) -> Bracket:
-        """Find it among loads from the least to the greatest."""
+        """Find the bracket in loads sorted from the smallest to the largest."""
         held = [k for k in points if k.verdict is Verdict.HELD]
         broken = [k for k in points if k.verdict is Verdict.BROKEN]
         if held and broken and held[-1].load > broken[0].load:
@@ -85,16 +85,16 @@ class Bracket:
 
 
 def next_step(search: Search, points: Sequence[Known], bracket: Bracket, made: int) -> Step | End:
-    """Say what to measure next, after so many measurements, or why there is nothing more to measure."""
-    step = _ended(search, bracket, made) or _chosen(search, points, bracket)
+    """Return the next measurement after `made` ones, or why the search ends."""
+    step = _end_reason(search, bracket, made) or _choose_step(search, points, bracket)
     if isinstance(step, End):
         return step
-    if _drowns(points, step.load):
+    if _surely_saturates(points, step.load):
         return replace(step, care=1.0)
-    return replace(step, care=max(step.care, _certifying(search, points, step.load)))
+    return replace(step, care=max(step.care, _certifying_care(search, points, step.load)))
 
 
-def _ended(search: Search, bracket: Bracket, made: int) -> End | None:
+def _end_reason(search: Search, bracket: Bracket, made: int) -> End | None:
     passed, failed = bracket.passed, bracket.failed
     if passed is not None and failed is not None and not bracket.disputed:
         if search.whole and failed - passed <= 1:
@@ -107,47 +107,47 @@ def _ended(search: Search, bracket: Bracket, made: int) -> End | None:
 # --- the next load ---------------------------------------------------------------------------------
 
 _FARTHEST, _SAFEST = 4.0, 16.0
-"""Factors by which the load is raised or lowered at most, wherever the curve says that the bound is; and by
-which it is raised where even a server that does one thing at a time would hold the bound."""
+"""Largest factors by which the load is raised or lowered, whatever the curve says; and by which it is raised
+if even a server that handles one request at a time would hold the bound."""
 _RISING = 0.6
-"""Slope from which on latency grows with the load, so that the crossing is more than a guess."""
+"""Slope above which latency grows with the load, so that the crossing is more than a guess."""
 _SETTLED = 0.75
-"""Share of the rate at which a server drowned that is tried where nothing else is known."""
+"""Share of the rate at which a server saturated that is tried if nothing else is known."""
 _SHARE = 0.1
-"""Distance from the crossing, as a share of the distance to it, at which a load is measured."""
+"""Distance from the crossing at which to measure, as a share of the distance to it."""
 _POWER = 1.0
-"""Standard errors beyond those of a sure verdict that a load is to be away from the bound."""
+"""Standard errors, beyond those of a sure verdict, by which a load should be away from the bound."""
 
 
-def _chosen(search: Search, points: Sequence[Known], bracket: Bracket) -> Step | End:
+def _choose_step(search: Search, points: Sequence[Known], bracket: Bracket) -> Step | End:
     if not points:
-        return Step(load=_whole(search, search.start, math.ceil))
+        return Step(load=_rounded_load(search, search.start, math.ceil))
     if bracket.disputed:
-        again = min(bracket.disputed, key=lambda k: k.care)
-        return _longer(search, again, End.DISPUTED)
-    if (once := next(_limited_once(points, bracket), None)) is not None:
-        return Step(load=once.load, care=once.care)
+        shorter = min(bracket.disputed, key=lambda k: k.care)
+        return _measure_longer(search, shorter, End.DISPUTED)
+    if (unlucky := next(_limited_once(points, bracket), None)) is not None:
+        return Step(load=unlucky.load, care=unlucky.care)
     line = curve(points, rate=not search.whole)
     if bracket.failed is None:
-        return _higher(search, points[-1], line)
-    passed = bracket.passed if bracket.passed is not None else _likely(search, points, bracket.failed)
+        return _raise_load(search, points[-1], line)
+    passed = bracket.passed if bracket.passed is not None else _likely_passed(search, points, bracket.failed)
     if passed is None:
-        return _lower(search, points[0], line)
-    return _between(search, points, passed, bracket.failed, line)
+        return _lower_load(search, points[0], line)
+    return _narrow_bracket(search, points, passed, bracket.failed, line)
 
 
 def _limited_once(points: Sequence[Known], bracket: Bracket) -> Iterator[Known]:
-    """Give what the client spoilt in its only measurement, and what is still open: it may be chance."""
+    """Yield open loads whose only measurement was limited by the client, which may have been chance."""
     for point in points:
         within = point.load > (bracket.passed or 0.0) and point.load < (bracket.failed or math.inf)
         if point.limited and point.runs == 1 and within and point.verdict is Verdict.UNDECIDED:
             yield point
 
 
-def _likely(search: Search, points: Sequence[Known], failed: float) -> float | None:
-    """Give a load that surely holds, where the greatest one only lacks a run that is long enough for a claim.
+def _likely_passed(search: Search, points: Sequence[Known], failed: float) -> float | None:
+    """Return a load that surely holds, if larger ones only lack a run long enough to certify the percentile.
 
-    None where there is none such.
+    None if there is none.
     """
     short = (k.load for k in points if k.load < failed and 0 < _MORE * k.uncertified <= search.patience)
     below = {k.load for k in points if k.excess is not None and k.excess < -_BELOW}
@@ -155,11 +155,11 @@ def _likely(search: Search, points: Sequence[Known], failed: float) -> float | N
 
 
 _BELOW = 0.25
-"""Excess, as far below 0, of a load that rather holds the bound."""
+"""Excess, this far below 0, of a load that probably holds the bound."""
 
 
-def _certifying(search: Search, points: Sequence[Known], load: float) -> float:
-    """Give the care that may make a percentile a claim, where it was none near the bound, or the load."""
+def _certifying_care(search: Search, points: Sequence[Known], load: float) -> float:
+    """Return the care that may certify a percentile that was uncertified near the bound or this load."""
     short = (
         k.uncertified
         for k in points
@@ -169,101 +169,103 @@ def _certifying(search: Search, points: Sequence[Known], load: float) -> float:
 
 
 _NEAR, _MORE = 0.5, 3.0
-"""An excess, and a factor of care: what several runs give that are too short makes no claim together."""
+"""An excess that counts as near the bound, and a factor of care: several short runs certify nothing."""
 
 
-def _longer(search: Search, point: Known, otherwise: End) -> Step | End:
-    """Measure the same load again, at least as long as before, as far as patience goes."""
+def _measure_longer(search: Search, point: Known, otherwise: End) -> Step | End:
+    """Measure the same load again, at least as long as before, within the patience."""
     return Step(load=point.load, care=point.care) if 2 * point.care <= search.patience else otherwise
 
 
-def _higher(search: Search, top: Known, line: Curve | None) -> Step | End:
-    """Nothing is broken yet."""
+def _raise_load(search: Search, top: Known, line: Curve | None) -> Step | End:
+    """Choose a larger load, as no bound is broken yet."""
     if top.verdict is not Verdict.HELD and top.limited:
         return End.CLIENT
     if top.load >= search.most:
-        return End.LARGEST if top.verdict is Verdict.HELD else _longer(search, top, End.INDISTINCT)
+        return End.LARGEST if top.verdict is Verdict.HELD else _measure_longer(search, top, End.INDISTINCT)
     if line is None:
-        return Step(load=_whole(search, min(2 * top.load, search.most), math.ceil))
+        return Step(load=_rounded_load(search, min(2 * top.load, search.most), math.ceil))
     away = abs(math.log(line.crossing / top.load))
     gap = _gap(search, line, away)
     least = top.load * (_FARTHEST if line.slope < _RISING else max(math.exp(gap), 1 + search.resolution))
     load = min(max(line.crossing * math.exp(gap), least), _reach(search, top) * top.load)
-    load = _whole(search, min(load, search.most), math.ceil)
-    if line.crossing < top.load:  # it is rather broken, and was not measured long enough to be sure
+    load = _rounded_load(search, min(load, search.most), math.ceil)
+    if line.crossing < top.load:  # probably broken, but not measured long enough to be sure
         return Step(load=load, care=min(_MORE * top.care, search.patience))
-    return Step(load=load, care=_time_there(search, line, load, gap) if away < _NEAR else 1.0)
+    return Step(load=load, care=_care_at_load(search, line, load, gap) if away < _NEAR else 1.0)
 
 
 def _reach(search: Search, top: Known) -> float:
-    """Give the factor by which the load may be raised: in a closed loop latency grows no more than it."""
+    """Return the largest factor to raise the load by; a closed loop's latency grows at most linearly."""
     if not search.whole or top.excess is None:
         return _FARTHEST
     return min(max(_FARTHEST, math.exp(-top.excess)), _SAFEST)
 
 
-def _lower(search: Search, bottom: Known, line: Curve | None) -> Step | End:
-    """Nothing is held yet."""
+def _lower_load(search: Search, bottom: Known, line: Curve | None) -> Step | End:
+    """Choose a smaller load, as none holds yet."""
     if search.whole and bottom.load <= 1:
         broken = bottom.verdict is Verdict.BROKEN
-        return End.SMALLEST if broken else _longer(search, bottom, End.INDISTINCT)
+        return End.SMALLEST if broken else _measure_longer(search, bottom, End.INDISTINCT)
     if bottom.uncertified > search.patience * (1 - 1e-9) and not search.whole:
-        return End.INDISTINCT  # fewer requests would tell even less
+        return End.INDISTINCT  # fewer requests would say even less
     if line is None and bottom.most is not None and bottom.most < bottom.load:
         return Step(load=_SETTLED * bottom.most)
     if line is None:
-        return Step(load=_whole(search, bottom.load / 2, math.floor))
+        return Step(load=_rounded_load(search, bottom.load / 2, math.floor))
     away = abs(math.log(line.crossing / bottom.load))
     gap = _gap(search, line, away)
     load = max(min(line.crossing, bottom.load) * math.exp(-gap), bottom.load / _FARTHEST)
-    load = max(_whole(search, load, math.floor), 1.0) if search.whole else load
-    care = _time_there(search, line, load, gap) if away < _NEAR else 1.0
+    load = max(_rounded_load(search, load, math.floor), 1.0) if search.whole else load
+    care = _care_at_load(search, line, load, gap) if away < _NEAR else 1.0
     if bottom.uncertified and not search.whole:  # a lower rate needs longer for as many requests
         care = max(care, min(bottom.uncertified * bottom.load / load, search.patience))
     return Step(load=load, care=care)
 
 
-def _between(
+def _narrow_bracket(
     search: Search, points: Sequence[Known], passed: float, failed: float, line: Curve | None
 ) -> Step | End:
-    """Measure on that side of the crossing on which there is more to gain, where it can be decided."""
-    top = min(failed, _DROWNING * (ceiling(points) or failed))
-    middle = _whole(search, math.sqrt(passed * top), math.floor)
-    seen = next((k for k in points if k.load == middle), None)
+    """Measure on the side of the crossing where more is gained, if it can be decided in the time."""
+    top = min(failed, _SATURATING * (ceiling(points) or failed))
+    middle = _rounded_load(search, math.sqrt(passed * top), math.floor)
+    measured = next((k for k in points if k.load == middle), None)
     if line is None:
-        return Step(load=middle) if seen is None else _longer(search, seen, End.INDISTINCT)
-    if seen is None and _creeping(search, points, passed, top):
+        return Step(load=middle) if measured is None else _measure_longer(search, measured, End.INDISTINCT)
+    if measured is None and _is_converging_slowly(search, points, passed, top):
         return Step(load=middle)
     crossing = min(max(line.crossing, passed), top)
     spent = {k.load: k.care for k in points}
-    asked = math.log1p(search.resolution)
+    resolution = math.log1p(search.resolution)
     steps: list[tuple[float, Step]] = []
     width = math.log(top / passed)
     gap = _gap(search, line, width)
-    for load in _sides(search, passed, failed, crossing, _apart(search, points, crossing, gap)):
+    for load in _candidate_loads(search, passed, failed, crossing, _distances(search, points, crossing, gap)):
         before = spent.get(load, 0.0)
-        away = math.inf if _drowns(points, load) else abs(math.log(load / crossing))
-        care = max(1.0, before, _time(search, line, away) - before)
+        away = math.inf if _surely_saturates(points, load) else abs(math.log(load / crossing))
+        care = max(1.0, before, _time_to_decide(search, line, away) - before)
         gain = math.log(load / passed if load < crossing else failed / load)
-        if before + care <= search.patience * (1 + 1e-9) and (search.whole or gain > asked / 4):
+        if before + care <= search.patience * (1 + 1e-9) and (search.whole or gain > resolution / 4):
             steps.append((gain, Step(load=load, care=care)))
     most, best = max(steps, key=lambda pair: pair[0], default=(0.0, End.INDISTINCT))
-    unseen = _unseen(search, points, passed, top) if most < _SHARE * width else End.INDISTINCT
-    return unseen if isinstance(unseen, Step) else best
+    middle_step = (
+        _measure_widest_gap(search, points, passed, top) if most < _SHARE * width else End.INDISTINCT
+    )
+    return middle_step if isinstance(middle_step, Step) else best
 
 
-def _unseen(search: Search, points: Sequence[Known], passed: float, top: float) -> Step | End:
-    """Measure in the middle of the widest gap, where a curve through noise hardly sees a way on."""
-    seen = [passed, *(k.load for k in points if passed < k.load < top), top]
-    low, high = max(pairwise(seen), key=lambda pair: pair[1] / pair[0])
-    middle = _whole(search, math.sqrt(low * high), round)
-    if math.log(high / low) < 4 * math.log1p(search.resolution) or middle in seen:
+def _measure_widest_gap(search: Search, points: Sequence[Known], passed: float, top: float) -> Step | End:
+    """Measure in the middle of the widest gap, if the curve is too noisy to guide the search."""
+    loads = [passed, *(k.load for k in points if passed < k.load < top), top]
+    low, high = max(pairwise(loads), key=lambda pair: pair[1] / pair[0])
+    middle = _rounded_load(search, math.sqrt(low * high), round)
+    if math.log(high / low) < 4 * math.log1p(search.resolution) or middle in loads:
         return End.INDISTINCT
     return Step(load=middle, care=search.patience)
 
 
-def _creeping(search: Search, points: Sequence[Known], passed: float, failed: float) -> bool:
-    """Say whether the last step hardly narrowed a wide bracket: the curve bends more than a line can tell."""
+def _is_converging_slowly(search: Search, points: Sequence[Known], passed: float, failed: float) -> bool:
+    """Return whether the last step hardly narrowed a wide bracket, because the curve bends."""
     width = math.log(failed / passed)
     below = [k.load for k in points if k.load <= passed][-2:]
     above = [k.load for k in points if k.load >= failed][:2]
@@ -271,72 +273,77 @@ def _creeping(search: Search, points: Sequence[Known], passed: float, failed: fl
     return width > 4 * math.log1p(search.resolution) and any(math.log(b / a) < width / 4 for a, b in ends)
 
 
-def _drowns(points: Sequence[Known], load: float) -> bool:
-    """Say whether a load that was never measured will be plainly too much, in however short a time."""
+def _surely_saturates(points: Sequence[Known], load: float) -> bool:
+    """Return whether a load that was never measured is plainly too much, however short the measurement."""
     most = ceiling(points)
     return most is not None and load > _PLAIN * most and all(k.load != load for k in points)
 
 
-def _apart(search: Search, points: Sequence[Known], crossing: float, gap: float) -> tuple[float, float]:
-    """Give how far from the crossing to measure on either side: farther than what patience left open."""
-    left = [
+def _distances(search: Search, points: Sequence[Known], crossing: float, gap: float) -> tuple[float, float]:
+    """Return the distances from the crossing to measure at, below and above: beyond undecided loads."""
+    undecided = [
         math.log(k.load / crossing)
         for k in points
         if k.verdict is Verdict.UNDECIDED and k.care > search.patience * (1 - 1e-9)
     ]
-    below, above = ([sign * each for each in left if sign * each > 0] for sign in (-1, 1))
-    most = math.log(_DROWNING * (ceiling(points) or math.inf) / crossing)
+    below, above = ([sign * distance for distance in undecided if sign * distance > 0] for sign in (-1, 1))
+    most = math.log(_SATURATING * (ceiling(points) or math.inf) / crossing)
     return (
-        max([gap, *(_FARTHER * each for each in below)]),
-        min(max([gap, *(_FARTHER * each for each in above)]), most),
+        max([gap, *(_FARTHER * distance for distance in below)]),
+        min(max([gap, *(_FARTHER * distance for distance in above)]), most),
     )
 
 
-_DROWNING, _PLAIN = 1.1, 1.06
-"""Factors from the rate that a drowned server kept up to one at which it surely drowns, and to the least of
-which that can be said."""
+_SATURATING, _PLAIN = 1.1, 1.06
+"""Factors on the rate that a saturated server sustained: a load at which it surely saturates, and the least
+load of which that can be said."""
 _FARTHER = 1.5
-"""Factor of a distance from the crossing at which nothing could be decided to the next that is tried."""
+"""Factor from a distance at which nothing could be decided to the next one to try."""
 
 
-def _sides(
+def _candidate_loads(
     search: Search, passed: float, failed: float, crossing: float, apart: tuple[float, float]
 ) -> Iterator[float]:
-    """Give the loads below and above the crossing that are worth a measurement, within the bracket."""
-    asked = math.log1p(search.resolution)
-    rest = asked - math.log(failed / crossing), asked - math.log(crossing / passed)
-    gaps = (max(gap, min(max(each, asked / 4), asked / 2)) for gap, each in zip(apart, rest, strict=True))
+    """Yield the loads below and above the crossing, within the bracket, that are worth a measurement."""
+    resolution = math.log1p(search.resolution)
+    rest = resolution - math.log(failed / crossing), resolution - math.log(crossing / passed)
+    gaps = (
+        max(gap, min(max(candidate, resolution / 4), resolution / 2))
+        for gap, candidate in zip(apart, rest, strict=True)
+    )
     below, above = (crossing * math.exp(sign * gap) for sign, gap in zip((-1, 1), gaps, strict=True))
     for load in (below, above):
         near = (round(load), math.floor(load), math.ceil(load)) if search.whole else (load,)
-        # Where rounding leads out of the bracket, the last ones within.
-        inside = (min(max(each, passed + 1), failed - 1) if search.whole else each for each in near)
-        yield from (float(each) for each in dict.fromkeys(inside) if passed < each < failed)
+        # If rounding leaves the bracket, take the last load within.
+        inside = (
+            min(max(candidate, passed + 1), failed - 1) if search.whole else candidate for candidate in near
+        )
+        yield from (float(candidate) for candidate in dict.fromkeys(inside) if passed < candidate < failed)
 
 
 def _gap(search: Search, line: Curve, distance: float) -> float:
-    """Give how far from the crossing to measure, in logarithms of the load.
+    """Return the distance from the crossing to measure at, in logarithms of the load.
 
-    As near as can be decided in time; farther while the crossing is only known from afar.
+    As close as can be decided in the time; farther while the crossing is only extrapolated.
     """
-    return max(_SHARE * distance, _needed(search, line) / math.sqrt(search.patience))
+    return max(_SHARE * distance, _decided_distance(search, line) / math.sqrt(search.patience))
 
 
-def _time(search: Search, line: Curve, gap: float) -> float:
-    """Give the multiple of the Plan's time in which a load so far from the crossing is decided."""
-    return max(1.0, (_needed(search, line) / gap) ** 2) if gap else math.inf
+def _time_to_decide(search: Search, line: Curve, gap: float) -> float:
+    """Return the multiple of the Plan's time that decides a load at this distance."""
+    return max(1.0, (_decided_distance(search, line) / gap) ** 2) if gap else math.inf
 
 
-def _time_there(search: Search, line: Curve, load: float, gap: float) -> float:
-    """Give that of a load, no longer than patience; `gap` is the least distance that is believed."""
+def _care_at_load(search: Search, line: Curve, load: float, gap: float) -> float:
+    """Return that multiple for a load, within the patience; `gap` is the smallest plausible distance."""
     away = max(gap, abs(math.log(load / line.crossing)))
-    return min(_time(search, line, away), search.patience)
+    return min(_time_to_decide(search, line, away), search.patience)
 
 
-def _needed(search: Search, line: Curve) -> float:
-    """Give the distance from the crossing that is decided in the time of the Plan."""
+def _decided_distance(search: Search, line: Curve) -> float:
+    """Return the distance from the crossing that the Plan's time decides."""
     return (search.sureness + _POWER) * line.error / line.slope
 
 
-def _whole(search: Search, load: float, rounded: Callable[[float], int]) -> float:
+def _rounded_load(search: Search, load: float, rounded: Callable[[float], int]) -> float:
     return float(rounded(round(load, 9))) if search.whole else load

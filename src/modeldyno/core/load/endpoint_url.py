@@ -1,7 +1,7 @@
-"""Where a server is, as a URL says it.
+"""Read the URL of a model on a server.
 
-``http://host:8000/prefix#model@version,protocol=openai``: what stands before the ``#`` is sent, what follows
-is for us. After the model come settings, each as ``,name=value``: the protocol, and how to speak TLS.
+``http://host:8000/prefix#model@version,protocol=openai``: the part before the ``#`` is sent to the server;
+the part after it is for ModelDyno: the model, then settings as ``,name=value`` for the protocol and TLS.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ SCHEMES = {
     "grpc": (Transport.GRPC, False, None),
     "grpcs": (Transport.GRPC, True, 443),
 }
-"""Scheme to transport, whether it is encrypted, and the port where none is given."""
+"""Scheme to transport, whether it is encrypted, and the default port."""
 HEADERS_VARIABLE = "MODELDYNO_HEADERS"
-"""Environment variable of headers to send with every request, one ``Name: value`` a line.
+"""Environment variable with headers to send with every request, one ``Name: value`` per line.
 
-They may be secrets, and are kept nowhere else."""
+They may be secrets and are stored nowhere else."""
 
-_LISTED = 8
-"""Models that are named at most."""
+_MOST_LISTED = 8
+"""Most models listed in a message."""
 _SETTING = re.compile(r"(?P<name>[a-z]+)=(?P<value>.*)", re.DOTALL)
 _TLS = ("verify", "authority", "certificate", "key", "name")
 _SETTINGS = ("protocol", *_TLS)
-_TRUTH = {
+_BOOLEANS = {
     "true": True,
     "yes": True,
     "on": True,
@@ -46,71 +46,71 @@ _TRUTH = {
 
 
 def parse(url: str) -> tuple[Endpoint, Transport]:
-    """Read a URL as an endpoint, and say what carries requests there.
+    """Read a URL as an endpoint and the transport that carries its requests.
 
     Raises:
-        RequestError: it is no such URL, or holds what must not be kept or has no effect.
+        RequestError: it is not such a URL, contains a secret, or has a setting without effect.
     """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise RequestError(f"'{url}' is no URL: its host or port cannot be read.") from None
+        raise RequestError(f"'{url}' is not a URL: its host or port cannot be read.") from None
     if parts.scheme not in SCHEMES or not host:
-        raise RequestError(f"'{url}' is no URL of a server; write such as http://host:8000#model.")
-    transport, encrypted, usual = SCHEMES[parts.scheme]
-    port = port or usual
+        raise RequestError(f"'{url}' is not the URL of a server; write for example http://host:8000#model.")
+    transport, encrypted, default_port = SCHEMES[parts.scheme]
+    port = port or default_port
     if port is None:
-        raise RequestError(f"'{url}' has no port; write such as grpc://{host}:8001#model.")
+        raise RequestError(f"'{url}' has no port; write for example grpc://{host}:8001#model.")
     if parts.username is not None or parts.password is not None:
         raise RequestError(
-            f"The URL of {host} holds a user or password, which would be kept with every result; "
-            f"send a header Authorization instead, by {HEADERS_VARIABLE} or --header."
+            f"The URL of {host} contains a user or password, which would be stored with every result; "
+            f"send an Authorization header instead: {HEADERS_VARIABLE} or --header."
         )
-    named, settings = _fragment(parts.fragment)
-    model, _, version = named.rpartition("@") if "@" in named[1:] else (named, "", "")
+    name, settings = _parse_fragment(parts.fragment)
+    model, _, version = name.rpartition("@") if "@" in name[1:] else (name, "", "")
     return Endpoint(
         host=host,
         port=port,
         model=model,
         version=version,
-        path=_path(parts),
-        tls=_tls(url, settings, encrypted=encrypted),
+        path=_path_and_query(parts),
+        tls=_parse_tls(url, settings, encrypted=encrypted),
         protocol=settings.get("protocol", ""),
     ), transport
 
 
 def parse_headers(text: str) -> tuple[tuple[str, str], ...]:
-    """Read ``Name: value`` lines; blank ones are skipped.
+    """Read ``Name: value`` lines, skipping blank ones.
 
     Raises:
-        RequestError: a line is none. It is not shown, as it may be a secret.
+        RequestError: a line is malformed. The line is not shown, because it may be a secret.
     """
-    found = []
+    headers = []
     for number, line in enumerate(text.splitlines(), 1):
         name, colon, value = line.partition(":")
         if not line.strip():
             continue
         if not colon or not name.strip():
             raise RequestError(f"Header {number} is not of the form Name: value.")
-        found.append((name.strip(), value.strip()))
-    return tuple(found)
+        headers.append((name.strip(), value.strip()))
+    return tuple(headers)
 
 
 def unknown_model(name: str, version: str, known: Sequence[str]) -> str:
-    """Say in a phrase that a server has no such model, and which it has, where it lists them."""
+    """Return the phrase that a server has no such model, with the models it has if it lists them."""
     which = f"'{name}'" + (f" of version {version}" if version else "")
-    more = ", ..." if len(known) > _LISTED else ""
-    has = f" (it has: {', '.join(known[:_LISTED])}{more})" if known else ""
-    return f"the server knows no model {which}; check the name behind #{has}"
+    more = ", ..." if len(known) > _MOST_LISTED else ""
+    has = f" (it has: {', '.join(known[:_MOST_LISTED])}{more})" if known else ""
+    return f"the server has no model {which}; check the name after #{has}"
 
 
-def _path(parts: SplitResult) -> str:
+def _path_and_query(parts: SplitResult) -> str:
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
-def _fragment(text: str) -> tuple[str, dict[str, str]]:
-    """Split what follows the ``#`` into the model and the settings; a comma of the model is ``%2C``."""
+def _parse_fragment(text: str) -> tuple[str, dict[str, str]]:
+    """Split the fragment into the model and the settings; ``%2C`` stands for a comma in the model's name."""
     model, *rest = text.split(",")
     if match := _SETTING.fullmatch(model):
         model, rest = "", [match[0], *rest]
@@ -118,22 +118,22 @@ def _fragment(text: str) -> tuple[str, dict[str, str]]:
     for part in rest:
         match = _SETTING.fullmatch(part)
         if match is None:
-            raise RequestError(f"'{part}' in the URL's #{text} is no setting; write name=value.")
+            raise RequestError(f"'{part}' in the URL's #{text} is not a setting; write name=value.")
         if match["name"] not in _SETTINGS:
             raise UnknownName.among("setting of a URL", match["name"], _SETTINGS)
         settings[match["name"]] = unquote(match["value"])
     return unquote(model), settings
 
 
-def _tls(url: str, settings: Mapping[str, str], *, encrypted: bool) -> Tls | None:
-    given = [name for name in _TLS if name in settings]
+def _parse_tls(url: str, settings: Mapping[str, str], *, encrypted: bool) -> Tls | None:
+    names = [name for name in _TLS if name in settings]
     if not encrypted:
-        if given:
-            raise RequestError(f"{given[0]}= in '{url}' has no effect without TLS; write https or grpcs.")
+        if names:
+            raise RequestError(f"{names[0]}= in '{url}' has no effect without TLS; write https or grpcs.")
         return None
-    verify = _TRUTH.get(settings.get("verify", "true").lower())
+    verify = _BOOLEANS.get(settings.get("verify", "true").lower())
     if verify is None:
-        raise RequestError(f"verify={settings['verify']} in '{url}' is neither true nor false.")
+        raise RequestError(f"verify={settings['verify']} in '{url}' must be true or false.")
     return Tls(
         verify=verify,
         authority=settings.get("authority"),

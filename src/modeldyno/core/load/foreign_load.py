@@ -1,8 +1,8 @@
-"""What another load generator says of one load, in our words, and the Result that it makes.
+"""Convert the report of another load generator into a Result.
 
-Where it tells of every request, these become Records, and everything is derived from them as it is from our
-own; else its figures stand as it told them, without an interval. What its definitions have otherwise than
-ours is a doubt each.
+If the report has every request, these become Records, and all metrics are derived from them as for our own
+loads. Otherwise the reported figures are kept as they are, without intervals. Each definition that differs
+from ours becomes a doubt.
 """
 
 from __future__ import annotations
@@ -31,230 +31,253 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BACKEND = "imported"
-"""The backend of a Result that another tool has measured."""
+"""The backend of a Result that was measured by another tool."""
 NANO = load_analysis.NANO
 MICRO, MILLI = 1e-6, 1e-3
-"""Seconds in the units that other tools write times in."""
+"""In seconds: units of time in other tools' reports."""
 _LATEST = 2**62
 """Nanoseconds: the year 2116 of a wall clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """A file of another tool, read once."""
+    """A file written by another tool, read once."""
 
     path: Path
     text: str
     documents: tuple[Any, ...] = ()
-    """What it holds: one where it is JSON, one a line where its lines are; none where it is other text."""
+    """The content: one JSON document, or one for each line of JSON Lines; empty for other text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One request, as another tool tells of it; times in nanoseconds of any one clock."""
+    """One request as another tool reports it; times in nanoseconds of any one clock."""
 
     sent: int
     end: int
-    """Its last byte, or what the tool takes for it."""
+    """Time of the last byte, or the tool's nearest equivalent."""
     due: int | None = None
-    """None where the tool does not tell it."""
+    """None if the tool does not report it."""
     outcome: Outcome = Outcome.OK
     tokens: int = -1
-    """Of the answer, as the server counts them; -1 where nobody did."""
+    """Tokens of the answer as counted by the server; -1 if unknown."""
     pieces: tuple[int, ...] = ()
-    """When the pieces of a streamed answer came that bear something."""
+    """When the non-empty chunks of a streamed answer arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Imported:
-    """One load, as another tool reports it."""
+    """One load as another tool reports it."""
 
     tool: str
     version: str = ""
     model: str = ""
     url: str = ""
-    """Where the server was; empty where the tool does not tell."""
+    """URL of the server; empty if unknown."""
     created: str = ""
-    """Time of UTC when it began, ISO 8601; empty where the tool does not tell."""
+    """UTC start time, ISO 8601; empty if unknown."""
     load: Load
     config: Mapping[str, KnobValue] = field(default_factory=dict)
     software: Mapping[str, Fact] = field(default_factory=dict)
     requests: Sequence[Told] = ()
     window: tuple[int, int] | None = None
-    """Ends of the steady part, by the clock of the requests; None: from the first request to the last."""
+    """Start and end of the steady window on the requests' clock; None: from the first request to the last."""
     samples: int = 1
-    """Samples in a request."""
+    """Samples per request."""
     untold: frozenset[str] = frozenset()
-    """Metrics that the requests, as they are told, would give wrongly."""
+    """Metrics that would be wrong if derived from these requests."""
     figures: tuple[Measurement, ...] = ()
-    """What the tool says in numbers; where requests tell the same metric, that holds."""
+    """Numbers that the tool reports; a metric derived from the requests takes precedence."""
     gaps: tuple[Doubt, ...] = ()
-    """What its definitions have otherwise than ours."""
+    """Definitions of the tool that differ from ours."""
 
 
 def figure(
     metric: str, value: float | None, statistic: str = "", scale: float = 1.0
 ) -> Iterator[Measurement]:
-    """Give a number as it was told, in the unit of `scale`; nothing where it was not told, or is none.
+    """Yield a reported number in the unit of `scale` as a measurement; nothing if it is absent or NaN.
 
-    The statistic of a distribution whose samples are not known stands at the scope of its name.
+    The statistic of a distribution without samples is stored as the scope.
     """
     if value is not None and math.isfinite(value) and value >= 0:
         yield observed(metric, value * scale, scope=statistic)
 
 
-def result(found: Imported, *, id: str, origin: str, digest: str) -> Result:  # noqa: A002 - as in a Result
-    """Make a Result of what another tool says.
+def result(report: Imported, *, id: str, origin: str, digest: str) -> Result:  # noqa: A002 - as in a Result
+    """Make a Result of a load that another tool measured.
 
     Args:
-        found: what it says.
-        id: of the Result.
+        report: the load.
+        id: id of the Result.
         origin: the file that it was read from.
-        digest: of that file's content.
+        digest: digest of that file's content.
     """
-    window = _window(found)
-    measured = () if window is None else tuple(_measured(found, window))
-    figures = tuple(_apart(found.figures, measured))
-    url = f"{found.url}#{found.model}" if found.model else found.url
+    window = _window(report)
+    derived = () if window is None else tuple(_derived(report, window))
+    figures = tuple(_merged_figures(report.figures, derived))
+    url = f"{report.url}#{report.model}" if report.model else report.url
     return Result(
         id=id,
-        created=found.created,
+        created=report.created,
         job=Job(
             model=ModelRef(
-                scheme="url" if found.url else "", locator=url if found.url else found.model or origin
+                scheme="url" if report.url else "", locator=url if report.url else report.model or origin
             ),
             backend=BACKEND,
-            config=dict(found.config),
+            config=dict(report.config),
             probes=("load",),
-            load=found.load,
-            name=found.model or found.tool,
+            load=report.load,
+            name=report.model or report.tool,
         ),
         environment=Environment(
-            software={found.tool: found.version or "of unknown version", **found.software},
+            software={report.tool: report.version or "of unknown version", **report.software},
             conditions={"imported_from": origin, "content": digest},
         ),
-        measurements=(*measured, *figures),
-        doubts=tuple(_doubts(found, window, figures, origin)),
-        failures=tuple(_failures(found)),
+        measurements=(*derived, *figures),
+        doubts=tuple(_doubts(report, window, figures, origin)),
+        failures=tuple(_failures(report)),
     )
 
 
-def _apart(figures: Sequence[Measurement], measured: Sequence[Measurement]) -> Iterator[Measurement]:
-    """Give each figure once, and none of a metric whose samples are known."""
-    known = {each.metric for each in measured}
-    sampled = {each.metric for each in figures if isinstance(each.value, Distribution)}
-    once = {(each.metric, each.scope): each for each in figures if each.metric not in known}
-    yield from (each for each in once.values() if not each.scope or each.metric not in sampled)
+def _merged_figures(figures: Sequence[Measurement], derived: Sequence[Measurement]) -> Iterator[Measurement]:
+    """Yield each reported number once, and none of a metric whose samples are known."""
+    derived_metrics = {measurement.metric for measurement in derived}
+    sampled_metrics = {
+        measurement.metric for measurement in figures if isinstance(measurement.value, Distribution)
+    }
+    unique = {
+        (measurement.metric, measurement.scope): measurement
+        for measurement in figures
+        if measurement.metric not in derived_metrics
+    }
+    yield from (
+        measurement
+        for measurement in unique.values()
+        if not measurement.scope or measurement.metric not in sampled_metrics
+    )
 
 
 def records(requests: Sequence[Told]) -> Records:
-    """Make columns of requests; what is due at no known time is due when it is sent."""
+    """Convert requests to columns; a request without a due time is due when it is sent."""
     np = statistics.load_numpy()
-    requests = sorted(requests, key=lambda each: each.end)
-    for each in requests:
-        if not 0 <= (each.sent if each.due is None else each.due) <= each.sent <= each.end < _LATEST:
+    requests = sorted(requests, key=lambda request: request.end)
+    for request in requests:
+        if (
+            not 0
+            <= (request.sent if request.due is None else request.due)
+            <= request.sent
+            <= request.end
+            < _LATEST
+        ):
             raise RequestError(
-                f"A request is due, sent and ended at {each.due}, {each.sent} and {each.end} ns."
+                f"A request is due, sent and ended at {request.due}, {request.sent} and {request.end} ns."
             )
-    told = {
-        "due": [each.sent if each.due is None else each.due for each in requests],
-        "sent": [each.sent for each in requests],
-        "first": [each.pieces[0] if each.pieces else each.end for each in requests],
-        "end": [each.end for each in requests],
-        "outcome": [int(each.outcome) for each in requests],
-        "tokens": [each.tokens for each in requests],
+    values = {
+        "due": [request.sent if request.due is None else request.due for request in requests],
+        "sent": [request.sent for request in requests],
+        "first": [request.pieces[0] if request.pieces else request.end for request in requests],
+        "end": [request.end for request in requests],
+        "outcome": [int(request.outcome) for request in requests],
+        "tokens": [request.tokens for request in requests],
     }
-    count, streamed = len(requests), any(each.pieces for each in requests)
+    count, streamed = len(requests), any(request.pieces for request in requests)
     columns = {
-        name: np.asarray(told[name], dtype) if name in told else np.zeros(count, dtype)
+        name: np.asarray(values[name], dtype) if name in values else np.zeros(count, dtype)
         for name, dtype in COLUMNS.items()
     }
-    return Records(**columns, pieces=tuple(each.pieces for each in requests) if streamed else ())
+    return Records(**columns, pieces=tuple(request.pieces for request in requests) if streamed else ())
 
 
-def _window(found: Imported) -> load_analysis.Window | None:
-    """Give the steady part of the load; None where there are no requests."""
-    if not found.requests:
+def _window(report: Imported) -> load_analysis.Window | None:
+    """Return the steady window of the load; None if there are no requests."""
+    if not report.requests:
         return None
-    begin, end = found.window or (
-        min(each.sent if each.due is None else each.due for each in found.requests),
-        max(each.end for each in found.requests) + 1,  # the last one ended in it
+    begin, end = report.window or (
+        min(request.sent if request.due is None else request.due for request in report.requests),
+        max(request.end for request in report.requests) + 1,  # the last one ended in it
     )
     return load_analysis.Window(
-        records=records(found.requests),
+        records=records(report.requests),
         begin=begin,
         end=end,
-        load=found.load,
-        samples=found.samples,
-        how={"stop": BACKEND, "clock": found.tool},
+        load=report.load,
+        samples=report.samples,
+        how={"stop": BACKEND, "clock": report.tool},
     )
 
 
-def _measured(found: Imported, window: load_analysis.Window) -> Iterator[Measurement]:
-    """Derive what our own load would, but for what the requests do not tell."""
-    untold = set(found.untold)
-    if not _due(found):
-        untold |= {"send_lag"} if found.load.closed else {"send_lag", "latency", "offered_rate", "goodput"}
-    yield from (each for each in load_analysis.measurements(window) if each.metric not in untold)
+def _derived(report: Imported, window: load_analysis.Window) -> Iterator[Measurement]:
+    """Yield the metrics of our own loads that the requests allow to derive."""
+    excluded = set(report.untold)
+    if not _has_due_times(report):
+        excluded |= {"send_lag"} if report.load.closed else {"send_lag", "latency", "offered_rate", "goodput"}
+    yield from (
+        measurement
+        for measurement in load_analysis.measurements(window)
+        if measurement.metric not in excluded
+    )
 
 
-def _due(found: Imported) -> bool:
-    """Say whether it is told when requests were due."""
-    return any(each.due is not None for each in found.requests)
+def _has_due_times(report: Imported) -> bool:
+    """Return whether the due times of the requests are known."""
+    return any(request.due is not None for request in report.requests)
 
 
 def _doubts(
-    found: Imported, window: load_analysis.Window | None, figures: Sequence[Measurement], origin: str
+    report: Imported, window: load_analysis.Window | None, figures: Sequence[Measurement], origin: str
 ) -> Iterator[Doubt]:
-    version = f" {found.version}" if found.version else ""
+    version = f" {report.version}" if report.version else ""
     yield Doubt(
         code="imported",
-        seen=f"{found.tool}{version} measured it ({origin}): on which machine, and beside what, is not known",
+        seen=f"{report.tool}{version} measured it ({origin}): the machine and its other load are not known",
         advice="measure it with modeldyno load before claiming that one is better than the other",
     )
-    if not _due(found):
-        closed = "" if found.load.closed else "; in an open loop that hides what waited in the client"
+    if not _has_due_times(report):
+        closed = "" if report.load.closed else "; in an open loop that hides the waiting time in the client"
         yield Doubt(
             code="from-send",
-            seen=f"{found.tool} counts from when a request was sent, not from when it was due{closed}",
-            advice="compare service_time, which counts from the sending in ours, too",
+            seen=f"{report.tool} counts from when a request was sent, not from when it was due{closed}",
+            advice="compare service_time, which we count from the sending, too",
         )
-    told = dict.fromkeys(each.metric for each in figures if each.scope and each.row.spread)
-    if told:
+    without_samples = dict.fromkeys(
+        measurement.metric for measurement in figures if measurement.scope and measurement.row.spread
+    )
+    if without_samples:
         yield Doubt(
             code="no-samples",
-            seen=f"{found.tool} tells statistics of {', '.join(told)} without samples: they have no interval",
-            advice=f"have {found.tool} write every request, and import that file",
+            seen=f"{report.tool} reports only statistics of {', '.join(without_samples)}, without samples: "
+            "they have no interval",
+            advice=f"have {report.tool} write every request, and import that file",
         )
     if window is None:
-        yield from found.gaps
+        yield from report.gaps
         return
-    if found.window is None:
+    if report.window is None:
         yield Doubt(
             code="whole-load",
-            seen=f"{found.tool} tells no steady part: the first requests are in the times, and the last, "
-            "when fewer were on their way, in the rates",
-            advice="make it long, or let the tool leave a warm-up out",
+            seen=f"{report.tool} reports no steady window: the times include the first requests, and the "
+            "rates the last ones, when fewer were in flight",
+            advice="make the load long, or let the tool exclude a warm-up",
         )
-    yield from found.gaps
+    yield from report.gaps
     yield from load_analysis.doubts(window)
-    yield from _course(window)
+    yield from _drift_doubts(window)
 
 
-def _course(window: load_analysis.Window) -> Iterator[Doubt]:
-    """Doubt a load in which the service time drifts."""
+def _drift_doubts(window: load_analysis.Window) -> Iterator[Doubt]:
+    """Yield a doubt if the service time drifts during the load."""
     for part in window.due().where(lambda part: part.fine).parts():
         drift = find_drift(((part.end - part.sent) * NANO)[part.sent.argsort(kind="stable")])
         if drift is not None:
             yield Doubt(
                 code="drift",
                 seen=f"service_time: a {drift.kind} of {drift.size:+.1%} was seen in the load",
-                advice="leave the warm-up out, or look for throttling, a neighbour or a growing cache",
+                advice="exclude the warm-up, or look for throttling, another process or a growing cache",
             )
 
 
-def _failures(found: Imported) -> Iterator[Failure]:
-    outcomes = [each.outcome for each in found.requests]
+def _failures(report: Imported) -> Iterator[Failure]:
+    outcomes = [request.outcome for request in report.requests]
     if outcomes and Outcome.OK not in outcomes:
         yield Failure(
             where="load",
@@ -264,7 +287,7 @@ def _failures(found: Imported) -> Iterator[Failure]:
 
 
 def differs(metric: str, how: str, advice: str = "") -> Doubt:
-    """Doubt a metric that another tool defines otherwise."""
+    """Return the doubt that another tool defines a metric differently."""
     assert metric in METRICS
     return Doubt(
         code="other-definition",

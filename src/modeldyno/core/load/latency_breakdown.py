@@ -1,4 +1,4 @@
-"""Where the time of a request goes: the server's own account beside what the client saw."""
+"""Break down the time of a request: the server's own counters compared with what the client saw."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ STAGES = {
     "compute_time": "compute",
     "compute_output_time": "compute_output",
 }
-"""Metric to the counter that it comes from, in the order in which a request passes them."""
+"""Metric to the counter behind it, in the order in which a request passes them."""
 _FOREIGN = 0.05
-"""Share of the requests that the server counted beyond ours, above which others were served."""
+"""Share of requests counted by the server beyond ours that means it served others, too."""
 _BELOW = 0.02
-"""Share of the service time by which the server's account may exceed it."""
+"""Share of the service time by which the server's counters may exceed it."""
 
 
 def measurements(account: Account, service_time: float) -> Iterator[Measurement]:
-    """Divide the mean service time (seconds) of a request into the server's stages and the rest."""
-    known = _means(account)
-    for metric, seconds in known.items():
+    """Split the mean service time (seconds) of a request into the server's stages and the rest."""
+    stage_means = _stage_means(account)
+    for metric, seconds in stage_means.items():
         yield observed(metric, seconds)
-    if known:
-        yield observed("network_time", max(0.0, service_time - sum(known.values())))
+    if stage_means:
+        yield observed("network_time", max(0.0, service_time - sum(stage_means.values())))
     if account.executions and account.samples is not None:
         yield observed("formed_batch", account.samples / account.executions)
     for size, count in sorted(account.batches.items()):
@@ -41,25 +41,25 @@ def measurements(account: Account, service_time: float) -> Iterator[Measurement]
 
 
 def doubts(account: Account, service_time: float, answered: int) -> Iterator[Doubt]:
-    """Doubt an account that contradicts what the client saw; `answered` are the requests it saw answered."""
+    """Yield doubts if the server's counters contradict the client, which saw `answered` requests answered."""
     if answered and account.requests > (1 + _FOREIGN) * answered + 1:
         yield Doubt(
             code="foreign-requests",
-            seen=f"the server answered {account.requests:,} requests, and {answered:,} of them were ours",
-            advice="keep others away from the server while it is measured",
+            seen=f"the server answered {account.requests:,} requests, but only {answered:,} were ours",
+            advice="keep other clients away from the server during the measurement",
         )
-    total = sum(_means(account).values())
+    total = sum(_stage_means(account).values())
     if total > (1 + _BELOW) * service_time:
         yield Doubt(
             code="account-differs",
-            seen=f"the server accounts for {format_quantity(total, SECONDS, 3)} of a request, "
-            f"which took {format_quantity(service_time, SECONDS, 3)} in all",
-            advice="read the server's stages as a hint; its counters are of other requests or overlap",
+            seen=f"the server accounts for {format_quantity(total, SECONDS, 3)} of a request "
+            f"that took {format_quantity(service_time, SECONDS, 3)} in all",
+            advice="take the server's stages as a hint only: its counters cover other requests or overlap",
         )
 
 
-def _means(account: Account) -> dict[str, float]:
-    """Give the mean of each stage that the server tells of, seconds of a request."""
+def _stage_means(account: Account) -> dict[str, float]:
+    """Return the mean seconds per request of each stage that the server reports."""
     if not account.requests:
         return {}
     sums = {metric: getattr(account, counter) for metric, counter in STAGES.items()}

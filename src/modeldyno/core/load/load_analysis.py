@@ -1,8 +1,8 @@
-"""What a load showed: from the records of its requests to measurements, and to reasons to doubt them.
+"""Derive measurements, and reasons to doubt them, from the request log of a load.
 
-The steady window is cut by one rule: a request belongs to it when it was due in it, and is followed to its
-end even where that comes later, so that slow ones are not left out; rates count what ended in it. What is
-counted is counted of all requests; times of more than a million are those of a sample of them.
+The steady window is cut by one rule: a request belongs to it if it was due in it, and is followed to its end
+even if that comes later, so that slow requests are not left out; rates count what ended in the window.
+Counts are of all requests; times of more than a million requests are those of a sample.
 """
 
 from __future__ import annotations
@@ -28,65 +28,65 @@ if TYPE_CHECKING:
 NANO = 1e-9
 SATURATED, CLIENT_LIMITED = "saturated", "client-limited"
 _BINS = 4096
-"""Parts of the window in which requests are counted to find the first so many."""
+"""Bins of the window in which requests are counted to find the first n."""
 _GRID = 64
-"""Parts of the window whose counts tell how certain a rate is."""
+"""Parts of the window whose counts give the interval of a rate."""
 _GROWTH, _SLOW_GROWTH, _FEW = 0.05, 0.01, 10
-"""Shares of what was due that are not done at the end: evidently too much; too much if latency rises with it;
-and a number of requests that says nothing."""
+"""Share of due requests not done at the end that shows an overload; the share that shows one if latency rises
+with it; and a number of requests that is too small to say anything."""
 _RISE = 0.4
-"""Rise of the latency over the window, as a fraction of its end, that shows a growing queue."""
+"""Rise of the latency over the window, as a share of its value at the end, that shows a growing queue."""
 _BUSY = 0.9
-"""Cores: a driver that is busier than this may hold its requests up."""
+"""Cores: a driver busier than this may delay its requests."""
 _IDLE = 0.1
-"""Share of a closed loop's slots that may be idle, and of the service time that sending may lag behind."""
+"""Largest share of a closed loop's slots that may be idle, and of the service time that sending may lag."""
 _LAG = 1e-3
-"""Seconds of lag that are no reason to doubt, whatever the server takes."""
+"""Seconds of send lag that raise no doubt, whatever the service time."""
 _MEDIAN, _TAIL = 0.5, 0.99
-_GLANCE = 200_000
-"""Requests that are enough for a reason to doubt."""
+_DOUBT_SAMPLE = 200_000
+"""Requests sampled to decide on a doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
-    """The steady part of a load."""
+    """The steady window of a load."""
 
     records: Parted
-    """Of the whole load, drain included."""
+    """Log of the whole load, drain included."""
     begin: int
     """Nanoseconds of the monotonic clock."""
     end: int
     load: Load
     samples: int = 1
-    """Samples in a request."""
+    """Samples per request."""
     clients: tuple[float, ...] = ()
     """Cores that each driver kept busy."""
     backlog: int = 0
-    """Requests that were due at the end and had not been sent."""
+    """Requests that were due but not yet sent at the end."""
     how: Mapping[str, Any] = field(default_factory=dict)
-    """How the window was found: what a Distribution tells beside its samples."""
+    """How the window was found: metadata for a Distribution."""
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the window in seconds."""
         return max(self.end - self.begin, 1) * NANO
 
     def due(self) -> Chosen:
-        """Give the requests that were due in it."""
+        """Return the requests that were due in it."""
         return self._chosen(lambda part: self._holds(part.due))
 
     def sent(self) -> Chosen:
-        """Give those that were sent in it, whenever they were due and however they ended."""
+        """Return the requests that were sent in it, whenever they were due and however they ended."""
         return self._chosen(lambda part: self._holds(part.sent))
 
     def done(self) -> Chosen:
-        """Give those that were answered well in it."""
+        """Return the requests that were answered well in it."""
         return self._chosen(lambda part: self._holds(part.end) & part.fine)
 
     def first(self, count: int) -> Window:
-        """Cut it to the first so many requests that were due in it: from the first of them to the next after.
+        """Cut the window to the first `count` requests due in it, ending when the next one is due.
 
-        All of those due at the same time belong to it together, as those of a burst are.
+        Requests due at the same time, such as those of a burst, stay together.
         """
         dues = _first_due(self.due(), count + 1, (self.begin, self.end))
         if dues.size <= count:
@@ -104,9 +104,9 @@ class Window:
 
 
 def _first_due(records: Parted, count: int, span: tuple[int, int]) -> Column:
-    """Give when the first so many were due, in order, and some that were due shortly after them.
+    """Return the sorted due times of the first `count` requests, and of some shortly after them.
 
-    They are counted in narrow bins first, so that what comes later takes no memory.
+    Requests are counted in narrow bins first, so that later ones take no memory.
     """
     np = statistics.load_numpy()
     edges = np.linspace(*span, _BINS + 1)
@@ -115,30 +115,30 @@ def _first_due(records: Parted, count: int, span: tuple[int, int]) -> Column:
         counts += np.histogram(part.due, edges)[0]
     last = edges[min(int(np.searchsorted(counts.cumsum(), count)) + 1, _BINS)]
     dues = [part.due[part.due <= last] for part in records.parts()]
-    found: Column = np.sort(np.concatenate(dues)) if dues else np.empty(0, "int64")
-    return found
+    first_dues: Column = np.sort(np.concatenate(dues)) if dues else np.empty(0, "int64")
+    return first_dues
 
 
 def void(window: Window) -> str:
-    """Say why no latency of this load is a claim: ``saturated``, ``client-limited``, or nothing.
+    """Return why no latency of this load is valid: ``saturated``, ``client-limited``, or empty.
 
-    Where the client held requests up, nothing is known of the server, whatever its queue looks like.
+    If the client delayed requests, its queue says nothing about the server.
     """
-    if any(_limits(window)):
+    if any(_client_limits(window)):
         return CLIENT_LIMITED
-    return SATURATED if _growth(window) else ""
+    return SATURATED if _backlog_growth(window) else ""
 
 
 def measurements(window: Window) -> Iterator[Measurement]:
-    """Give every number of a load; latencies are of the requests that were answered well."""
+    """Yield all measurements of a load; latencies are of the requests that were answered well."""
     why = void(window)
-    yield from _times(window, _told(window, why), why)
+    yield from _latencies(window, _timed_requests(window, why), why)
     yield from _rates(window, why)
-    ends, retried = _tally(window.due())
-    settled = sum(ends.values()) - ends[Outcome.CANCELLED]
+    outcomes, retried = _count_outcomes(window.due())
+    settled = sum(outcomes.values()) - outcomes[Outcome.CANCELLED]
     if settled:
-        yield observed("error_rate", 1 - ends[Outcome.OK] / settled)
-    for outcome, count in ends.items():
+        yield observed("error_rate", 1 - outcomes[Outcome.OK] / settled)
+    for outcome, count in outcomes.items():
         if count:
             yield observed("requests", count, scope=outcome.word)
     if retried:
@@ -148,102 +148,103 @@ def measurements(window: Window) -> Iterator[Measurement]:
         yield observed("client_cpu", cores, scope=f"driver {number}")
 
 
-def _tally(records: Parted) -> tuple[dict[Outcome, int], int]:
-    """Count how requests ended, and how often any was sent again."""
-    ends, retried = dict.fromkeys(Outcome, 0), 0
+def _count_outcomes(records: Parted) -> tuple[dict[Outcome, int], int]:
+    """Count requests by outcome, and the retries."""
+    outcomes, retried = dict.fromkeys(Outcome, 0), 0
     for part in records.parts():
         counts = statistics.load_numpy().bincount(part.outcome, minlength=len(Outcome)).tolist()
-        ends = {outcome: ends[outcome] + counts[outcome] for outcome in Outcome}
+        outcomes = {outcome: outcomes[outcome] + counts[outcome] for outcome in Outcome}
         retried += int(part.retries.sum())
-    return ends, retried
+    return outcomes, retried
 
 
-def _told(window: Window, why: str) -> Records:
-    """Give the requests whose times are told.
+def _timed_requests(window: Window, why: str) -> Records:
+    """Return the requests whose times are reported.
 
-    Of an overload also those that had to be given up: they took at least as long as was waited for them,
-    and more is not claimed of it. Where what was due in the window was held up beyond its end, those
-    that were done in it.
+    In an overload these include the requests cancelled at the end: they took at least as long as the wait
+    for them. If all requests due in the window were delayed beyond its end, it is those done in it.
     """
     due = window.due()
-    waited = due.where(lambda part: part.fine | (part.outcome == Outcome.CANCELLED))
-    told = sample(waited if why == SATURATED else due.where(_fine))
-    return sample(window.done()) if why and not len(told) else told
+    answered_or_cancelled = due.where(lambda part: part.fine | (part.outcome == Outcome.CANCELLED))
+    timed = sample(answered_or_cancelled if why == SATURATED else due.where(_is_ok))
+    return sample(window.done()) if why and not len(timed) else timed
 
 
-def _fine(part: Records) -> Column:
+def _is_ok(part: Records) -> Column:
     return part.fine
 
 
 def doubts(window: Window, said: str = "") -> Iterator[Doubt]:
-    """Give the reasons not to trust what a load showed; `said` is what the server says of a failure."""
-    limits = list(_limits(window))
+    """Yield the reasons to doubt a load; `said` is the server's message about a failure."""
+    limits = list(_client_limits(window))
     yield from limits
-    if not limits and (growth := _growth(window)):
+    if not limits and (growth := _backlog_growth(window)):
         yield Doubt(
             code=SATURATED,
             seen=f"{growth}: latency rises as long as the load lasts, and has no steady value",
-            advice="lower the rate; find the largest that holds with --find-load",
+            advice="lower the rate; find the largest load that holds with --find-load",
         )
     if not limits:
-        yield from _late(window)
-    ends, _ = _tally(window.due())
+        yield from _late_sends(window)
+    ends, _ = _count_outcomes(window.due())
     wrong = {each: n for each, n in ends.items() if n and each not in {Outcome.OK, Outcome.CANCELLED}}
     if wrong:
         named = ", ".join(f"{count:,} {each.word}" for each, count in wrong.items())
         yield Doubt(
             code="failed-requests",
             seen=f"{sum(wrong.values()):,} of {sum(ends.values()):,} requests failed: {named}; "
-            f"they are in no latency{said and f' ({said})'}",
-            advice="read the rate of errors beside the latency",
+            f"they are not in the latency{said and f' ({said})'}",
+            advice="read the error rate together with the latency",
         )
-    if (each := thinning(window.due().where(_fine))) > 1:
+    if (each := thinning(window.due().where(_is_ok))) > 1:
         yield Doubt(
             code="thinned",
-            seen=f"there were too many requests to keep the times of all: one of every {each} was drawn at "
-            "random, and the slowest",
-            advice="what is counted is counted of all; have all times in a file with --records",
+            seen=f"there were too many requests to keep all their times: one of every {each} was drawn at "
+            "random, plus the slowest",
+            advice="counts are of all requests; write all times to a file with --records",
         )
 
 
-def _times(window: Window, told: Records, why: str) -> Iterator[Measurement]:
-    if not len(told):
+def _latencies(window: Window, records: Records, why: str) -> Iterator[Measurement]:
+    if not len(records):
         return
-    order = statistics.load_numpy().argsort(told.due, kind="stable")
-    yield _spread(window, "latency", (told.end - told.due)[order] * NANO, why)
-    yield _spread(window, "service_time", (told.end - told.sent)[order] * NANO, "")
-    yield _spread(window, "send_lag", (told.sent - told.due)[order] * NANO, "")
-    if told.pieces:
-        yield from _streamed(window, told, why)
+    order = statistics.load_numpy().argsort(records.due, kind="stable")
+    yield _distribution(window, "latency", (records.end - records.due)[order] * NANO, why)
+    yield _distribution(window, "service_time", (records.end - records.sent)[order] * NANO, "")
+    yield _distribution(window, "send_lag", (records.sent - records.due)[order] * NANO, "")
+    if records.pieces:
+        yield from _stream_times(window, records, why)
 
 
-def _streamed(window: Window, fine: Records, why: str) -> Iterator[Measurement]:
-    """Give the times of answers that came in pieces, each of which bears one token or several.
+def _stream_times(window: Window, records: Records, why: str) -> Iterator[Measurement]:
+    """Yield the times of streamed answers, whose chunks carry one or more tokens each.
 
-    The first byte of an answer often comes before the prompt is read: a role, or the head alone. So the
-    first token is the first piece, and an answer without one has none.
+    The first byte of an answer often comes before the prompt is processed: a role, or the head alone. So the
+    first token is the first non-empty chunk, and an answer without one has none.
     """
     np = statistics.load_numpy()
-    counts = np.array([len(pieces) for pieces in fine.pieces])
-    said = fine.chosen(counts > 0)
-    if len(said):
-        first = np.array([pieces[0] for pieces in said.pieces])
-        yield _spread(window, "time_to_first_token", (first - said.due) * NANO, why)
-    gaps = [np.diff(pieces) for pieces in said.pieces if len(pieces) > 1]
+    counts = np.array([len(pieces) for pieces in records.pieces])
+    answered = records.chosen(counts > 0)
+    if len(answered):
+        first = np.array([pieces[0] for pieces in answered.pieces])
+        yield _distribution(window, "time_to_first_token", (first - answered.due) * NANO, why)
+    gaps = [np.diff(pieces) for pieces in answered.pieces if len(pieces) > 1]
     if gaps:
-        yield _spread(window, "inter_chunk_latency", np.concatenate(gaps) * NANO, "")
-    # Tokens that came all at once have no time of their own.
-    several = fine.chosen((fine.tokens > 1) & (counts > 1))
-    if not len(several):
+        yield _distribution(window, "inter_chunk_latency", np.concatenate(gaps) * NANO, "")
+    # Tokens that all came at once have no time per token.
+    multi_token = records.chosen((records.tokens > 1) & (counts > 1))
+    if not len(multi_token):
         return
-    times = np.array([pieces[-1] - pieces[0] for pieces in several.pieces])
-    yield _spread(window, "time_per_output_token", times / (several.tokens - 1) * NANO, "")
-    if all(len(pieces) == count for pieces, count in zip(several.pieces, several.tokens, strict=True)):
-        gaps = [np.diff(pieces) for pieces in several.pieces]
-        yield _spread(window, "inter_token_latency", np.concatenate(gaps) * NANO, "")
+    times = np.array([pieces[-1] - pieces[0] for pieces in multi_token.pieces])
+    yield _distribution(window, "time_per_output_token", times / (multi_token.tokens - 1) * NANO, "")
+    if all(
+        len(pieces) == count for pieces, count in zip(multi_token.pieces, multi_token.tokens, strict=True)
+    ):
+        gaps = [np.diff(pieces) for pieces in multi_token.pieces]
+        yield _distribution(window, "inter_token_latency", np.concatenate(gaps) * NANO, "")
 
 
-def _spread(window: Window, metric: str, seconds: Samples, why: str) -> Measurement:
+def _distribution(window: Window, metric: str, seconds: Samples, why: str) -> Measurement:
     return Measurement(metric=metric, value=Distribution.of(seconds, void=why, **window.how))
 
 
@@ -252,23 +253,23 @@ def _rates(window: Window, why: str) -> Iterator[Measurement]:
     done = window.done()
     yield _rate(window, "throughput", done, lambda part: np.full(len(part), window.samples))
     yield _rate(window, "request_rate", done, lambda part: np.ones(len(part)))
-    told = done.where(lambda part: part.tokens > 0)
-    if len(told):
-        yield _rate(window, "token_rate", told, lambda part: part.tokens)
-    if not window.load.closed and why != CLIENT_LIMITED:  # or what was due has not been told
+    with_tokens = done.where(lambda part: part.tokens > 0)
+    if len(with_tokens):
+        yield _rate(window, "token_rate", with_tokens, lambda part: part.tokens)
+    if not window.load.closed and why != CLIENT_LIMITED:  # a limited client may not log what was due
         yield observed("offered_rate", (len(window.due()) + window.backlog) / window.seconds)
     if (within := window.load.within) is not None:
-        good = done.where(lambda part: part.end - part.due <= within / NANO)
-        yield _rate(window, "goodput", good, lambda part: np.ones(len(part)))
+        within_deadline = done.where(lambda part: part.end - part.due <= within / NANO)
+        yield _rate(window, "goodput", within_deadline, lambda part: np.ones(len(part)))
 
 
-def _rate(window: Window, metric: str, done: Parted, each: Callable[[Records], Column]) -> Measurement:
-    """Sum `each` up per second, with an interval from how the sums of equal parts of the window vary."""
+def _rate(window: Window, metric: str, done: Parted, weight: Callable[[Records], Column]) -> Measurement:
+    """Return the sum of `weight` per second; the interval is from the variation within the window."""
     np = statistics.load_numpy()
     sums = np.zeros(_GRID)
     for part in done.parts():
         within = (window.begin, window.end)
-        sums += np.histogram(part.end, bins=_GRID, range=within, weights=each(part))[0]
+        sums += np.histogram(part.end, bins=_GRID, range=within, weights=weight(part))[0]
     scale = _GRID / window.seconds
     low, high = statistics.mean_interval(sums)
     value = float(sums.sum()) / window.seconds
@@ -277,7 +278,7 @@ def _rate(window: Window, metric: str, done: Parted, each: Callable[[Records], C
 
 
 def _in_flight(window: Window) -> float:
-    """Give the mean number of requests on their way: their time within the window over its length."""
+    """Return the mean number of requests in flight: their total time in the window over its length."""
     np = statistics.load_numpy()
     total = 0
     for part in window.records.parts():
@@ -286,10 +287,10 @@ def _in_flight(window: Window) -> float:
     return total * NANO / window.seconds
 
 
-def _growth(window: Window) -> str:
-    """Say by how much the work that is not done grew, where that shows an overload; else nothing.
+def _backlog_growth(window: Window) -> str:
+    """Describe by how much the backlog grew, if that shows an overload; else return an empty string.
 
-    In a closed loop nothing can grow.
+    In a closed loop the backlog cannot grow.
     """
     if window.load.closed:
         return ""
@@ -298,7 +299,7 @@ def _growth(window: Window) -> str:
     arrived = len(window.due()) + window.backlog
     if growth <= max(_FEW, _SLOW_GROWTH * arrived):
         return ""
-    if growth <= _GROWTH * arrived and not _rising(window):
+    if growth <= _GROWTH * arrived and not _is_latency_rising(window):
         return ""
     return f"of {arrived:,} requests that were due, {growth:,} more were waiting at the end than before"
 
@@ -307,34 +308,36 @@ def _outstanding(window: Window, when: int) -> int:
     return len(Chosen(records=window.records, holds=lambda part: (part.due < when) & (part.end >= when)))
 
 
-def _rising(window: Window) -> bool:
-    """Say whether the latency rises from the beginning of the window to its end."""
-    fine = sample(window.due().where(_fine), _GLANCE)
-    order = statistics.load_numpy().argsort(fine.due, kind="stable")
-    drift = find_drift((fine.end - fine.due)[order] * NANO)
+def _is_latency_rising(window: Window) -> bool:
+    """Return whether the latency rises over the window."""
+    records = sample(window.due().where(_is_ok), _DOUBT_SAMPLE)
+    order = statistics.load_numpy().argsort(records.due, kind="stable")
+    drift = find_drift((records.end - records.due)[order] * NANO)
     return drift is not None and drift.size > _RISE
 
 
-def _limits(window: Window) -> Iterator[Doubt]:
-    """Find signs that the client, not the server, set the pace."""
+def _client_limits(window: Window) -> Iterator[Doubt]:
+    """Yield doubts if the client, not the server, set the pace."""
     busiest = max(window.clients, default=0.0)
-    late = _lateness(window)
+    late = _send_delay(window)
     if busiest > _BUSY and (late or window.load.closed):
-        yield _limited(f"a driver kept {format_quantity(busiest, CORES, 2)} busy, which is all that one can")
+        yield _client_limited(
+            f"a driver kept {format_quantity(busiest, CORES, 2)} busy, which is the most it can use"
+        )
     elif late:
-        yield _limited(late)
+        yield _client_limited(late)
 
 
-def _lateness(window: Window) -> str:
-    """Say how the client held requests up, where it did so to most of them.
+def _send_delay(window: Window) -> str:
+    """Describe how the client delayed most of the requests; empty if it did not.
 
-    Waiting for a slot is no lateness of ours.
+    Waiting for a slot is not counted as delay.
     """
     held = window.load.closed or window.load.concurrency is not None
     if not held and window.backlog > max(_FEW, _SLOW_GROWTH * len(window.due())):
         return f"{window.backlog:,} requests that were due had not been sent at the end"
-    sent, done = sample(window.sent(), _GLANCE), sample(window.done(), _GLANCE)
-    if not len(sent) or (window.load.closed and not len(done)):  # slots that fail pause
+    sent, done = sample(window.sent(), _DOUBT_SAMPLE), sample(window.done(), _DOUBT_SAMPLE)
+    if not len(sent) or (window.load.closed and not len(done)):  # slots pause after a failure
         return ""
     service = statistics.quantile((done.end - done.sent) * NANO, _MEDIAN) if len(done) else 0.0
     lag = statistics.quantile((sent.sent - sent.due) * NANO, _MEDIAN)
@@ -353,24 +356,24 @@ def _lateness(window: Window) -> str:
     return f"half of the requests were sent {format_quantity(lag, SECONDS, 2)} late or later, at {rate}"
 
 
-def _late(window: Window) -> Iterator[Doubt]:
-    """Doubt the tail of a latency in which some requests were sent late."""
-    fine = sample(window.due().where(_fine), _GLANCE)
-    if window.load.closed or window.load.concurrency is not None or not len(fine):
+def _late_sends(window: Window) -> Iterator[Doubt]:
+    """Yield a doubt if some requests in the tail of the latency were sent late."""
+    records = sample(window.due().where(_is_ok), _DOUBT_SAMPLE)
+    if window.load.closed or window.load.concurrency is not None or not len(records):
         return
-    lag = statistics.quantile((fine.sent - fine.due) * NANO, _TAIL)
-    if lag > max(_LAG, _IDLE * statistics.quantile((fine.end - fine.sent) * NANO, _TAIL)):
+    lag = statistics.quantile((records.sent - records.due) * NANO, _TAIL)
+    if lag > max(_LAG, _IDLE * statistics.quantile((records.end - records.sent) * NANO, _TAIL)):
         yield Doubt(
             code="sent-late",
             seen=f"one request in a hundred was sent {format_quantity(lag, SECONDS, 2)} late or later, "
-            "which is in the latency",
-            advice="give the client a core of its own, or read the service time beside it",
+            "which is part of the latency",
+            advice="give the client a core of its own, or look at the service time as well",
         )
 
 
-def _limited(seen: str) -> Doubt:
+def _client_limited(seen: str) -> Doubt:
     return Doubt(
         code=CLIENT_LIMITED,
         seen=f"{seen}: what was measured is the client, and tells nothing of the server",
-        advice="add processes with --drivers, give the client cores of its own, or lower the load",
+        advice="add processes with --drivers, give the client its own cores, or lower the load",
     )

@@ -1,4 +1,4 @@
-"""A ladder of loads: what each rung gave, the knee of the curve, and where throughput stops growing."""
+"""A load curve: measurements under rising loads, the knee, and where throughput stops growing."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 SCHEMA = 1
-"""Of the documents of several loads: a ladder, and the answer of a search."""
+"""Schema version of the documents with several loads: a load curve, and the answer of a capacity search."""
 CLIENT_LIMITED = "client-limited"
 """Code of the doubt that the client, not the server, was the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """A load, and what was measured under it."""
+    """One load and its measurement."""
 
     load: float
-    """Concurrency, or requests due in a second."""
+    """Concurrency, or requests due per second."""
     answers: tuple[Answer, ...] = ()
     judgements: tuple[Judgement, ...] = ()
-    """On the bounds that were asked for, by 95 % intervals."""
+    """On the given bounds, by 95 % intervals."""
     doubts: tuple[str, ...] = ()
     """Codes."""
     failure: str = ""
-    """What went wrong, where nothing could be measured."""
+    """Why nothing could be measured."""
     care: float = 1.0
-    """How much longer it was measured than the Plan says."""
+    """Multiple of the Plan's time that it was measured for."""
     result: str = ""
     """Id of the Result."""
 
     @classmethod
     def of(cls, result: Result, load: float, bounds: Sequence[Constraint] = (), *, care: float = 1.0) -> Rung:
-        """Take from a Result what a ladder and a search need."""
+        """Extract from a Result what a load curve and a capacity search need."""
         judgements = tuple(bound.judge(result.measurements) for bound in bounds)
         return cls(
             load=load,
@@ -58,40 +58,40 @@ class Rung:
         )
 
     def find(self, metric: str, statistic: str | None = None, part: str | None = None) -> Answer | None:
-        """Give what was measured of a metric, or None."""
-        asked = (metric, statistic, part)
-        found = (a for a in self.answers if (a.query.metric, a.query.statistic, a.query.part) == asked)
-        return next(found, None)
+        """Return the value of a metric, or None."""
+        wanted = (metric, statistic, part)
+        matches = (a for a in self.answers if (a.query.metric, a.query.statistic, a.query.part) == wanted)
+        return next(matches, None)
 
 
 def plain(judgements: Sequence[Judgement], measurements: Sequence[Measurement]) -> Iterator[Answer]:
-    """Give the plain quantile of each percentile that was judged and is no claim yet: a hint to a search."""
+    """Yield the raw quantile of each judged percentile that is not certified: a hint for a search."""
     for judgement in judgements:
         if judgement.answer.value is None and judgement.constraint.percentile is not None:
-            with suppress(RunFailed, RequestError):  # it was not measured at all
+            with suppress(RunFailed, RequestError):  # not measured at all
                 yield Answer.to(replace(judgement.constraint.query, part="raw"), measurements)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """The load that gives most throughput for its latency, as far as the samples tell."""
+    """The load with the most throughput for its latency, as far as the measurements tell."""
 
     load: float
     low: float
-    """The smallest load that may be it."""
+    """The smallest load that may be the knee."""
     high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """A document: the same model under one load after the other."""
+    """The same model under a series of loads, as a document."""
 
     knob: str
-    """What was raised: ``concurrency`` or ``rate``."""
+    """The knob that was raised: ``concurrency`` or ``rate``."""
     rungs: tuple[Rung, ...]
     """In the order in which they were measured."""
     id: str = ""
-    """Twelve hexadecimal digits; empty where it is not kept."""
+    """Twelve hexadecimal digits; empty if it is not stored."""
     created: str = ""
     """Time of UTC, ISO 8601."""
     name: str = ""
@@ -100,35 +100,34 @@ class Ladder:
 
     @property
     def sorted(self) -> tuple[Rung, ...]:
-        """The rungs from the least load to the greatest."""
+        """The load points from the smallest load to the largest."""
         return tuple(sorted(self.rungs, key=lambda rung: rung.load))
 
     @property
     def knee(self) -> Knee | None:
-        """The rung of the greatest power, with its neighbours, between which the knee lies.
+        """The load of the greatest power, and the neighbouring loads between which the knee lies.
 
-        Power is throughput over mean latency (Giessler et al. 1978; Kleinrock 1979, "Power and
-        deterministic rules of thumb for probabilistic problems in computer communications"). It needs
-        neither smoothing nor a scale, and a rung more at the far end does not move it, as it does
-        with rules that look for the greatest distance from a chord. In a closed loop it is greatest
-        where one per cent of load gains half a per cent of throughput; with k servers that is at k.
-        None where it may lie beyond the last rung.
+        Power is throughput over mean latency (Giessler et al. 1978; Kleinrock 1979, "Power and deterministic
+        rules of thumb for probabilistic problems in computer communications"). It needs neither smoothing nor
+        a scale, and another load at the far end does not move it, as it does with rules that look for the
+        greatest distance from a chord. In a closed loop it is greatest where one per cent of load gains half
+        a per cent of throughput; with k servers that is at k. None if it may lie beyond the last load.
         """
         powers = [(rung.load, power) for rung in self.sorted if (power := _power(rung)) is not None]
         if not powers:
             return None
         best, (_, least, _) = max(powers, key=lambda pair: pair[1][0])
-        rivals = [place for place, (_, (_, _, high)) in enumerate(powers) if high >= least]
-        if rivals[-1] + 1 == len(powers):
+        candidates = [index for index, (_, (_, _, high)) in enumerate(powers) if high >= least]
+        if candidates[-1] + 1 == len(powers):
             return None
-        return Knee(load=best, low=powers[max(0, rivals[0] - 1)][0], high=powers[rivals[-1] + 1][0])
+        return Knee(load=best, low=powers[max(0, candidates[0] - 1)][0], high=powers[candidates[-1] + 1][0])
 
     @property
     def plateau(self) -> float | None:
-        """The smallest load from which on no greater one gave more throughput beyond the intervals."""
+        """The smallest load beyond which no larger one gave more throughput beyond the intervals."""
         rates = [(rung.load, rate.bounds()) for rung in self.sorted if (rate := _rate(rung)) is not None]
-        for place, (load, bounds) in enumerate(rates[:-1]):
-            if all(later.low <= bounds.high for _, later in rates[place + 1 :]):
+        for index, (load, bounds) in enumerate(rates[:-1]):
+            if all(later.low <= bounds.high for _, later in rates[index + 1 :]):
                 return load
         return None
 
@@ -139,28 +138,28 @@ class Ladder:
         if not rates:
             return None
         peak, best = max(rates, key=lambda pair: pair[1].value or 0.0)
-        fallen = (n for n, rate in rates if n > peak and rate.bounds().high < best.bounds().low)
-        return next(fallen, None)
+        loads = (n for n, rate in rates if n > peak and rate.bounds().high < best.bounds().low)
+        return next(loads, None)
 
     @property
     def saturated(self) -> float | None:
-        """The smallest load under which queue and latency were still rising."""
+        """The smallest load under which queue and latency kept rising."""
         return next((rung.load for rung in self.sorted if SATURATED in rung.doubts), None)
 
 
 def _rate(rung: Rung) -> Answer | None:
-    """Give requests per second; samples where nobody counted requests."""
-    found = rung.find("request_rate") or rung.find("throughput")
-    return found if found is not None and found.value is not None and not _excluded(rung) else None
+    """Return requests per second; samples per second if requests were not counted."""
+    rate = rung.find("request_rate") or rung.find("throughput")
+    return rate if rate is not None and rate.value is not None and not _is_unusable(rung) else None
 
 
-def _excluded(rung: Rung) -> bool:
-    """Say whether a rung tells nothing of the server in a steady state."""
+def _is_unusable(rung: Rung) -> bool:
+    """Return whether a load point says nothing about the server in a steady state."""
     return bool(rung.failure) or not {SATURATED, CLIENT_LIMITED}.isdisjoint(rung.doubts)
 
 
 def _power(rung: Rung) -> tuple[float, float, float] | None:
-    """Give throughput over mean latency: the value, and what the two intervals leave open."""
+    """Return throughput over mean latency: the value, and the range that the two intervals allow."""
     rate, time = _rate(rung), rung.find("latency", "mean")
     if rate is None or rate.value is None or time is None or not time.value:
         return None
@@ -171,10 +170,10 @@ def _power(rung: Rung) -> tuple[float, float, float] | None:
 
 # --- which loads -----------------------------------------------------------------------------------
 
-_LARGEST = 1024
-"""Concurrency at which a ladder ends where nobody says."""
-_STEPS = 64
-"""Most rungs of a ladder."""
+_DEFAULT_LAST = 1024
+"""Default concurrency at which a load curve ends."""
+_MOST_POINTS = 64
+"""Most points of a load curve."""
 
 
 def parse_ladder(text: str) -> tuple[int, ...]:
@@ -185,18 +184,18 @@ def parse_ladder(text: str) -> tuple[int, ...]:
     """
     first, colon, last = text.strip().partition(":")
     try:
-        loads = doubled(int(first), int(last or _LARGEST)) if colon else tuple(map(int, text.split(",")))
+        loads = doubled(int(first), int(last or _DEFAULT_LAST)) if colon else tuple(map(int, text.split(",")))
     except ValueError:
         loads = ()
-    if not loads or loads[0] < 1 or len(loads) > _STEPS or any(b <= a for a, b in pairwise(loads)):
+    if not loads or loads[0] < 1 or len(loads) > _MOST_POINTS or any(b <= a for a, b in pairwise(loads)):
         raise RequestError(
-            f"'{text}' is no ladder; write rising concurrencies such as 1,2,4,8, or 1:64 to double up to 64."
+            f"'{text}' is not a ladder; write rising concurrencies: 1,2,4,8, or 1:64 to double up to 64."
         )
     return loads
 
 
 def doubled(first: int, last: int) -> tuple[int, ...]:
-    """Give `first`, twice that and so on, and `last`; nothing where they do not rise."""
+    """Return `first`, twice that and so on, and `last`; empty if they do not rise."""
     loads = [first] if 0 < first <= last else []
     while loads and loads[-1] < last:
         loads.append(min(2 * loads[-1], last))
@@ -204,16 +203,16 @@ def doubled(first: int, last: int) -> tuple[int, ...]:
 
 
 def worth_climbing(ladder: Ladder) -> bool:
-    """Say whether a rung more may tell anything: the last two gave more than the one before them.
+    """Return whether a larger load may add information: throughput grew within the last two.
 
-    A failure, a load that saturates the server, or a client that is the limit ends the climb.
+    A failure, a saturated server, or a client that is the limit ends the climb.
     """
     rungs = ladder.sorted
-    if rungs and _excluded(rungs[-1]):
+    if rungs and _is_unusable(rungs[-1]):
         return False
     plateau = ladder.plateau
-    return plateau is None or sum(rung.load > plateau for rung in rungs) < _FLAT
+    return plateau is None or sum(rung.load > plateau for rung in rungs) < _PLATEAU_POINTS
 
 
-_FLAT = 2
-"""Rungs beyond the beginning of the plateau that show that it is one."""
+_PLATEAU_POINTS = 2
+"""Points beyond the start of the plateau that confirm it."""

@@ -1,7 +1,7 @@
-"""Several models on one server at the same time: whose a metric is, a knob, a load.
+"""Several models on one server at the same time: which model a metric, a knob or a load belongs to.
 
-The model that a Job is of has its metrics as ever; one beside it has them under its name, which is their
-scope: ``latency.p99@tagger``. Of knobs and loads it stands in front: ``tagger.instances``.
+The model of the Job keeps its metrics unchanged. The metrics of a co-hosted model have that model's name as
+their scope: ``latency.p99@tagger``. In knobs and loads the name is a prefix: ``tagger.instances``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.spec.knob import Knob, KnobValue
 
-_Found = TypeVar("_Found")
+_Value = TypeVar("_Value")
 
 PER_MODEL = UNDER_LOAD.keys() - {"client_cpu"}
 """Metrics that each model has; the others are of the server, of a process, or of the first model alone."""
@@ -34,7 +34,7 @@ PER_MODEL = UNDER_LOAD.keys() - {"client_cpu"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """What was said of a model beside the first."""
+    """A model co-hosted beside the first, as the user described it."""
 
     model: str
     name: str
@@ -48,7 +48,7 @@ class Neighbour:
         """Read ``tagger.onnx name=tagger concurrency=4 instances=2``: the model, its load, its knobs.
 
         Raises:
-            RequestError: there is no model, or a word after it is no ``name=value``.
+            RequestError: there is no model, or a word after it is not ``name=value``.
         """
         try:
             model, *words = shlex.split(text)
@@ -56,37 +56,37 @@ class Neighbour:
             raise RequestError(
                 f"--beside '{text}' names no model; write 'model.onnx concurrency=4'."
             ) from None
-        told: dict[str, list[str]] = {}
+        values_by_name: dict[str, list[str]] = {}
         for word in words:
             name, separator, value = word.partition("=")
             if not (name and separator):
                 raise RequestError(f"--beside '{text}': '{word}' is not name=value, such as concurrency=4.")
-            told.setdefault(name, []).append(value)
-        inputs = tuple(told.pop("input", ()))
-        for name, values in told.items():
+            values_by_name.setdefault(name, []).append(value)
+        inputs = tuple(values_by_name.pop("input", ()))
+        for name, values in values_by_name.items():
             if len(values) > 1:
                 raise RequestError(f"--beside '{text}' gives {name} twice: {values[0]} and {values[1]}.")
-        once = {name: values[0] for name, values in told.items()}
-        named, slots = once.pop("name", None), once.pop("concurrency", None)
+        settings = {name: values[0] for name, values in values_by_name.items()}
+        explicit_name, slots = settings.pop("name", None), settings.pop("concurrency", None)
         if slots is not None and not slots.isdigit():
-            raise RequestError(f"--beside '{text}': concurrency={slots} is no whole number.")
+            raise RequestError(f"--beside '{text}': concurrency={slots} is not a whole number.")
         return cls(
             model=model,
-            name=_checked(named) if named is not None else called(model),
+            name=_validated_name(explicit_name) if explicit_name is not None else called(model),
             inputs=inputs,
             concurrency=int(slots) if slots else None,
-            rate=once.pop("rate", None),
-            settings=once,
+            rate=settings.pop("rate", None),
+            settings=settings,
         )
 
     def load(self, first: Load) -> Load:
-        """Give its load: its own arrivals, and for the rest what the first model is put under.
+        """Return its load: its own arrivals, everything else as for the first model.
 
         Raises:
-            RequestError: there is no such load.
+            RequestError: a co-hosted model cannot have this load.
         """
         if first.arrivals is Arrivals.TRACE:
-            raise RequestError("A trace ends by itself, so it is for one model alone; leave --beside away.")
+            raise RequestError("A trace is for one model alone, because it ends by itself; drop --beside.")
         usual = replace(first, requests=None, drivers=1)
         if self.rate is not None:
             rate, arrivals, burst = parse_rate(self.rate)
@@ -98,74 +98,74 @@ class Neighbour:
 
 
 def called(locator: str) -> str:
-    """Give a name by which knobs and metrics can be asked for, of a path or of a URL's model."""
+    """Return the default name of a model, from a path or from the model in a URL."""
     last = re.split(r"[/#:]", locator.rstrip("/"))[-1]
     return re.sub(r"[^\w-]+", "-", Path(last).stem or last).strip("-") or "model"
 
 
-def _checked(name: str) -> str:
-    if not re.fullmatch(r"[\w-]+", name) or name in _TAKEN:
+def _validated_name(name: str) -> str:
+    if not re.fullmatch(r"[\w-]+", name) or name in _RESERVED_NAMES:
         raise RequestError(
             f"A model beside another cannot be called '{name}'; write letters, digits, - and _."
         )
     return name
 
 
-_TAKEN = {"config"}
-"""Names that stand in front of a knob already."""
+_RESERVED_NAMES = {"config"}
+"""Prefixes of knobs that have another meaning."""
 
 
 def check_names(own: str, others: Sequence[Neighbour]) -> None:
-    """Refuse two models of one name.
+    """Refuse two models with the same name.
 
     Raises:
-        RequestError: there are two.
+        RequestError: two models have the same name.
     """
     seen = {own}
-    for other in others:
-        if other.name in seen:
+    for model in others:
+        if model.name in seen:
             raise RequestError(
-                f"Two models are called '{other.name}'; give one another name: "
-                f"--beside '{other.model} name=another'."
+                f"Two models are called '{model.name}'; give one another name: "
+                f"--beside '{model.model} name=another'."
             )
-        seen.add(other.name)
+        seen.add(model.name)
 
 
-def at(name: str, found: _Found) -> _Found:
-    """Tell what was found of a model beside the first as that model's; a file has a name of its own."""
-    told: object = found
-    if isinstance(found, Measurement):
-        told = replace(found, scope=f"{name}/{found.scope}" if found.scope else name)
-    elif isinstance(found, Doubt):
-        told = replace(found, seen=f"{name}: {found.seen}")
-    elif isinstance(found, Failure):
-        told = replace(found, message=f"{name}: {found.message}")
-    return cast("_Found", told)
+def at(name: str, value: _Value) -> _Value:
+    """Mark a measurement, doubt or failure as that of a co-hosted model; return other values unchanged."""
+    result: object = value
+    if isinstance(value, Measurement):
+        result = replace(value, scope=f"{name}/{value.scope}" if value.scope else name)
+    elif isinstance(value, Doubt):
+        result = replace(value, seen=f"{name}: {value.seen}")
+    elif isinstance(value, Failure):
+        result = replace(value, message=f"{name}: {value.message}")
+    return cast("_Value", result)
 
 
 def of(name: str, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
-    """Give what was measured of a model beside the first, as if it were the only one."""
-    for found in measurements:
-        if found.scope == name:
-            yield replace(found, scope="")
-        elif found.scope.startswith(f"{name}/"):
-            yield replace(found, scope=found.scope.removeprefix(f"{name}/"))
+    """Yield the measurements of a co-hosted model, without its name in their scopes."""
+    for measurement in measurements:
+        if measurement.scope == name:
+            yield replace(measurement, scope="")
+        elif measurement.scope.startswith(f"{name}/"):
+            yield replace(measurement, scope=measurement.scope.removeprefix(f"{name}/"))
 
 
 def first(names: Sequence[str], measurements: Iterable[Measurement]) -> Iterator[Measurement]:
-    """Give what was measured of the first model, and of the server."""
-    for found in measurements:
-        if found.scope.partition("/")[0] not in names:
-            yield found
+    """Yield the measurements of the first model and of the server."""
+    for measurement in measurements:
+        if measurement.scope.partition("/")[0] not in names:
+            yield measurement
 
 
 def each(query: Query, own: str, beside: Sequence[str]) -> tuple[Query, ...]:
-    """Give the queries that one stands for: of every model, unless it names one.
+    """Return the queries that a query stands for: one for each model, unless it names one.
 
     Args:
-        query: as a user asks it.
+        query: as the user wrote it.
         own: the name of the first model.
-        beside: those of the others.
+        beside: the names of the others.
     """
     if query.scope == own:
         return (replace(query, scope=""),)
@@ -175,12 +175,12 @@ def each(query: Query, own: str, beside: Sequence[str]) -> tuple[Query, ...]:
 
 
 def told(query: Query, own: str) -> Query:
-    """Give a query such that it names its model: the first of several is called `own`; empty: it is alone."""
+    """Return the query with its model named; `own` is the first model's name, empty if it is alone."""
     return replace(query, scope=own) if own and not query.scope and query.metric in PER_MODEL else query
 
 
 def knobs(own: Iterable[Knob], beside: Iterable[str]) -> tuple[Knob, ...]:
-    """Give the knobs of all models on a server: those of the others with their names in front."""
+    """Return the knobs of all models on a server; those of co-hosted models are prefixed with their names."""
     table = tuple(own)
     return (
         *table,
@@ -193,7 +193,7 @@ def knobs(own: Iterable[Knob], beside: Iterable[str]) -> tuple[Knob, ...]:
 
 
 def parts(config: Mapping[str, KnobValue], beside: Sequence[str]) -> tuple[dict[str, KnobValue], ...]:
-    """Divide what is set, by the model that it is for: the first, then each of the others."""
+    """Split a configuration by model: the first model, then each of the others."""
     return tuple(
         {
             name.removeprefix(f"{model}.") if model else name: value
@@ -205,5 +205,5 @@ def parts(config: Mapping[str, KnobValue], beside: Sequence[str]) -> tuple[dict[
 
 
 def whose(name: str, beside: Iterable[str]) -> str:
-    """Say which model beside the first a knob or a load is of; empty for the first."""
+    """Return the co-hosted model that a knob or a load belongs to; empty for the first."""
     return next((model for model in beside if name.startswith(f"{model}.")), "")

@@ -1,4 +1,4 @@
-"""Capacity and cost: how many replicas a demand takes, and what an inference costs at a price per hour."""
+"""Replicas and cost: how many replicas a demand needs, and what inferences cost at a price per hour."""
 
 from __future__ import annotations
 
@@ -23,66 +23,66 @@ _PRICE = re.compile(
     r"\s*(?:/\s*(?P<per>h|d|month))?\s*"
 )
 _HOURS = {"h": 1.0, "d": 24.0, "month": 730.0}
-"""Of a month, as those who rent machines count it: a twelfth of 365 days."""
+"""Hours of a month as machine rental counts it: a twelfth of 365 days."""
 _SECONDS = 3600.0
-_USED = {
+_COST_UNITS = {
     "throughput": (1000, "1,000 inferences"),
     "request_rate": (1000, "1,000 requests"),
     "token_rate": (1_000_000, "million tokens"),
 }
-"""Rate to how many of it a cost is told of, and what these are called."""
+"""Rate to the number of units whose cost is shown, and the name of that number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What one replica costs: the machine, or the part of it, that was measured."""
+    """Price of one replica: the machine, or the part of it, that was measured."""
 
     per_hour: float
     currency: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Price:
-        """Read ``1.20/h``, ``$1.20/h``, ``28.80 EUR/d``, ``876/month``; without a time it is for an hour.
+        """Read ``1.20/h``, ``$1.20/h``, ``28.80 EUR/d``, ``876/month``; without a unit it is per hour.
 
         Raises:
-            RequestError: it is no price.
+            RequestError: it is not a price.
         """
         match = _PRICE.fullmatch(text)
         if match is None or (match["before"] and match["after"]):
-            raise RequestError(f"--price '{text}' is no price; write 1.20/h, $1.20/h or 876 EUR/month.")
+            raise RequestError(f"--price '{text}' is not a price; write 1.20/h, $1.20/h or 876 EUR/month.")
         amount = float(match["amount"]) / _HOURS[match["per"] or "h"]
         return cls(per_hour=amount, currency=match["before"] or match["after"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What so much work costs on one replica that is always busy."""
+    """Cost of an amount of work on one replica that is always busy."""
 
     of: str
     """Such as ``1,000 inferences``."""
     amount: float
     interval: Interval | None
-    """By that of the rate; None where it has none."""
+    """Derived from the interval of the rate; None if that has none."""
     rate: float
     """Per second."""
 
 
 def costs(result: Result, price: Price) -> tuple[Cost, ...]:
-    """Give what the work of a Result costs: inferences, requests where they are others, and tokens."""
-    rates = {name: found for name in _USED if (found := _answered(result, name)) is not None}
+    """Return the cost of the work of a Result: inferences, requests if they are not the same, and tokens."""
+    rates = {name: answer for name in _COST_UNITS if (answer := _rate_answer(result, name)) is not None}
     same = "throughput" in rates and "request_rate" in rates
     if same and rates["throughput"].value == rates["request_rate"].value:
         del rates["request_rate"]
     return tuple(_cost(name, rate, price) for name, rate in rates.items())
 
 
-def _answered(result: Result, metric: str) -> Answer | None:
-    found = result.find(metric)
-    return None if found is None or not found.value else result.ask(metric)
+def _rate_answer(result: Result, metric: str) -> Answer | None:
+    measurement = result.find(metric)
+    return None if measurement is None or not measurement.value else result.ask(metric)
 
 
 def _cost(name: str, rate: Answer, price: Price) -> Cost:
-    number, of = _USED[name]
+    number, of = _COST_UNITS[name]
     assert rate.value is not None
     spent = price.per_hour / _SECONDS * number
     bounds = rate.interval
@@ -100,7 +100,7 @@ def _cost(name: str, rate: Answer, price: Price) -> Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provision:
-    """How many replicas a demand takes, each under the load that was measured to hold."""
+    """How many replicas a demand needs, if each runs under the load that was measured to hold."""
 
     demand: float
     """Requests per second."""
@@ -114,18 +114,18 @@ class Provision:
     most: int | None
     """By the lower end; None where nothing bounds it."""
     closed: bool
-    """Whether that was measured in a closed loop, which waits for the server."""
+    """Whether it was measured in a closed loop, which waits for the server."""
 
     @property
     def used(self) -> float:
-        """Part of what the replicas can do that the demand takes."""
+        """Share of the replicas' capacity that the demand uses."""
         assert self.each.value is not None
         return self.demand / (self.replicas * self.each.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expense:
-    """What the replicas cost that a demand takes, busy or not."""
+    """What the replicas for a demand cost, busy or idle."""
 
     per_hour: float
     per_thousand: float
@@ -133,12 +133,12 @@ class Expense:
     currency: str
 
 
-def expense(found: Provision, price: Price) -> Expense:
-    """Give what a Provision costs."""
-    hourly = found.replicas * price.per_hour
+def expense(plan: Provision, price: Price) -> Expense:
+    """Return the cost of the replicas."""
+    hourly = plan.replicas * price.per_hour
     return Expense(
         per_hour=hourly,
-        per_thousand=hourly / _SECONDS / found.demand * 1000,
+        per_thousand=hourly / _SECONDS / plan.demand * 1000,
         currency=price.currency,
     )
 
@@ -147,19 +147,19 @@ def parse_demand(text: str) -> float:
     """Read requests per second: ``1000/s``, ``60000/min``.
 
     Raises:
-        RequestError: it is no rate, or not positive.
+        RequestError: it is not a rate, or not positive.
     """
     try:
         demand = parse_quantity(text, RATE)
     except RequestError as error:
         raise RequestError(f"--demand: {error}") from None
     if not 0 < demand < math.inf:
-        raise RequestError(f"--demand '{text}' is not more than nothing; write 1000/s.")
+        raise RequestError(f"--demand '{text}' must be positive; write 1000/s.")
     return demand
 
 
 def provision(demand: float, rung: Rung, *, closed: bool) -> Provision:
-    """Say how many replicas a demand (requests per second) takes.
+    """Compute how many replicas a demand (requests per second) needs.
 
     Args:
         demand: split evenly among the replicas.
@@ -167,64 +167,64 @@ def provision(demand: float, rung: Rung, *, closed: bool) -> Provision:
         closed: whether it was a closed loop.
 
     Raises:
-        RequestError: nothing was answered there.
+        RequestError: no request was answered under that load.
     """
-    found = rung.find("request_rate") or rung.find("throughput")
-    if found is None or not found.value:
-        raise RequestError("Nothing was answered under that load, so that no number of replicas is known.")
-    ends = found.bounds()
+    rate = rung.find("request_rate") or rung.find("throughput")
+    if rate is None or not rate.value:
+        raise RequestError("No request was answered under that load, so the number of replicas is unknown.")
+    ends = rate.bounds()
     return Provision(
         demand=demand,
         load=rung.load,
-        each=found,
-        replicas=_needed(demand, found.value),
-        fewest=_needed(demand, ends.high),
-        most=_needed(demand, ends.low) if ends.low > 0 else None,
+        each=rate,
+        replicas=_replica_count(demand, rate.value),
+        fewest=_replica_count(demand, ends.high),
+        most=_replica_count(demand, ends.low) if ends.low > 0 else None,
         closed=closed,
     )
 
 
-def _needed(demand: float, rate: float) -> int:
-    """Give demand / rate, rounded up, but not for the dust of binary fractions."""
+def _replica_count(demand: float, rate: float) -> int:
+    """Return demand / rate, rounded up, ignoring floating-point dust."""
     return max(1, math.ceil(round(demand / rate, 9)))
 
 
-def bounds_of(found: Ladder | Capacity) -> tuple[Constraint, ...]:
-    """Give the bounds that several loads were judged on."""
-    if isinstance(found, Capacity):
-        return found.search.bounds
-    return tuple(dict.fromkeys(j.constraint for rung in found.rungs for j in rung.judgements))
+def bounds_of(series: Ladder | Capacity) -> tuple[Constraint, ...]:
+    """Return the bounds that a series of loads was judged on."""
+    if isinstance(series, Capacity):
+        return series.search.bounds
+    return tuple(dict.fromkeys(j.constraint for rung in series.rungs for j in rung.judgements))
 
 
-def holding(found: Ladder | Capacity) -> Rung:
-    """Give the measurement of the greatest load that surely holds every bound that was asked for.
+def holding(series: Ladder | Capacity) -> Rung:
+    """Return the measurement of the largest load that surely holds every bound.
 
     Raises:
-        RequestError: there is none, or no bound was asked for.
+        RequestError: there is no such load, or no bound was given.
     """
-    if isinstance(found, Capacity):
-        best = found.best
-        if best is None or found.verdict is Verdict.BROKEN:
+    if isinstance(series, Capacity):
+        best = series.best
+        if best is None or series.verdict is Verdict.BROKEN:
             raise RequestError(
-                "No load was found that holds the bounds, so that no number of replicas would."
+                "No load was found that holds the bounds, so no number of replicas would hold them."
             )
         return best
-    if not any(rung.judgements for rung in found.rungs):
+    if not any(rung.judgements for rung in series.rungs):
         raise RequestError(
-            "--demand needs a bound that a replica is to hold: --require 'latency.p99 <= 50ms'."
+            "--demand needs a bound for each replica to hold: --require 'latency.p99 <= 50ms'."
         )
     held = [
         rung
-        for rung in found.sorted
+        for rung in series.sorted
         if rung.judgements and all(j.verdict is Verdict.HELD for j in rung.judgements)
     ]
     if not held:
         raise RequestError(
-            "No load of the ladder surely holds the bounds, so that no number of replicas is known."
+            "No load of the ladder surely holds the bounds, so the number of replicas is unknown."
         )
     return max(held, key=_rate)
 
 
 def _rate(rung: Rung) -> float:
-    found = rung.find("request_rate") or rung.find("throughput")
-    return (found.value or 0.0) if found is not None else 0.0
+    rate = rung.find("request_rate") or rung.find("throughput")
+    return (rate.value or 0.0) if rate is not None else 0.0

@@ -1,4 +1,4 @@
-"""Every request of a load, as columns."""
+"""The log of all requests of a load, as columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Column: TypeAlias = "ndarray"
 
 
 class Outcome(IntEnum):
-    """How a request ended; each has exactly one of these."""
+    """How a request ended."""
 
     OK = 0
     TIMEOUT = 1
@@ -32,19 +32,19 @@ class Outcome(IntEnum):
     TRUNCATED = 4
     """The server closed the connection in an orderly way before the answer was whole."""
     MALFORMED = 5
-    """What came is no answer of the protocol: a bad status line, a bad chunk, a wrong length."""
+    """The answer violates the protocol: a bad status line, a bad chunk, a wrong length."""
     REJECTED = 6
-    """The server said that it is overloaded: 429, 503; gRPC 8 and 14."""
+    """The server reported overload: 429, 503; gRPC 8 and 14."""
     CLIENT_ERROR = 7
-    """Any other 4xx, or what gRPC has in their place."""
+    """Any other 4xx, or its gRPC equivalent."""
     SERVER_ERROR = 8
-    """Any other 5xx, or what gRPC has in their place; an error told in a stream."""
+    """Any other 5xx, or its gRPC equivalent; or an error within a stream."""
     CANCELLED = 9
-    """Given up by us, as the load ended."""
+    """Cancelled by the client at the end of the load."""
 
     @property
     def word(self) -> str:
-        """Say it in lower case."""
+        """The name in lower case with hyphens."""
         return self.name.lower().replace("_", "-")
 
 
@@ -58,51 +58,51 @@ class Records:
     due: Column
     """int64."""
     sent: Column
-    """int64: before the first byte was handed to the system. The last time, where it was sent again."""
+    """int64: just before the first byte was handed to the system; of the last attempt, if it was retried."""
     first: Column
-    """int64: when the first byte of the answer was there; 0 if none came."""
+    """int64: when the first byte of the answer arrived; 0 if none did."""
     end: Column
-    """int64: when the last byte was there, or it was given up."""
+    """int64: when the last byte arrived, or the client gave up."""
     outcome: Column
     """uint8, of Outcome."""
     message: Column
-    """int32: which of the target's messages it was."""
+    """int32: index of the target's message."""
     received: Column
-    """int64: bytes of the answer's body."""
+    """int64: bytes of the response body."""
     retries: Column
-    """int32: times that it was sent again."""
+    """int32: number of retries."""
     driver: Column
-    """int32: which process sent it."""
+    """int32: index of the driver process."""
     tokens: Column
-    """int32: tokens of the answer, of a stream whose client can tell; else -1."""
+    """int32: tokens of the answer if the client can count them, else -1."""
     pieces: tuple[tuple[int, ...], ...] = ()
-    """Of a stream: when (nanoseconds) the pieces of each answer came that bear something; else empty."""
+    """Of streams: when the non-empty chunks of each answer arrived, in nanoseconds; else empty."""
 
     def __len__(self) -> int:
         return int(self.due.size)
 
     @property
     def fine(self) -> Column:
-        """Whether each was answered."""
+        """Mask of the requests that were answered well."""
         fine: Column = self.outcome == Outcome.OK
         return fine
 
     @property
     def weight(self) -> int:
-        """How many there are, or pieces of theirs, where these are more."""
+        """Number of requests, or of stream chunks if there are more."""
         return max(len(self), sum(map(len, self.pieces)))
 
     def chosen(self, mask: Column) -> Records:
-        """Give those where `mask` holds."""
+        """Return the requests where `mask` holds."""
         return self.at(load_numpy().flatnonzero(mask))
 
-    def at(self, places: Column) -> Records:
-        """Give those at these places, in this order."""
-        columns = {name: getattr(self, name)[places] for name in COLUMNS}
-        return Records(**columns, pieces=tuple(self.pieces[i] for i in places) if self.pieces else ())
+    def at(self, indices: Column) -> Records:
+        """Return the requests at these indices, in this order."""
+        columns = {name: getattr(self, name)[indices] for name in COLUMNS}
+        return Records(**columns, pieces=tuple(self.pieces[i] for i in indices) if self.pieces else ())
 
     def parts(self) -> Iterator[Records]:
-        """Give them all at once, as they are held already; see `Parted`."""
+        """Yield all of them as one part; see `RecordParts`."""
         yield self
 
 
@@ -114,18 +114,18 @@ COLUMNS = {
 
 
 def none() -> Records:
-    """Give no records."""
+    """Return an empty log."""
     np = load_numpy()
     return Records(**{name: np.empty(0, dtype) for name, dtype in COLUMNS.items()})
 
 
 def joined(parts: Sequence[Records]) -> Records:
-    """Put records together, in the order in which the requests ended."""
+    """Concatenate logs in the order in which the requests ended."""
     np = load_numpy()
     if not parts:
         return none()
     order = np.argsort(np.concatenate([part.end for part in parts]), kind="stable")
-    pieces = _in_step(parts)
+    pieces = _joined_pieces(parts)
     return Records(
         **{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in COLUMNS},
         pieces=tuple(pieces[i] for i in order) if pieces else (),
@@ -136,15 +136,15 @@ def joined(parts: Sequence[Records]) -> Records:
 
 
 class Parted(Protocol):
-    """Records that may be too many to be held in memory."""
+    """A log that may be too large for memory."""
 
     def parts(self) -> Iterator[Records]:
-        """Give them from the first that ended to the last, as many at a time as can be held."""
+        """Yield the requests in the order in which they ended, as many at a time as memory can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chosen:
-    """Those of some records for which something holds, looked for each time that they are needed."""
+    """The requests of a log for which a predicate holds, evaluated again on every use."""
 
     records: Parted
     holds: Callable[[Records], Column]
@@ -153,33 +153,33 @@ class Chosen:
         return sum(int(self.holds(part).sum()) for part in self.records.parts())
 
     def parts(self) -> Iterator[Records]:
-        """Give those of each part."""
+        """Yield the matching requests of each part."""
         return (part.chosen(self.holds(part)) for part in self.records.parts())
 
     def where(self, holds: Callable[[Records], Column]) -> Chosen:
-        """Choose among them."""
+        """Filter further."""
         return Chosen(records=self, holds=holds)
 
 
 MOST = 1_000_000
-"""Records, or pieces of streams, from which statistics are made; of more than these a sample is drawn."""
+"""Most records, or stream chunks, from which statistics are computed; larger logs are sampled."""
 
 
 def thinning(records: Parted, most: int = MOST) -> int:
-    """Give of how many records `sample` draws one."""
+    """Return n such that `sample_records` draws one of every n records."""
     return max(1, math.ceil(sum(part.weight for part in records.parts()) / most))
 
 
 def sample(records: Parted, most: int = MOST) -> Records:
-    """Give all of them together, or of too many a sample, in the order in which the requests ended.
+    """Return the whole log, or a sample if it is too large, in the order in which the requests ended.
 
-    Of every so many one is drawn at random: what recurs at equal steps, as batches do, has its share.
+    One of every n is drawn at random, so that periodic requests, such as batches, are represented fairly.
     The greatest and least latency, service time and send lag are always in it.
     """
     np = load_numpy()
     step = thinning(records, most)
     if step == 1:
-        return _together([*records.parts()])
+        return _concatenated([*records.parts()])
     rng, ends = np.random.default_rng(step), _extremes(records)
     drawn: list[Records] = []
     for number, part in enumerate(records.parts()):
@@ -189,38 +189,38 @@ def sample(records: Parted, most: int = MOST) -> Records:
         mask[places[places < len(part)]] = True
         mask[[place for where, place in ends if where == number]] = True
         drawn.append(part.chosen(mask))
-    return _together(drawn)
+    return _concatenated(drawn)
 
 
-def _together(parts: list[Records]) -> Records:
-    """Put parts one behind the other, which are in order; takes them out of the list, to free them."""
+def _concatenated(parts: list[Records]) -> Records:
+    """Concatenate parts that are in order; empties the list to free memory."""
     if len(parts) <= 1:
         return parts.pop() if parts else none()
     columns = [{name: getattr(part, name) for name in COLUMNS} for part in parts]
-    pieces = _in_step(parts)
+    pieces = _joined_pieces(parts)
     parts.clear()
-    joined_ = {name: load_numpy().concatenate([each.pop(name) for each in columns]) for name in COLUMNS}
-    return Records(**joined_, pieces=pieces)
+    merged = {name: load_numpy().concatenate([column.pop(name) for column in columns]) for name in COLUMNS}
+    return Records(**merged, pieces=pieces)
 
 
-def _in_step(parts: Sequence[Records]) -> tuple[tuple[int, ...], ...]:
-    """Give the pieces of all, where any has some."""
+def _joined_pieces(parts: Sequence[Records]) -> tuple[tuple[int, ...], ...]:
+    """Return the chunk times of all parts, if any part has some."""
     if not any(part.pieces for part in parts):
         return ()
     return tuple(piece for part in parts for piece in part.pieces or ((),) * len(part))
 
 
 def _extremes(records: Parted) -> set[tuple[int, int]]:
-    """Find where the greatest and least times are: the number of the part, and the place in it."""
-    found: dict[tuple[int, int], tuple[int, tuple[int, int]]] = {}
+    """Find the extreme times as (index of the part, index in the part)."""
+    extremes: dict[tuple[int, int], tuple[int, tuple[int, int]]] = {}
     for number, part in enumerate(records.parts()):
         times = (part.end - part.due, part.end - part.sent, part.sent - part.due)
         for key in ((which, sign) for which in range(len(times)) for sign in (1, -1) if len(part)):
             signed = key[1] * times[key[0]]
             place = int(signed.argmax())
-            if key not in found or signed[place] > found[key][0]:
-                found[key] = int(signed[place]), (number, place)
-    return {where for _, where in found.values()}
+            if key not in extremes or signed[place] > extremes[key][0]:
+                extremes[key] = int(signed[place]), (number, place)
+    return {where for _, where in extremes.values()}
 
 
-assert {each.name for each in fields(Records)} == {*COLUMNS, "pieces"}
+assert {field.name for field in fields(Records)} == {*COLUMNS, "pieces"}

@@ -1,4 +1,4 @@
-"""What a server says of its own work: counters that only grow, and what happened between two looks."""
+"""A server's own cumulative counters, and the difference between two readings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 class Account:
     """A server's counters of one model; times are summed over requests, in seconds.
 
-    None is what this server does not tell.
+    None means that this server does not report it.
     """
 
     requests: int
@@ -24,19 +24,21 @@ class Account:
     compute: float | None = None
     compute_output: float | None = None
     batches: dict[int, int] = field(default_factory=dict)
-    """Size of a batch that was formed, to how often."""
+    """Size of the formed batch to the number of executions."""
 
     def since(self, before: Account) -> Account:
-        """Give what was added after another look."""
-        added: dict[str, Any] = {name: _less(getattr(self, name), getattr(before, name)) for name in _SUMS}
+        """Return the increments since an earlier reading."""
+        added: dict[str, Any] = {
+            name: _difference(getattr(self, name), getattr(before, name)) for name in _COUNTERS
+        }
         batches = {size: count - before.batches.get(size, 0) for size, count in self.batches.items()}
         return replace(self, **added, batches={size: count for size, count in batches.items() if count})
 
 
-_SUMS = (
+_COUNTERS = (
     "requests", "failures", "samples", "executions", "queue", "compute_input", "compute", "compute_output",
 )  # fmt: skip
 
 
-def _less(now: float | None, before: float | None) -> float | None:
+def _difference(now: float | None, before: float | None) -> float | None:
     return None if now is None or before is None else now - before

@@ -1,4 +1,4 @@
-"""How the samples of one steady phase stand against the plan: what is known, and what is missing."""
+"""Assess the samples of a steady phase against the plan: what is known, and what is missing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from modeldyno.core.stats.statistics import Samples
 
 DEPENDENT_SIZE = 50
-"""Effective samples of the target needed where they are worth less than half, as that is estimated."""
+"""Effective samples of the target needed if they are estimated to be worth less than half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """What a check of the steady samples found."""
+    """The result of a check of the steady samples."""
 
     count: int
     """Samples checked."""
@@ -31,22 +31,24 @@ class Assessment:
     half_width: float
     """Half-width of its interval, as a fraction of the value."""
     growth: float
-    """Factor by which the samples must grow, by the square-root law; 1 when there are enough."""
+    """Factor by which the samples must grow, by the square-root law; 1 if there are enough."""
     drift: Drift | None
     unmet: tuple[str, ...]
     """The conditions that do not hold, a short phrase each."""
     only_wide: bool
-    """Whether the width of the target's interval is all that is unmet."""
+    """Whether the width of the target's interval is the only unmet condition."""
 
 
 def assess(samples: Samples, plan: Plan) -> Assessment:
-    """Hold the steady samples against the plan, except for the time that they took."""
+    """Assess the steady samples against the plan, except for the time that they took."""
     names = (plan.target, *plan.percentiles)
     sizes = {name: statistics.effective_size(samples, fraction_of(name)) for name in names}
     lacking = {
-        name: floor for name, floor in _floors(plan, sizes, samples.size).items() if sizes[name] < floor
+        name: floor
+        for name, floor in _required_sizes(plan, sizes, samples.size).items()
+        if sizes[name] < floor
     }
-    value, half_width = _target(samples, plan.target, sizes[plan.target])
+    value, half_width = _target_interval(samples, plan.target, sizes[plan.target])
     drift = find_drift(samples)
     unmet = [f"a {drift.kind} of {drift.size:+.1%} is left"] if drift else []
     if samples.size < plan.min_runs:
@@ -56,8 +58,8 @@ def assess(samples: Samples, plan: Plan) -> Assessment:
     wide = half_width > plan.precision
     only_wide = wide and not unmet
     if wide and plan.target not in lacking:
-        known = f"is known to {half_width:.2%}" if half_width < math.inf else "is not bounded"
-        unmet.append(f"{plan.target} {known}, to reach {plan.precision:.2%}")
+        width = f"is known to {half_width:.2%}" if half_width < math.inf else "is not bounded"
+        unmet.append(f"{plan.target} {width}, to reach {plan.precision:.2%}")
     return Assessment(
         count=samples.size,
         size=sizes[plan.target],
@@ -70,8 +72,8 @@ def assess(samples: Samples, plan: Plan) -> Assessment:
     )
 
 
-def _target(samples: Samples, target: str, size: float) -> tuple[float, float]:
-    """Give the target statistic and the relative half-width of its interval."""
+def _target_interval(samples: Samples, target: str, size: float) -> tuple[float, float]:
+    """Return the target statistic and the relative half-width of its interval."""
     fraction = fraction_of(target)
     if fraction is None:
         value, (low, high) = float(samples.mean()), statistics.mean_interval(samples, size)
@@ -84,10 +86,10 @@ def _target(samples: Samples, target: str, size: float) -> tuple[float, float]:
     return value, half / value if value else math.inf
 
 
-def _floors(plan: Plan, sizes: dict[str, float], n: int) -> dict[str, int]:
-    """Give the effective samples that each statistic of the plan needs."""
+def _required_sizes(plan: Plan, sizes: dict[str, float], n: int) -> dict[str, int]:
+    """Return the effective samples that each statistic of the plan needs."""
     fractions = {name: fraction_of(name) for name in sizes}
     floors = {name: 2 if p is None else statistics.certified_floor(p) for name, p in fractions.items()}
-    if sizes[plan.target] < n / 2:  # weaker correlation is a false alarm as often as not
+    if sizes[plan.target] < n / 2:  # weaker correlation is as often as not a false alarm
         floors[plan.target] = max(floors[plan.target], DEPENDENT_SIZE)
     return floors

@@ -1,6 +1,6 @@
 """Answers to queries, and constraints judged by intervals.
 
-The same Constraint serves ``--require``, a sweep, a gate in CI and the registry's question.
+The same Constraint serves ``--require``, sweeps and gates.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _CONSTRAINT = re.compile(
     r"\s*(?P<query>[^<>=\s@]+(?:@[^<>\s]*[^<>=\s])?)\s*(?P<sign><=|>=|[<>](?!=))\s*(?P<bound>\S.*?)\s*"
 )
-"""A scope may hold equals signs, such as ``prompt=128``."""
+"""A scope may contain equals signs, such as ``prompt=128``."""
 
 
 class Verdict(StrEnum):
-    """Whether a constraint holds, as far as the samples tell."""
+    """Whether a constraint holds, as far as the samples show."""
 
     HELD = "held"
     BROKEN = "broken"
@@ -36,49 +36,49 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A number in base units, its 95 % interval, and why there is none where there is none."""
+    """A number in base units with its 95 % interval, or the reason why there is none."""
 
     query: Query
     value: float | None
     interval: Interval | None = None
     exact: bool = False
-    """Whether it is a count, which bounds itself; a number seen once is not."""
+    """Whether it is a count, which bounds itself; a number seen once does not."""
     why: str = ""
     size: float | None = None
-    """Of a percentile, the effective samples that it is of; None where no number of them makes it a claim."""
+    """Effective samples behind a percentile; None if no number of them would certify it."""
 
     @property
     def observed(self) -> bool:
-        """Whether it is a number without an interval: seen once, or an extreme."""
+        """Whether it is a number without an interval: a single observation or an extreme."""
         return self.value is not None and self.interval is None and not self.exact
 
     @classmethod
     def to(cls, query: Query, measurements: Sequence[Measurement]) -> Answer:
-        """Look a query up.
+        """Look up a query.
 
         Raises:
-            RunFailed: the metric was not measured there.
-            RequestError: a distribution was asked for without a statistic, or a number with one.
+            RunFailed: the metric was not measured at this scope.
+            RequestError: a distribution was queried without a statistic, or a number with one.
         """
-        if (told := _told(query, measurements)) is not None:
-            return told
-        found = _find(query, measurements)
-        if isinstance(found.value, Distribution):
-            return cls._of_distribution(query, found.value)
+        if (reported_answer := _reported_statistic(query, measurements)) is not None:
+            return reported_answer
+        measurement = _find_measurement(query, measurements)
+        if isinstance(measurement.value, Distribution):
+            return cls._of_distribution(query, measurement.value)
         if query.statistic is not None:
             raise RequestError(
-                f"{query.metric} is one number and has no {query.statistic}; ask for it plainly."
+                f"{query.metric} is one number and has no {query.statistic}; drop the statistic."
             )
         return cls(
             query=query,
-            value=found.value,
-            interval=found.interval,
-            exact=not found.runs,
-            why="seen once" if len(found.runs) == 1 and found.interval is None else "",
+            value=measurement.value,
+            interval=measurement.interval,
+            exact=not measurement.runs,
+            why="seen once" if len(measurement.runs) == 1 and measurement.interval is None else "",
         )
 
     @classmethod
-    def _of_distribution(cls, query: Query, found: Distribution) -> Answer:
+    def _of_distribution(cls, query: Query, distribution: Distribution) -> Answer:
         name = query.statistic
         if name is None:
             raise RequestError(
@@ -86,27 +86,29 @@ class Answer:
                 f"{query.metric}.p50, {query.metric}.p99 or {query.metric}.mean."
             )
         raw = query.part == "raw"
-        missing = 0 if raw else found.missing(name)
+        missing = 0 if raw else distribution.missing(name)
         why = ""
         if missing:
             lacking = "sample is" if missing == 1 else "samples are"
-            why = f"{name} is no claim yet: {missing:,} effective {lacking} missing; "
-            why += f"{query.metric}.{name}.raw gives the plain quantile."
-        if found.void and not raw:
-            why = f"the load was {found.void}"
+            why = f"{name} is not certified: {missing:,} effective {lacking} missing; "
+            why += f"{query.metric}.{name}.raw gives the raw quantile."
+        if distribution.void and not raw:
+            why = f"the load was {distribution.void}"
         return cls(
             query=query,
-            value=None if why else found.statistic(name),
-            interval=found.interval(name),
+            value=None if why else distribution.statistic(name),
+            interval=distribution.interval(name),
             why=why,
-            size=found.effective_size(name) if fraction_of(name) is not None and not found.void else None,
+            size=distribution.effective_size(name)
+            if fraction_of(name) is not None and not distribution.void
+            else None,
         )
 
     def bounds(self) -> Interval:
-        """Give the interval by which a constraint is judged.
+        """Return the interval by which a constraint is judged.
 
-        A count bounds itself. So does a number that was only observed, for want of anything better;
-        a verdict on it is doubted.
+        A count bounds itself. So does a single observation, for lack of anything better; a verdict on it
+        raises a doubt.
         """
         if self.interval is not None:
             return self.interval
@@ -130,7 +132,8 @@ class Constraint:
         """Read ``query <= quantity`` (or ``<``, ``>=``, ``>``).
 
         Raises:
-            RequestError: the text does not follow the grammar, or the quantity is none of the metric's.
+            RequestError: the text does not follow the grammar, or the quantity has another unit than the
+            metric.
         """
         match = _CONSTRAINT.fullmatch(text)
         if match is None:
@@ -154,17 +157,17 @@ class Constraint:
 
     @property
     def percentile(self) -> str | None:
-        """The percentile that this constraint asks to be certified, if it asks for one."""
+        """The percentile that must be certified for this constraint, if any."""
         name = self.query.statistic
         if name is None or self.query.part == "raw" or fraction_of(name) is None:
             return None
         return name
 
     def judge(self, measurements: Sequence[Measurement]) -> Judgement:
-        """Judge by the interval: held or broken when all of it lies on one side of the bound.
+        """Judge by the interval: held or broken if all of it lies on one side of the bound.
 
-        What was not measured is undecided. A percentile that is no claim yet may still hold a bound, where
-        enough samples were taken and all of them keep it.
+        A metric that was not measured is undecided. An uncertified percentile may still hold a bound, if
+        enough samples were taken and all of them hold it.
         """
         try:
             answer = Answer.to(self.query, measurements)
@@ -173,7 +176,7 @@ class Constraint:
         return self.on(answer)
 
     def on(self, answer: Answer) -> Judgement:
-        """Judge an answer that was found already."""
+        """Judge an answer."""
         interval = answer.bounds()
         near, far = (interval.low, interval.high) if self.at_most else (-interval.high, -interval.low)
         bound = self.bound if self.at_most else -self.bound
@@ -193,14 +196,14 @@ class Judgement:
     answer: Answer
 
     def sentence(self) -> str:
-        """Say it in one line, with figures."""
+        """Describe the judgement in one line with figures."""
         answer, bounds = self.answer, self.answer.bounds()
         value, interval = format_estimate(answer.value, bounds.low, bounds.high, self.constraint.query.unit)
         if answer.interval is None and answer.value is not None:
             interval = answer.why
         elif " to " in interval:
             interval = f"95 % interval {interval}"
-        few = answer.interval is not None and answer.size is not None  # what is missing is in the table
+        few = answer.interval is not None and answer.size is not None  # the table has the missing samples
         unknown = answer.why.rstrip(".") if answer.value is None and not few else ""
         missing = unknown[:1].lower() + unknown[1:] or "not certified"
         figures = ", ".join(filter(None, (value or missing, interval)))
@@ -216,54 +219,56 @@ def check_kind(query: Query) -> None:
             f"{query.metric}.p50, {query.metric}.p99 or {query.metric}.mean."
         )
     if not spread and query.statistic is not None:
-        raise RequestError(f"{query.metric} is one number and has no {query.statistic}; ask for it plainly.")
+        raise RequestError(f"{query.metric} is one number and has no {query.statistic}; drop the statistic.")
 
 
-def _near(scope: str, known: Sequence[str]) -> str:
-    """Name all scopes where they are few, and else those that are called most alike."""
-    near = known
-    if len(known) > _FEW and scope:
+def _suggest_scopes(scope: str, scopes: Sequence[str]) -> str:
+    """List all scopes if they are few, else the most similar ones."""
+    similar = scopes
+    if len(scopes) > _MOST_SCOPES and scope:
         from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
-        near = get_close_matches(scope, known, n=_FEW, cutoff=0)
-    others = f" and {len(known) - _FEW:,} others" if len(known) > _FEW else ""
-    return f"it was {', '.join(map(_place, near[:_FEW]))}{others}"
+        similar = get_close_matches(scope, scopes, n=_MOST_SCOPES, cutoff=0)
+    others = f" and {len(scopes) - _MOST_SCOPES:,} others" if len(scopes) > _MOST_SCOPES else ""
+    return f"it was {', '.join(map(_describe_scope, similar[:_MOST_SCOPES]))}{others}"
 
 
-def _place(scope: str) -> str:
-    """Say where something was measured."""
+def _describe_scope(scope: str) -> str:
+    """Describe where something was measured."""
     return f"at '{scope}'" if scope else "as a whole"
 
 
-def _told(query: Query, measurements: Sequence[Measurement]) -> Answer | None:
-    """Answer by a statistic that another tool told without its samples.
+def _reported_statistic(query: Query, measurements: Sequence[Measurement]) -> Answer | None:
+    """Answer with a statistic that another tool reported without samples.
 
-    A percentile is a claim there only where at least as many requests were answered as it takes.
+    A percentile counts as certified only if enough requests were answered.
     """
     wanted = (query.metric, query.statistic)
-    found = next((m for m in measurements if (m.metric, m.told) == wanted and not query.scope), None)
-    if found is None or isinstance(found.value, Distribution):
+    measurement = next((m for m in measurements if (m.metric, m.told) == wanted and not query.scope), None)
+    if measurement is None or isinstance(measurement.value, Distribution):
         return None
-    fraction = fraction_of(found.told)
+    fraction = fraction_of(measurement.told)
     answered = next((m.value for m in measurements if (m.metric, m.scope) == ("requests", "ok")), 0)
     assert not isinstance(answered, Distribution)
-    few = query.part != "raw" and fraction is not None and answered < certified_floor(fraction)
+    uncertified = query.part != "raw" and fraction is not None and answered < certified_floor(fraction)
     number = f", of {answered:,.0f} requests" if answered else ""
-    hint = f"; {query.metric}.{query.statistic}.raw gives it" if few else ""
+    hint = f"; {query.metric}.{query.statistic}.raw gives it" if uncertified else ""
     return Answer(
-        query=query, value=None if few else found.value, why=f"told without its samples{number}{hint}"
+        query=query,
+        value=None if uncertified else measurement.value,
+        why=f"told without its samples{number}{hint}",
     )
 
 
-_FEW = 5
-"""Scopes that a mistake is answered with."""
+_MOST_SCOPES = 5
+"""Scopes listed in an error message."""
 
 
-def _find(query: Query, measurements: Sequence[Measurement]) -> Measurement:
+def _find_measurement(query: Query, measurements: Sequence[Measurement]) -> Measurement:
     values = {m.scope: m for m in measurements if m.metric == query.metric}
     if query.scope in values:
         return values[query.scope]
     if values:
-        near = _near(query.scope, sorted(values))
-        raise RequestError(f"{query.metric} was not measured {_place(query.scope)}; {near}.")
-    raise RunFailed(f"This run has no {query.metric}; the probe or sampler that gives it did not run.")
+        similar = _suggest_scopes(query.scope, sorted(values))
+        raise RequestError(f"{query.metric} was not measured {_describe_scope(query.scope)}; {similar}.")
+    raise RunFailed(f"This run has no {query.metric}; the probe or sampler that measures it did not run.")

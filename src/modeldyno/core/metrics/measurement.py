@@ -1,7 +1,7 @@
-"""What was measured: a number, or a distribution with its certificate.
+"""Measurements: a number, or a distribution with its certificate.
 
-Raw samples are kept and every statistic is derived from them, so that a later reader can ask what
-nobody thought of when the run was made. Values are in the base unit of their metric.
+Raw samples are kept and every statistic is derived from them, so that later readers can query any statistic.
+Values are in the base unit of their metric.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A 95 % confidence interval; an end is infinite where the samples do not bound it.
+    """A 95 % confidence interval; an end is infinite if the samples do not bound it.
 
-    Of a count it is what the operators that could not be counted leave open, for certain.
+    For a count it is the certain range that uncounted operators leave open.
     """
 
     low: float
@@ -42,7 +42,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """Everything that a reader needs in order to trust or doubt a Distribution (MEASURING.md)."""
+    """Everything that a reader needs to trust or doubt a Distribution."""
 
     n: int
     n_eff: float
@@ -73,21 +73,21 @@ class Distribution:
     stop: str = "converged"
     """Why measuring ended: converged, noise floor, time limit, sample limit or interrupted."""
     unmet: tuple[str, ...] = ()
-    """The conditions that were not met when it ended otherwise than converged."""
+    """The conditions that were not met, if it did not converge."""
     warmup_dropped: int = 0
-    """Samples before the steady state, counted and left out."""
+    """Samples before the steady state, counted but excluded."""
     warmup_time: float = 0.0
-    """Seconds that the warm-up took."""
+    """Seconds of the warm-up."""
     rejected: int = 0
-    """Samples left out because they were physically invalid, such as across a suspension."""
+    """Samples excluded as physically invalid, such as across a suspension."""
     clock: str = "perf_counter_ns"
     clock_resolution: float = 0.0
-    """Seconds; the smallest step that the clock was seen to make."""
+    """Seconds; the smallest observed step of the clock."""
     timer_cost: float = 0.0
     """Seconds that reading the clock adds to a sample; included in it, never subtracted."""
     void: str = ""
-    """Why none of its statistics is a claim: ``saturated``, where it has no steady value and only grows, or
-    ``client-limited``, where it tells nothing of the server."""
+    """Why none of its statistics is valid: ``saturated``, if it has no steady value and only grows, or
+    ``client-limited``, if it says nothing about the server."""
 
     @classmethod
     def of(cls, *runs: Iterable[float], **how: object) -> Distribution:
@@ -95,11 +95,11 @@ class Distribution:
         return replace(cls(runs=tuple(map(pack, runs))), **how)  # type: ignore[arg-type]
 
     def arrays(self) -> tuple[ndarray, ...]:
-        """Give the samples of each process as read-only float64 arrays."""
+        """Return the samples of each process as read-only float64 arrays."""
         return _arrays(self.runs)
 
     def samples(self) -> ndarray:
-        """Give all samples, process after process."""
+        """Return all samples, process after process."""
         return _pool(self.runs)
 
     def __repr__(self) -> str:
@@ -115,25 +115,25 @@ class Distribution:
         fraction = fraction_of(name)
         if fraction is not None:
             return statistics.quantile(self.samples(), fraction)
-        return _PLAIN[name](self)
+        return _STATISTICS[name](self)
 
     def interval(self, name: str) -> Interval | None:
-        """Give the 95 % interval of the mean or a percentile; no other statistic has one."""
+        """Return the 95 % interval of the mean or a percentile; other statistics have none."""
         target: float | str | None = "mean" if name == "mean" else fraction_of(name)
         if target is None:
             return None
-        found = _interval(self.runs, target)
+        interval = _interval(self.runs, target)
         if not self.void:
-            return found
-        # What only grows has no steady value below what was seen of it.
+            return interval
+        # A growing value has no steady value below what was observed.
         return Interval(low=self.statistic(name) if self.void == SATURATED else -inf, high=inf)
 
     def effective_size(self, name: str = "mean") -> float:
-        """Samples that the pool is worth for this statistic, allowing for autocorrelation."""
+        """Return the effective sample size of the pool for this statistic, considering autocorrelation."""
         return _effective_size(self.runs, fraction_of(name))
 
     def missing(self, name: str) -> int:
-        """Effective samples that a percentile still lacks before it is a claim; 0 for all else."""
+        """Return the effective samples that a percentile lacks for certification; 0 for other statistics."""
         fraction = fraction_of(name)
         if fraction is None:
             return 0
@@ -141,7 +141,7 @@ class Distribution:
         return max(0, -int(-lacking // 1))
 
     def certified(self, name: str) -> float | None:
-        """Give the statistic, or None for a percentile below its certified floor, and where it is void."""
+        """Return the statistic; None if it is void or a percentile below its certified floor."""
         return None if self.void or self.missing(name) else self.statistic(name)
 
     def pooled(self, other: Distribution) -> Distribution:
@@ -160,7 +160,7 @@ class Distribution:
         )
 
     def certificate(self) -> Certificate:
-        """Derive the whole certificate."""
+        """Derive the certificate."""
         intervals = {name: self.interval(name) for name in ("mean", *PERCENTILES)}
         return Certificate(
             n=len(self),
@@ -172,7 +172,7 @@ class Distribution:
             min=self.statistic("min"),
             max=self.statistic("max"),
             percentiles={name: self.certified(name) for name in PERCENTILES},
-            intervals={name: found for name, found in intervals.items() if found is not None},
+            intervals={name: interval for name, interval in intervals.items() if interval is not None},
             outliers=statistics.outliers(self.samples()),
             stop=self.stop,
             unmet=self.unmet,
@@ -186,16 +186,16 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A metric, where it holds, and its value: a number or a Distribution."""
+    """A metric, its scope, and its value: a number or a Distribution."""
 
     metric: str
     value: int | float | Distribution
     scope: str = ""
-    """``""`` for the whole model; else a module path, a dtype, a stage."""
+    """``""`` for the whole model; otherwise a module path, a dtype, a stage."""
     interval: Interval | None = None
-    """95 % interval of a number that is an estimate; None for a count, or a single observation."""
+    """95 % interval of an estimate; None for a count or a single observation."""
     runs: tuple[float, ...] = ()
-    """The number of each process, where it is not the same in all by nature."""
+    """The number of each process, if it varies between processes."""
 
     @property
     def row(self) -> Metric:
@@ -204,12 +204,16 @@ class Measurement:
 
     @property
     def told(self) -> str:
-        """The statistic that this number is, where another tool told it without its samples; else empty."""
-        named = self.scope in STATISTICS or fraction_of(self.scope) is not None
-        return self.scope if named and self.row.spread and not isinstance(self.value, Distribution) else ""
+        """The statistic that this number is, if another tool reported it without samples; else empty."""
+        is_statistic = self.scope in STATISTICS or fraction_of(self.scope) is not None
+        return (
+            self.scope
+            if is_statistic and self.row.spread and not isinstance(self.value, Distribution)
+            else ""
+        )
 
     def pooled(self, other: Measurement) -> Measurement:
-        """Merge the same measurement of other fresh processes; a count must agree already."""
+        """Merge the same measurement of other fresh processes; counts must be equal."""
         if isinstance(self.value, Distribution) and isinstance(other.value, Distribution):
             return replace(self, value=self.value.pooled(other.value))
         if not self.runs:
@@ -224,7 +228,7 @@ class Measurement:
 
 
 def observed(metric: str, value: float, *, scope: str = "", interval: Interval | None = None) -> Measurement:
-    """Make the Measurement of a number that varies from process to process, such as a load time."""
+    """Make the Measurement of a number that varies between processes, such as a load time."""
     return Measurement(metric=metric, value=value, scope=scope, interval=interval, runs=(value,))
 
 
@@ -260,27 +264,27 @@ def _effective_size(runs: tuple[bytes, ...], fraction: float | None) -> float:
     return sum(statistics.effective_size(run, fraction) for run in _arrays(runs))
 
 
-def _spread(distribution: Distribution) -> float:
+def _standard_deviation(distribution: Distribution) -> float:
     samples = distribution.samples()
     return float(samples.std(ddof=1)) if len(samples) > 1 else 0.0
 
 
-_PLAIN: dict[str, Callable[[Distribution], float]] = {
+_STATISTICS: dict[str, Callable[[Distribution], float]] = {
     "mean": lambda d: float(d.samples().mean()),
     "min": lambda d: float(d.samples().min()),
     "max": lambda d: float(d.samples().max()),
-    "std": _spread,
-    "cv": lambda d: _spread(d) / mean if (mean := d.statistic("mean")) else 0.0,
+    "std": _standard_deviation,
+    "cv": lambda d: _standard_deviation(d) / mean if (mean := d.statistic("mean")) else 0.0,
     "n": lambda d: float(len(d)),
     "n_eff": lambda d: d.effective_size(),
 }
 
 
 def pool_measurements(groups: Sequence[Sequence[Measurement]]) -> tuple[Measurement, ...]:
-    """Merge the measurements of fresh processes, metric by metric and scope by scope."""
+    """Merge the measurements of fresh processes by metric and scope."""
     merged: dict[tuple[str, str], Measurement] = {}
     for group in groups:
-        for found in group:
-            key = (found.metric, found.scope)
-            merged[key] = merged[key].pooled(found) if key in merged else found
+        for measurement in group:
+            key = (measurement.metric, measurement.scope)
+            merged[key] = merged[key].pooled(measurement) if key in merged else measurement
     return tuple(merged.values())

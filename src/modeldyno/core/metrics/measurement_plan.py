@@ -1,4 +1,4 @@
-"""How carefully to measure."""
+"""The measurement plan: limits, target precision and isolation."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from modeldyno.core.metrics.metric import fraction_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How carefully to measure; times in seconds, memory in bytes, the rest counts or fractions."""
+    """How long and how precisely to measure; in seconds, bytes, counts or fractions."""
 
     min_runs: int = 20
-    """Fewest steady samples that each process gives before it may stop as converged."""
+    """Fewest steady samples of each process before it may stop as converged."""
     min_time: float = 1.0
-    """Shortest steady measuring of each process, in seconds, before it may stop as converged."""
+    """Shortest steady phase of each process, in seconds, before it may stop as converged."""
     max_time: float = 20.0
-    """Longest measuring of each process, in seconds, warm-up included."""
+    """Longest measurement of each process, in seconds, warm-up included."""
     max_runs: int = 1_000_000
-    """Most samples that each process draws in its steady phase."""
+    """Most steady samples of each process."""
     min_warmup: int = 0
-    """Fewest samples that each process leaves out as warm-up, whatever the evidence says before."""
+    """Fewest samples that each process excludes as warm-up, even if it settles earlier."""
     target: str = "p50"
     """Statistic whose 95 % interval must shrink: ``"mean"`` or a percentile such as ``"p50"``."""
     precision: float = 0.02
     """Half-width of the target's interval, as a fraction of its value, at which to stop."""
     percentiles: tuple[str, ...] = ()
-    """Percentiles that the user asked for: measuring goes on until each is certified."""
+    """Requested percentiles: measuring continues until each is certified."""
     processes: int = 1
-    """Fresh processes to measure in: 1 for a look, 5 or more for a claim."""
+    """Fresh processes to measure in: 1 for a first look, 5 or more for a claim."""
     seed: int = 0
-    """Seed of whatever is random in a measurement: inputs, order, arrivals."""
+    """Seed of everything random in a measurement: inputs, order, arrivals."""
     timeout: float | None = None
-    """Longest life of a whole child process, in seconds, loading included; None: ten minutes and
-    what measuring may take."""
+    """Longest life of a child process, in seconds, loading included; None: ten minutes plus the measuring
+    time."""
     memory_limit: int | None = None
-    """Most memory that a child process may take, in bytes; None: nine tenths of the machine's."""
+    """Most memory of a child process, in bytes; None: nine tenths of the machine's."""
     pin: tuple[int, ...] = ()
-    """Processor numbers that a child process is kept on; empty: wherever the system likes."""
+    """Processors that a child process is pinned to; empty: no pinning."""
 
     def __post_init__(self) -> None:
-        """Refuse, in one sentence, a plan that cannot be carried out."""
+        """Refuse an invalid plan with one sentence."""
         for name in (*_NUMBERS, *_LIMITS):
             if isinstance(getattr(self, name), str):
                 msg = f"{name} is {getattr(self, name)!r}, but must be a number in base units"
@@ -60,7 +60,7 @@ _LIMITS = ("timeout", "memory_limit")
 
 
 def _contradictions(plan: Plan) -> tuple[tuple[bool, str], ...]:
-    """Return what must not be, each with the sentence that says so."""
+    """Return each condition that must not hold, with its message."""
     limits = (plan.timeout, plan.memory_limit)
     return (
         (plan.min_runs < 1, f"min_runs is {plan.min_runs}, but at least 1 sample is needed"),

@@ -1,8 +1,8 @@
-"""The table of metrics, which plugins extend, and the one grammar that asks for them.
+"""The table of metrics, which plugins extend, and the grammar of queries.
 
-A query is ``metric[:statistic][.ci|.raw][@scope]``; the statistic may also follow a dot:
-``latency.p99``, ``latency:p99.ci``, ``latency.p50@encoder.layer.3``. Metric names hold no dots,
-scopes may. The same grammar serves ``show --get``, ``--require`` and ``result[...]``.
+A query is ``metric[:statistic][.ci|.raw][@scope]``; the statistic may also follow a dot: ``latency.p99``,
+``latency:p99.ci``, ``latency.p50@encoder.layer.3``. Metric names hold no dots, scopes may. The same grammar
+serves ``show --get``, ``--require`` and ``result[...]``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Better(StrEnum):
-    """Which way a metric improves."""
+    """The direction in which a metric improves."""
 
     LOWER = "lower"
     HIGHER = "higher"
@@ -41,7 +41,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One row of the table: a quantity that can be measured."""
+    """A row of the table: a quantity that can be measured."""
 
     name: str
     unit: str
@@ -52,22 +52,22 @@ class Metric:
 
 
 class MetricTable(dict[str, Metric]):
-    """Rows by name; a name that is not here is looked for, once, among those that plugins bring."""
+    """Metrics by name; a missing name is looked up once among the metrics of plugins."""
 
     def __init__(self, rows: Iterable[tuple[str, Metric]]) -> None:
-        """Take the rows of this program."""
+        """Start with the built-in metrics."""
         super().__init__(rows)
         self._find: Callable[[], Mapping[str, Any]] | None = None
 
     def complete_from(self, find: Callable[[], Mapping[str, Any]]) -> None:
-        """Say where further rows come from; asked when a name is first missed, as looking takes time."""
+        """Set the source of further rows; it is called when a name is first missing, because it is slow."""
         self._find = find
 
     def complete(self) -> None:
-        """Take in the further rows, if that was not done before.
+        """Add the further rows, if that was not done yet.
 
         Raises:
-            RequestError: one of them is no row, or of a name that is taken.
+            RequestError: one of them is not a Metric, or its name is taken.
         """
         find, self._find = self._find, None
         for name, row in (find() if find else {}).items():
@@ -75,7 +75,7 @@ class MetricTable(dict[str, Metric]):
             self[name] = row
 
     def __missing__(self, name: str) -> Metric:
-        """Give a row that a plugin brings."""
+        """Return a metric of a plugin."""
         self.complete()
         if not super().__contains__(name):
             raise KeyError(name)
@@ -97,7 +97,7 @@ def _check_row(name: str, row: Any, *, taken: bool) -> None:
         )
     if row.unit not in UNITS:
         raise RequestError(
-            f"A plugin brings the metric '{name}' in '{row.unit}', which is no base unit; take one of "
+            f"A plugin brings the metric '{name}' in '{row.unit}', which is no base unit; use one of "
             f"{', '.join(repr(unit) for unit in UNITS)}."
         )
 
@@ -121,7 +121,9 @@ METRICS = MetricTable(
             "time that it was due to its last byte.",
             spread=True,
         ),
-        _row("self_time", SECONDS, _LOW, "The same without the modules within, of a module.", spread=True),
+        _row(
+            "self_time", SECONDS, _LOW, "The latency of a module without the modules inside it.", spread=True
+        ),
         _row(
             "throughput",
             RATE,
@@ -170,17 +172,17 @@ METRICS = MetricTable(
             "time_per_context_token",
             SECONDS,
             _LOW,
-            "What each token of context adds to the time of a generated one.",
+            "Time that each token of context adds to a generated one.",
         ),
-        _row("load_time", SECONDS, _LOW, "From nothing to ready: framework, model and session."),
+        _row("load_time", SECONDS, _LOW, "Loading from start to ready: framework, model and session."),
         _row("first_call", SECONDS, _LOW, "The first call after loading, before any warm-up."),
         _row("parameters", COUNT, _LOW, "Parameters, shared storage counted once."),
-        _row("trainable_parameters", COUNT, _NEITHER, "Parameters that ask for a gradient."),
-        _row("buffers", COUNT, _LOW, "Elements of state that are no parameters."),
+        _row("trainable_parameters", COUNT, _NEITHER, "Parameters that need a gradient."),
+        _row("buffers", COUNT, _LOW, "Elements of state that are not parameters."),
         _row("weight_bytes", BYTES, _LOW, "Bytes of parameters and buffers, shared storage once."),
         _row("macs", COUNT, _LOW, "Multiply-accumulates of matrix products in one call; 1 MAC is 2 FLOPs."),
-        _row("causal_macs", COUNT, _LOW, "The same when causal attention skips what is masked."),
-        _row("dense_macs", COUNT, _LOW, "The same when every expert takes every token."),
+        _row("causal_macs", COUNT, _LOW, "MACs if causal attention skips the masked part."),
+        _row("dense_macs", COUNT, _LOW, "MACs if every expert takes every token."),
         _row("elementwise", COUNT, _LOW, "Elementary operations outside of matrix products in one call."),
         _row("flops", COUNT, _LOW, "Operations in one call: 2 x macs + elementwise."),
         _row("coverage", FRACTION, _HIGH, "Share of the operators called that have a formula."),
@@ -190,14 +192,14 @@ METRICS = MetricTable(
         _row("input_bytes", BYTES, _LOW, "Bytes of the inputs of one call."),
         _row("output_bytes", BYTES, _LOW, "Bytes that one call returns."),
         _row("activation_peak", BYTES, _LOW, "Most bytes that one call holds beyond weights and inputs."),
-        _row("held_at_peak", BYTES, _LOW, "Bytes of a module's activations when the whole is at its peak."),
+        _row("held_at_peak", BYTES, _LOW, "Bytes of a module's activations at the peak of the whole model."),
         _row("gradient_bytes", BYTES, _LOW, "Bytes of the gradients of the trainable parameters."),
         _row("optimizer_bytes", BYTES, _LOW, "Bytes of the optimiser's state."),
         _row(
             "memory_peak",
             BYTES,
             _LOW,
-            "Weights, inputs, state and activations together at the peak, predicted.",
+            "Predicted peak of weights, inputs, state and activations together.",
         ),
         _row(
             "kv_cache_per_token", BYTES, _LOW, "Bytes of keys and values that each token of one sample adds."
@@ -220,10 +222,10 @@ METRICS = MetricTable(
             "Lower bound on one generated token: weights and cache read once.",
         ),
         _row("achieved_flops", RATE, _HIGH, "Operations per second that a module reaches while it runs."),
-        _row("pass_overhead", FRACTION, _LOW, "Median time of a watched call over that of a plain one."),
+        _row("pass_overhead", FRACTION, _LOW, "Median time of a traced call over that of a plain one."),
         _row("unattributed", FRACTION, _LOW, "Share of the time of a call that is spent in no module."),
-        _row("peak_flops", RATE, _HIGH, "Operations per second of a device at most."),
-        _row("peak_bandwidth", RATE, _HIGH, "Bytes per second that a device moves at most."),
+        _row("peak_flops", RATE, _HIGH, "Most operations per second of a device."),
+        _row("peak_bandwidth", RATE, _HIGH, "Most bytes per second that a device moves."),
         _row("file_bytes", BYTES, _LOW, "Bytes of the model's files on disk."),
         _row(
             "process_memory",
@@ -253,36 +255,34 @@ METRICS = MetricTable(
             spread=True,
         ),
         _row("calls", COUNT, _NEITHER, "Calls of a named region of code in a whole run."),
-        _row("total_time", SECONDS, _LOW, "Time in all of them, a call within one of the same region once."),
-        _row("total_self_time", SECONDS, _LOW, "The same without the named regions within."),
+        _row("total_time", SECONDS, _LOW, "Time in all calls of a region, nested calls of it counted once."),
+        _row("total_self_time", SECONDS, _LOW, "The total time without the named regions inside."),
         _row("allocated", BYTES, _LOW, "Bytes that one call of a region took from an allocator, on average."),
-        _row("freed", BYTES, _NEITHER, "Bytes that one call of a region gave back, on average."),
+        _row("freed", BYTES, _NEITHER, "Bytes that one call of a region freed, on average."),
         _row("cpu_utilization", CORES, _NEITHER, "Processor time of the process tree, in cores."),
-        _row("foreign_cpu", CORES, _LOW, "Busy time of others on the allowed cores, in cores."),
+        _row("foreign_cpu", CORES, _LOW, "Busy time of other processes on the allowed cores, in cores."),
         _row("steal", CORES, _LOW, "Time that the hypervisor took from this machine, in cores."),
         _row(
             "checked_calls",
             COUNT,
             _NEITHER,
-            "Calls whose outputs were looked at, outside of the timed pass: what is wrong in a share p of "
-            "all calls goes unseen with chance (1 - p)^checked_calls.",
+            "Calls whose outputs were checked, outside of the timed pass: an error in a share p of "
+            "all calls goes unseen with probability (1 - p)^checked_calls.",
         ),
         _row("context_switches", COUNT, _LOW, "Voluntary switches of the process during the timed pass."),
         _row("preemptions", COUNT, _LOW, "Involuntary switches of the process during the timed pass."),
-        _row(
-            "major_faults", COUNT, _LOW, "Pages that the timed pass had to wait for until a disk gave them."
-        ),
-        _row("disk_read", BYTES, _LOW, "Bytes that the process tree fetched from disks in the timed pass."),
-        _row("disk_written", BYTES, _LOW, "Bytes that it sent to disks in the timed pass."),
+        _row("major_faults", COUNT, _LOW, "Pages that the timed pass had to wait for from a disk."),
+        _row("disk_read", BYTES, _LOW, "Bytes that the process tree read from disks in the timed pass."),
+        _row("disk_written", BYTES, _LOW, "Bytes that the process tree wrote to disks in the timed pass."),
         _row(
             "network_received",
             BYTES,
             _NEITHER,
-            "Bytes that came in during the timed pass, for whoever is in the same network namespace.",
+            "Bytes received during the timed pass by all processes in the network namespace.",
         ),
-        _row("network_sent", BYTES, _NEITHER, "Bytes that went out, from whoever is in that namespace."),
+        _row("network_sent", BYTES, _NEITHER, "Bytes sent by all processes in the network namespace."),
         _row("device_memory", BYTES, _LOW, "Memory that the process tree takes on a device.", spread=True),
-        _row("device_used", BYTES, _NEITHER, "Memory in use on a device, by whoever it is.", spread=True),
+        _row("device_used", BYTES, _NEITHER, "Memory in use on a device by all processes.", spread=True),
         _row(
             "gpu_utilization",
             FRACTION,
@@ -293,9 +293,9 @@ METRICS = MetricTable(
         _row("clock", HERTZ, _HIGH, "Clock of a device's processors in the timed pass.", spread=True),
         _row("memory_clock", HERTZ, _HIGH, "Clock of a device's memory in the timed pass.", spread=True),
         _row("temperature", CELSIUS, _LOW, "Temperature of a device in the timed pass.", spread=True),
-        _row("power", WATTS, _LOW, "What a device draws during the timed pass, its idle floor included."),
-        _row("idle_power", WATTS, _LOW, "What a device drew just before the model was loaded."),
-        _row("energy", JOULES, _LOW, "One call: what the devices draw above their idle floor."),
+        _row("power", WATTS, _LOW, "Power of a device during the timed pass, its idle floor included."),
+        _row("idle_power", WATTS, _LOW, "Power of a device just before the model was loaded."),
+        _row("energy", JOULES, _LOW, "Energy of one call: what the devices draw above their idle floor."),
         _row(
             "service_time",
             SECONDS,
@@ -309,9 +309,9 @@ METRICS = MetricTable(
         _row("goodput", RATE, _HIGH, "Requests per second that were answered within their bound."),
         _row("error_rate", FRACTION, _LOW, "Share of the requests that were not answered well."),
         _row("requests", COUNT, _NEITHER, "Requests that were due in the steady window, by how they ended."),
-        _row("in_flight", COUNT, _NEITHER, "Requests on their way at once, on average."),
-        _row("client_cpu", CORES, _LOW, "Processor time of a process that sends, in cores."),
-        _row("client_time", SECONDS, _LOW, "Processor time of the client, a request."),
+        _row("in_flight", COUNT, _NEITHER, "Requests in flight at once, on average."),
+        _row("client_cpu", CORES, _LOW, "Processor time of a driver process, in cores."),
+        _row("client_time", SECONDS, _LOW, "Processor time of the client per request."),
         _row("queue_time", SECONDS, _LOW, "Wait in the server's queue, by its own account."),
         _row("compute_input_time", SECONDS, _LOW, "Preparing inputs, by the server's own account."),
         _row("compute_time", SECONDS, _LOW, "Running the model, by the server's own account."),
@@ -347,7 +347,7 @@ EVERYDAY = {
     "perf_latency_p90": "latency.p90", "perf_latency_p95": "latency.p95", "perf_latency_p99": "latency.p99",
     "gpu_used_memory": "device_memory", "cpu_used_ram": "process_memory", "gpu_power_usage": "power",
 }  # fmt: skip
-"""What people call a metric, and its name here."""
+"""Common names of metrics to their names here."""
 _LISTED = "modeldyno plugins metrics lists all of them, such as latency, throughput and process_memory."
 
 STATISTICS = ("mean", "p50", "std", "min", "max", "cv", "n", "n_eff")
@@ -362,7 +362,7 @@ _QUERY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What is asked of a Result: a metric, perhaps its statistic, where, and which part of it."""
+    """A query to a Result: a metric with optional statistic, part, and scope."""
 
     metric: str
     statistic: str | None = None
@@ -374,7 +374,7 @@ class Query:
         """Read the grammar of this module.
 
         Raises:
-            UnknownName: the metric or the statistic is in no table.
+            UnknownName: the metric or the statistic does not exist.
             RequestError: the text does not follow the grammar.
         """
         head, _, scope = text.strip().partition("@")
@@ -386,7 +386,7 @@ class Query:
             )
         if match["metric"] not in METRICS:
             name = match["metric"]
-            meant = EVERYDAY.get(name) or _of_latency(name)
+            meant = EVERYDAY.get(name) or _latency_statistic(name)
             raise UnknownName.among("metric", name, METRICS, meant=meant, listed=_LISTED)
         statistic = match["statistic"]
         return cls(
@@ -398,7 +398,7 @@ class Query:
 
     @property
     def unit(self) -> str:
-        """The base unit of the answer: a statistic such as `n` has one of its own."""
+        """The base unit of the answer: a statistic such as `n` has its own."""
         return _OWN_UNITS.get(self.statistic or "", METRICS[self.metric].unit)
 
     def __str__(self) -> str:
@@ -406,8 +406,8 @@ class Query:
         return ".".join(p for p in parts if p) + (f"@{self.scope}" if self.scope else "")
 
 
-def _of_latency(name: str) -> str | None:
-    """Take a statistic that stands alone for that of the latency: ``p99``, ``median``."""
+def _latency_statistic(name: str) -> str | None:
+    """Read a bare statistic as that of the latency: ``p99``, ``median``."""
     try:
         return f"latency.{canonical_statistic(name)}"
     except UnknownName:
@@ -415,10 +415,10 @@ def _of_latency(name: str) -> str | None:
 
 
 def canonical_statistic(text: str) -> str:
-    """Give the one spelling of a statistic: ``median`` is ``p50``, and ``p99.90`` is ``p99.9``.
+    """Return the canonical spelling of a statistic: ``median`` is ``p50``, and ``p99.90`` is ``p99.9``.
 
     Raises:
-        UnknownName: no such statistic.
+        UnknownName: there is no such statistic.
     """
     if text == "median":
         return "p50"
@@ -431,10 +431,10 @@ def canonical_statistic(text: str) -> str:
 
 
 def fraction_of(statistic: str) -> float | None:
-    """Give the fraction in (0, 1) that a percentile such as ``p99.9`` names, or None for another."""
+    """Return the fraction in (0, 1) of a percentile such as ``p99.9``; None for other statistics."""
     match = _PERCENTILE.fullmatch(statistic)
     if match is None:
         return None
-    # Rounded: 99.9 / 100 is not the double nearest to 0.999, and ranks are cut at it.
+    # Rounded: 99.9 / 100 is not the double nearest to 0.999, at which ranks are cut.
     fraction = round(float(match[1]) / 100, 12)
     return fraction if 0 < fraction < 1 else None

@@ -1,7 +1,7 @@
-"""When a model has warmed up and when it has been measured well enough.
+"""The stop rule: when a model has warmed up, and when it has been measured well enough.
 
-The rule takes its calls and its clock from outside, so the probe runs it in real time and the
-tests run it in virtual time: rule 20 of MEASURING.md is checked on this very code.
+The rule takes calls and clock as arguments, so that the probe runs it in real time and the tests in virtual
+time.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paced:
-    """What measuring in one process gave."""
+    """The outcome of the stop rule in one process."""
 
     samples: Samples
     """Seconds of each steady call, in order; never empty."""
     warmup_runs: int
-    """Calls made before the steady ones, and left out."""
+    """Calls before the steady ones, excluded as warm-up."""
     warmup_time: float
-    """Seconds that those calls took."""
+    """Seconds of those calls."""
     stop: Stop
     """Why measuring ended."""
     unmet: tuple[str, ...]
@@ -51,21 +51,21 @@ class Paced:
     settled: bool
     """Whether the warm-up settled within its share of the time."""
     drift: Drift | None
-    """The last drift that was seen after the warm-up, also where its samples were left out."""
+    """The last drift after the warm-up, even if its samples were excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far measuring has come, for whoever watches."""
+    """The progress of a measurement, for display."""
 
     phase: Phase
-    """What the calls are for at present."""
+    """The current phase of the calls."""
     samples: Samples
     """Seconds of each call of this phase so far: a view, to be copied if kept."""
     elapsed: float
     """Seconds since measuring began."""
     remaining: float | None
-    """Estimated seconds left, at most up to the time limit; None before there is a ground for it."""
+    """Estimated seconds left, at most up to the time limit; None before an estimate is possible."""
     value: float | None
     """The target statistic at the last check, in seconds."""
     half_width: float | None
@@ -78,43 +78,43 @@ def never() -> bool:
 
 
 def ignore(progress: Progress) -> None:
-    """Watch nothing."""
+    """Ignore progress."""
     del progress
 
 
 _CHUNK = 0.1
-"""Seconds between two looks at the clock and the interruption."""
+"""Seconds between two checks of clock and interruption."""
 _CHUNK_RUNS = 1 << 15
-"""Calls between them at most: times on their way to the others take memory, which is not the model's."""
+"""Most calls between them: times in transit to other processes take memory that is not the model's."""
 _CHUNK_GROWTH = 8
-"""Growth of the calls from one chunk to the next, while their cost is still being learnt."""
+"""Growth of the number of calls from one chunk to the next, while their cost is still unknown."""
 _WARMUP_SHARE = 1 / 3
-"""Part of the time limit that the warm-up may take."""
+"""Share of the time limit that the warm-up may take."""
 _WARMUP_SPAN = 0.15
-"""Seconds that the window of the warm-up spans at least; it is also half of the calls so far."""
+"""Least seconds that the warm-up window spans; the window is also half of the calls so far."""
 _WARMUP_RUNS = 50
-"""Calls in the window of the warm-up, unless they take more than _WARMUP_PATIENCE seconds."""
+"""Calls in the warm-up window, unless they take more than _WARMUP_PATIENCE seconds."""
 _WARMUP_PATIENCE = 1.0
 _WARMUP_FEWEST = 3
-"""Calls in the window of the warm-up, however slow."""
+"""Fewest calls in the warm-up window, however slow."""
 _WARMUP_CHANCE = 0.2
-"""Evidence that keeps the warm-up going: weak, as a false alarm costs only a few calls more."""
+"""Significance level that keeps the warm-up going: weak, as a false alarm costs only a few more calls."""
 _WARMUP_RELEVANT = 0.02
-"""Change over the window, as a fraction of its median, that keeps the warm-up going."""
+"""Relative change over the window that keeps the warm-up going."""
 _WARMUP_GROWTH = 1.25
-"""Growth of the calls drawn from one look at the window of the warm-up to the next."""
+"""Growth of the number of calls between two checks of the warm-up window."""
 _RESTARTS = 3
-"""How often the steady phase may begin anew after a drift."""
+"""How often the steady phase may restart after a drift."""
 _GROWTH = (1.2, 2.0)
-"""Least and greatest growth of the number of samples from one check to the next."""
+"""Smallest and largest growth of the number of samples from one check to the next."""
 _FLOOR_SPAN = 8
-"""Growth of the samples over which the half-width must shrink, or the noise floor is reached."""
+"""Growth of the samples over which the half-width must shrink; otherwise the noise floor is reached."""
 _FLOOR_SHRINK = 0.75
-"""Shrinking that counts as none: independent samples promise 0.35."""
-_NOTICEABLE = 1024
-"""Samples whose assessment takes memory that shows beside a small model."""
-_ROOM = 1 << 16
-"""Samples for which there is room from the beginning."""
+"""Factor of the half-width that counts as no shrinking; independent samples would give 0.35."""
+_NOTICEABLE_SAMPLES = 1024
+"""Samples whose assessment takes memory that is noticeable next to a small model."""
+_INITIAL_ROOM = 1 << 16
+"""Samples that memory is reserved for from the start."""
 
 
 def pace(  # noqa: PLR0913 - each hook is another's business
@@ -130,18 +130,18 @@ def pace(  # noqa: PLR0913 - each hook is another's business
     """Warm up, then measure until the plan is met or cannot be.
 
     Args:
-        draw: makes so many timed calls and returns the seconds that each took, in order; none of them, where
-            nothing more is to come, which ends it. The first draw gives at least one.
+        draw: makes up to so many timed calls and returns the seconds of each, in order; empty at the end of
+        the ~            calls, which ends the measurement. The first draw returns at least one.
         plan: what to reach, and the limits.
         clock: monotonic seconds.
-        interrupted: whether to stop now; asked after every chunk of calls.
-        watch: told of the progress after every chunk of calls.
-        agreed: asked whenever there is enough of a phase, where several processes measure in turns: whether
-            the others have enough of it, too. The phases of all then cover the same time, and so that they
-            do, no drift makes one of them begin anew.
-        aside: entered for whatever takes memory that is not the model's: room for samples, their assessment.
+        interrupted: whether to stop now; called after every chunk of calls.
+        watch: receives the progress after every chunk of calls.
+        agreed: called whenever a phase is complete, if several processes measure in turns: whether the others
+        have ~            completed it, too. The phases of all then cover the same time, and to keep it so, no
+        drift restarts ~            any of them.
+        aside: entered around what takes memory that is not the model's: room for samples, their assessment.
     """
-    bench = _Bench(
+    bench = _Sampler(
         draw=draw,
         plan=plan,
         clock=clock,
@@ -153,8 +153,8 @@ def pace(  # noqa: PLR0913 - each hook is another's business
     )
     if aside is not None:
         with aside():
-            _rehearse(plan)
-            bench.make_room(_ROOM)
+            _warm_up_assessment(plan)
+            bench.make_room(_INITIAL_ROOM)
         bench.began = clock()
     bench.warm_up()
     stop = bench.measure()
@@ -162,19 +162,19 @@ def pace(  # noqa: PLR0913 - each hook is another's business
         return bench.paced(stop)
 
 
-def _rehearse(plan: Plan) -> None:
-    """Assess made-up samples once: what code and libraries take for it is taken before anything is timed."""
-    times = statistics.blank(_NOTICEABLE)
+def _warm_up_assessment(plan: Plan) -> None:
+    """Assess made-up samples once, so that code and libraries take their memory before anything is timed."""
+    times = statistics.blank(_NOTICEABLE_SAMPLES)
     times[::2], times[1::2] = 1.0, 2.0
     find_drift(times, _WARMUP_CHANCE, _WARMUP_RELEVANT)
     assess(times, plan)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Bench:
-    """The calls made so far, and what they cost.
+class _Sampler:
+    """The sampler: the calls made so far, and their cost.
 
-    Costs are by the clock, never by the samples: a sample may be the mean of a block of calls.
+    Costs are measured by the clock, not by the samples: a sample may be the mean of a block of calls.
     """
 
     draw: Callable[[int], Samples]
@@ -186,13 +186,13 @@ class _Bench:
     aside: Callable[[], AbstractContextManager[None]]
     began: float
     room: Samples = field(default_factory=lambda: statistics.blank(256))
-    """Every sample so far, then free places."""
+    """Every sample so far, then free space."""
     count: int = 0
     """Samples so far."""
     begin: int = 0
     """Index of the first sample of the steady phase."""
     begin_time: float = 0.0
-    """When it was taken, in seconds since measuring began."""
+    """Time of that sample, in seconds since measuring began."""
     marks: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
     """Samples so far, and seconds, after each chunk."""
     settled: bool = False
@@ -212,21 +212,21 @@ class _Bench:
 
     @property
     def shortest(self) -> float:
-        """Least seconds of steady measuring: after an unsettled warm-up, as long as it took."""
+        """Least seconds of the steady phase: after an unsettled warm-up, as long as that took."""
         return max(self.plan.min_time, 0.0 if self.settled else self.begin_time)
 
     def may_end(self, phase: Phase) -> bool:
-        """Say whether a phase of which there is enough is over."""
+        """Return whether a complete phase is over."""
         return self.agreed is None or self.agreed(phase)
 
     def cost(self, chunks: int) -> float:
-        """Seconds of a call in the median one of the last chunks; infinite before the first."""
+        """Return the seconds of a call in the median of the last chunks; infinite before the first."""
         marks = self.marks[-chunks - 1 :]
         costs = [(then - before) / (n - m) for (m, before), (n, then) in pairwise(marks)]
         return max(median_low(costs), 1e-9) if costs else math.inf
 
     def take(self, most: int, until: float) -> None:
-        """Draw a chunk of at most so many calls, to end before so many seconds have passed."""
+        """Draw a chunk of at most `most` calls, to end before `until` seconds have passed."""
         previous = self.count - self.marks[-2][0] if self.count else 0
         fit = int(min(_CHUNK, until - self.elapsed) / self.cost(1))
         chunk = self.draw(max(1, min(most, fit, _CHUNK_RUNS, _CHUNK_GROWTH * previous)))
@@ -241,7 +241,7 @@ class _Bench:
         self.halted = self.interrupted() or not len(chunk)
 
     def make_room(self, size: int) -> None:
-        """Take memory for so many samples in all, and touch it, so that drawing them takes none."""
+        """Reserve memory for `size` samples in all, and touch it, so that drawing takes none."""
         if size > self.room.size:
             wider = statistics.blank(size)
             wider[: self.count] = self.room[: self.count]
@@ -249,8 +249,8 @@ class _Bench:
             self.room = wider
 
     def assessing(self) -> AbstractContextManager[None]:
-        """Set the coming assessment aside from the calls, where it takes memory that shows."""
-        return self.aside() if self.count >= _NOTICEABLE else nullcontext()
+        """Set the coming assessment aside from the calls if it takes noticeable memory."""
+        return self.aside() if self.count >= _NOTICEABLE_SAMPLES else nullcontext()
 
     def tell(self, phase: Phase) -> None:
         """Report progress."""
@@ -271,14 +271,12 @@ class _Bench:
         )
 
     def warm_up(self) -> None:
-        """Draw as the plan asks, and until a trailing window shows no drift, within a share of the time."""
+        """Draw the plan's minimum, and on until a trailing window shows no drift or time is up."""
         due = max(1, self.plan.min_warmup)
         while not (
-            (self.settled and self.may_end("warm-up"))
-            or self.halted
-            or self.elapsed >= self._limit_of_warmup()
+            (self.settled and self.may_end("warm-up")) or self.halted or self.elapsed >= self._warmup_limit()
         ):
-            self.take(max(due, self._window()) - self.count, self._limit_of_warmup())
+            self.take(max(due, self._window()) - self.count, self._warmup_limit())
             self.tell("warm-up")
             window = self._window()
             if self.count >= max(due, window):
@@ -287,22 +285,22 @@ class _Bench:
                     self.settled = not find_drift(trailing, _WARMUP_CHANCE, _WARMUP_RELEVANT)
                     due = math.ceil(_WARMUP_GROWTH * self.count)
                     self.make_room(due)
-        # Where no time is left for steady samples, the later half of these must serve.
+        # If no time is left for steady samples, the later half of these must serve.
         over = self.halted or self.elapsed >= self.plan.max_time
         self._begin_at(self.count // 2 if over else self.count)
 
-    def _limit_of_warmup(self) -> float:
-        """Give the seconds after which the warm-up ends; its share holds once it has what was asked for."""
+    def _warmup_limit(self) -> float:
+        """Return the seconds after which the warm-up ends; its share applies after the plan's minimum."""
         return self.plan.max_time * (1.0 if self.count < self.plan.min_warmup else _WARMUP_SHARE)
 
     def _window(self) -> int:
-        """Give the calls that the window of the warm-up needs: few of a slow model."""
+        """Return the number of calls in the warm-up window: few for a slow model."""
         cost = self.cost(len(self.marks))
         patient = min(_WARMUP_RUNS, _WARMUP_PATIENCE / cost)
         return math.ceil(max(_WARMUP_FEWEST, patient, _WARMUP_SPAN / cost))
 
     def _begin_at(self, index: int) -> None:
-        """Let the steady phase begin at this sample; what came before is warm-up."""
+        """Let the steady phase begin at this sample; earlier ones are warm-up."""
         after = next(i for i, (count, _) in enumerate(self.marks) if count >= index)
         count, seconds = self.marks[after]
         before, earlier = self.marks[max(0, after - 1)]
@@ -314,44 +312,44 @@ class _Bench:
         plan = self.plan
         due, restarts = plan.min_runs, 0
         past: list[Assessment] = []
-        enough: Stop | None = None  # and what is drawn then is for others, which measure in turns with it
+        enough: Stop | None = None  # later draws only serve the other processes that measure in turns
         if not self.halted:
             self.tell("steady")
         while True:
             if enough and self.may_end("steady"):
                 return enough
-            if stop := self._limit():
+            if stop := self._reached_limit():
                 return stop
             size = self.count - self.begin
             self.take((due if size < due else plan.max_runs) - size, plan.max_time)
-            if self.count == self.begin:  # nothing more came: the later half of the warm-up must serve
+            if self.count == self.begin:  # no more calls came: the later half of the warm-up must serve
                 self._begin_at(self.count // 2)
             self.tell("steady")
             size = self.count - self.begin
             if enough or size < due or self.elapsed - self.begin_time < self.shortest:
                 continue
             with self.assessing():
-                self.last = found = assess(self.steady, plan)
-                self.make_room(self.count + self._next(found, size) - size)
-            if not found.unmet:
+                self.last = assessment = assess(self.steady, plan)
+                self.make_room(self.count + self._next_check(assessment, size) - size)
+            if not assessment.unmet:
                 enough = Stop.CONVERGED
-            elif _floored(found, past):
+            elif _is_at_noise_floor(assessment, past):
                 enough = Stop.NOISE_FLOOR
-            if found.drift and restarts < _RESTARTS and self.agreed is None:
-                self.drift = found.drift
-                self._begin_at(self.begin + found.drift.start)
+            if assessment.drift and restarts < _RESTARTS and self.agreed is None:
+                self.drift = assessment.drift
+                self._begin_at(self.begin + assessment.drift.start)
                 due, restarts, past = plan.min_runs, restarts + 1, []
                 continue
-            past.append(found)
-            due = self._next(found, size)
+            past.append(assessment)
+            due = self._next_check(assessment, size)
 
-    def _next(self, found: Assessment, size: int) -> int:
-        """Give how many steady samples the next check is due at."""
-        growth = min(max(1.1 * found.growth, _GROWTH[0]), _GROWTH[1])
+    def _next_check(self, assessment: Assessment, size: int) -> int:
+        """Return the number of steady samples at which the next check is due."""
+        growth = min(max(1.1 * assessment.growth, _GROWTH[0]), _GROWTH[1])
         return min(self.plan.max_runs, math.ceil(size * growth))
 
-    def _limit(self) -> Stop | None:
-        """Give the limit that is reached, if any; one steady sample comes before any."""
+    def _reached_limit(self) -> Stop | None:
+        """Return the limit that is reached, if any; at least one steady sample comes first."""
         if self.count == self.begin:
             return None
         if self.halted:
@@ -361,14 +359,14 @@ class _Bench:
         return Stop.SAMPLE_LIMIT if self.count - self.begin >= self.plan.max_runs else None
 
     def paced(self, stop: Stop) -> Paced:
-        """Give what was measured, held against the plan once more."""
+        """Return the measurement, assessed against the plan once more."""
         samples = self.steady.copy()
         span = self.elapsed - self.begin_time
         current = self.last is not None and self.last.count == samples.size
-        found = self.last if self.last and current else assess(samples, self.plan)
+        assessment = self.last if self.last and current else assess(samples, self.plan)
         short, cold = span < self.shortest, self.begin < self.plan.min_warmup
         unmet = (
-            *found.unmet,
+            *assessment.unmet,
             *([f"{span:.2g} s of at least {self.shortest:.2g} s"] if short else []),
             *([f"{self.begin} of at least {self.plan.min_warmup} samples of warm-up"] if cold else []),
         )
@@ -379,11 +377,13 @@ class _Bench:
             stop=stop if unmet or stop is Stop.INTERRUPTED else Stop.CONVERGED,
             unmet=unmet,
             settled=self.settled,
-            drift=found.drift or self.drift,
+            drift=assessment.drift or self.drift,
         )
 
 
-def _floored(now: Assessment, past: list[Assessment]) -> bool:
-    """Tell whether only precision is missing and more samples have ceased to bring it."""
-    then = [a for a in past if a.count * _FLOOR_SPAN <= now.count and a.size >= min(a.count, DEPENDENT_SIZE)]
-    return now.only_wide and bool(then) and now.half_width > _FLOOR_SHRINK * then[-1].half_width
+def _is_at_noise_floor(current: Assessment, past: list[Assessment]) -> bool:
+    """Return whether only precision is missing and more samples no longer improve it."""
+    earlier = [
+        a for a in past if a.count * _FLOOR_SPAN <= current.count and a.size >= min(a.count, DEPENDENT_SIZE)
+    ]
+    return current.only_wide and bool(earlier) and current.half_width > _FLOOR_SHRINK * earlier[-1].half_width

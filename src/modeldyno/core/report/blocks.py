@@ -1,7 +1,7 @@
-"""The neutral blocks that a report is made of: N documents and M formats cost N + M, not N x M.
+"""The format-neutral blocks of a report: N documents and M formats cost N + M, not N x M.
 
-`views` turns documents into blocks, `reporters` turn blocks into formats. Texts are made printable as a
-block is made; what has a meaning in one format only (a tag, a pipe, a formula) is that format's to escape.
+`views` turn documents into blocks, `reporters` turn blocks into formats. Texts are made printable when a
+block is created; escaping what is special in one format (a tag, a pipe, a formula) is that format's job.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Align(StrEnum):
-    """Where the cells of a column stand."""
+    """Alignment of a column's cells."""
 
     LEFT = "left"
     RIGHT = "right"
@@ -37,7 +37,7 @@ class Align(StrEnum):
 
 
 class Severity(StrEnum):
-    """What a notice is about, from the verdict to a side note."""
+    """The subject of a notice, from the verdict to a side note."""
 
     VERDICT = "verdict"
     HELD = "held"
@@ -50,7 +50,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Printable):
-    """One thing to say: the verdict, a bound and how it fared, a failure, a doubt."""
+    """One message: the verdict, a bound and its judgement, a failure, a doubt."""
 
     severity: Severity
     text: str
@@ -78,13 +78,13 @@ class Column(Printable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Printable):
-    """Rows of cells as text; a table whose columns have no titles is a list of names and values."""
+    """Rows of text cells; a table without column titles is a list of names and values."""
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     tiles: bool = False
-    """Whether each row, of a name, a figure and a note, is a key figure that a page sets large."""
+    """Whether each row (name, figure, note) is a key figure that a page shows large."""
 
     def __post_init__(self) -> None:
         """Clean each cell, and refuse a ragged table."""
@@ -97,7 +97,7 @@ class Table(Printable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading(Printable):
-    """What the blocks after it are about, until the next of its level or above."""
+    """Heading of the blocks up to the next one of the same or a higher level."""
 
     title: str
     level: int = 1

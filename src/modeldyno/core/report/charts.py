@@ -1,7 +1,7 @@
-"""Neutral pictures of many numbers, in base units, for whichever format draws them.
+"""Format-neutral charts of many numbers, in base units.
 
-Like the blocks, they hold no colours, pixels or ticks; texts are printable as they are made. A format that
-cannot draw one says in a sentence what it shows (`views.chart_text`).
+Like the blocks, they have no colours, pixels or ticks; texts are made printable on creation. A format that
+cannot draw a chart describes it in a sentence (`views.chart_text`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from modeldyno.core.stats.sanitize import Printable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale(Printable):
-    """What is laid off along an axis."""
+    """The quantity along an axis."""
 
     label: str
     unit: str = ""
-    """A base unit of `core.stats.units`, or a word where a knob has one."""
+    """A base unit of `core.stats.units`, or a knob's own unit."""
     categories: tuple[str, ...] = ()
-    """Where it is no number: what stands at 0, 1, 2 and so on."""
+    """Labels of 0, 1, 2 and so on, if the values are not numbers."""
     logarithmic: bool = False
 
 
@@ -31,21 +31,21 @@ class Series(Printable):
     x: tuple[float, ...]
     y: tuple[float, ...]
     labels: tuple[str, ...] = ()
-    """What to call each point."""
+    """Label of each point."""
     joined: bool = True
     """Whether a line joins them."""
     marked: bool = False
-    """Whether it is the one to look at."""
+    """Whether to highlight it."""
     named: bool = False
-    """Whether the first points have their labels, up to a comma, beside them."""
+    """Whether the first points show their labels, up to a comma."""
     low: tuple[float, ...] = ()
-    """Lower ends of the 95 % intervals of `y`, where they are known."""
+    """Lower ends of the 95 % intervals of `y`, if they are known."""
     high: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Printable):
-    """A line across the picture, such as a bound."""
+    """A reference line across the chart, such as a bound."""
 
     name: str
     at: float
@@ -54,7 +54,7 @@ class Rule(Printable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band(Printable):
-    """A stretch of the x axis that is shaded, such as the warm-up."""
+    """A shaded stretch of the x axis, such as the warm-up."""
 
     name: str
     low: float
@@ -72,10 +72,10 @@ class Plot(Printable):
     rules: tuple[Rule, ...] = ()
     bands: tuple[Band, ...] = ()
     stacked: bool = False
-    """Whether the series are areas that lie on each other, each level held until the next point; they have
-    the same `x` then."""
+    """Whether the series are stacked areas with steps, each level held until the next point; they then have
+    the ~    same `x`."""
     note: str = ""
-    """What the picture leaves out."""
+    """What the chart leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,36 +90,36 @@ class Bins(Printable):
     counted: str
     """What is counted, in the plural."""
     marks: tuple[Rule, ...] = ()
-    """Places on the axis that have a name, such as the median."""
+    """Named positions on the axis, such as the median."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack(Printable):
-    """Bars that lie side by side, each divided into the same parts."""
+    """Bars side by side, each divided into the same parts."""
 
     title: str
     scale: Scale
     bars: tuple[str, ...]
     parts: tuple[Series, ...]
-    """Each has in `x` the number of a bar, and in `y` what it is of that bar."""
+    """Each has in `x` the index of a bar, and in `y` its share of that bar."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node(Printable):
-    """A part of a whole, with what it is made of itself."""
+    """A part of a whole, with its own parts."""
 
     name: str
     value: float
     children: tuple[Node, ...] = ()
     detail: str = ""
-    """What else is to be known of it."""
+    """Further details."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree(Printable):
-    """A whole, its parts, their parts; what no part takes is the node's own."""
+    """A whole, its parts, and their parts; what no part takes is the node's own."""
 
     title: str
     scale: Scale
@@ -129,7 +129,7 @@ class Tree(Printable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect(Printable):
-    """A change with its interval, relative."""
+    """A relative change with its interval."""
 
     name: str
     value: float
@@ -144,7 +144,7 @@ class Effect(Printable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest(Printable):
-    """Changes below each other, by one axis, with those too small to matter shaded."""
+    """Changes below each other on one axis, with those too small to matter shaded."""
 
     title: str
     effects: tuple[Effect, ...]
@@ -153,13 +153,13 @@ class Forest(Printable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel(Printable):
-    """Parallel coordinates: an axis beside the other, and a line across them for each of many things."""
+    """Parallel coordinates: axes next to each other, and a line across them for each item."""
 
     title: str
     scales: tuple[Scale, ...]
     lines: tuple[Series, ...]
-    """Each has in `y` a place on every scale, and in `x` the number of the scale; what does not matter
-    there is left out."""
+    """Each has in `y` a position on every scale, and in `x` the index of the scale; scales that do not matter
+    for it are left out."""
     note: str = ""
 
 

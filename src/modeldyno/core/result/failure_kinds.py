@@ -1,4 +1,4 @@
-"""What a failure is called, for people."""
+"""Readable names of failure kinds."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ KINDS = {
     FailureKind.INVALID_OUTPUT: "invalid output",
     FailureKind.SERVER: "the server",
 }
-"""What went wrong, for people."""
+"""Failure kind to its readable name."""

@@ -1,7 +1,7 @@
-"""A Result as named numbers and words, for tools that keep such: every exporter reads these and nothing else.
+"""A Result as named numbers and texts: the only input of all exporters.
 
-What the samples certify has its own name, ``latency.p99``; what they do not is there as ``latency.p99.raw``
-alone, so that no tool can take it for a claim. Numbers of single modules stay in the document.
+A certified statistic has its plain name, ``latency.p99``; an uncertified one is only ``latency.p99.raw``, so
+that no tool can take it for a claim. Numbers of single modules are left out.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _STATISTICS = ("p50", "p90", "p95", "p99", "p99.9", "mean", "std", "min", "max",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One number of a Result, in base units."""
+    """A number of a Result, in base units."""
 
     query: Query
-    """That gives it; its part is ``raw`` where it is no claim."""
+    """The query for it; its part is ``raw`` if it is not certified."""
     value: float
     interval: Interval | None = None
-    """With finite ends; of a claim alone."""
+    """With finite ends; only of certified statistics."""
 
     @property
     def unit(self) -> str:
@@ -47,64 +47,64 @@ class Figure:
 
     @property
     def fraction(self) -> float | None:
-        """Of a percentile, the share of samples below it."""
+        """The share of samples below a percentile."""
         return fraction_of(self.query.statistic or "")
 
     @property
     def sentence(self) -> str:
-        """What it means."""
+        """Its meaning."""
         return METRICS[self.query.metric].sentence
 
 
 def figures(result: Result) -> Iterator[Figure]:
-    """Give the numbers of the whole; those that are none, such as a value that never came, are left out."""
+    """Yield the numbers of the whole model; infinite or missing values are left out."""
     modules = scopes(result)
-    for found in result.measurements:
-        if found.scope not in modules or not found.scope:
-            for query in _queries(found):
+    for measurement in result.measurements:
+        if measurement.scope not in modules or not measurement.scope:
+            for query in _queries(measurement):
                 yield from _figure(result, query)
 
 
-def _queries(found: Measurement) -> Iterator[Query]:
-    if isinstance(found.value, Distribution):
+def _queries(measurement: Measurement) -> Iterator[Query]:
+    if isinstance(measurement.value, Distribution):
         for statistic in _STATISTICS:
-            yield Query(metric=found.metric, statistic=statistic, scope=found.scope)
-    elif found.told:
-        yield Query(metric=found.metric, statistic=found.told)
+            yield Query(metric=measurement.metric, statistic=statistic, scope=measurement.scope)
+    elif measurement.told:
+        yield Query(metric=measurement.metric, statistic=measurement.told)
     else:
-        yield Query(metric=found.metric, scope=found.scope)
+        yield Query(metric=measurement.metric, scope=measurement.scope)
 
 
 def _figure(result: Result, query: Query) -> Iterator[Figure]:
-    claimed = result.ask(query)
-    if claimed.value is not None:
-        ends = claimed.interval
-        sound = ends if ends is not None and isfinite(ends.low) and isfinite(ends.high) else None
-        found = Figure(query=query, value=claimed.value, interval=sound)
+    answer = result.ask(query)
+    if answer.value is not None:
+        ends = answer.interval
+        finite_interval = ends if ends is not None and isfinite(ends.low) and isfinite(ends.high) else None
+        result_figure = Figure(query=query, value=answer.value, interval=finite_interval)
     else:
         raw = Query(metric=query.metric, statistic=query.statistic, part="raw", scope=query.scope)
         plain = result.ask(raw).value
         if plain is None:
             return
-        found = Figure(query=raw, value=plain)
-    if isfinite(found.value):
-        yield found
+        result_figure = Figure(query=raw, value=plain)
+    if isfinite(result_figure.value):
+        yield result_figure
 
 
 def settings(result: Result) -> dict[str, str]:
-    """Give what was asked for, by short names: the model, the backend, every knob, the load, the inputs."""
+    """Return the request by short names: the model, the backend, every knob, the load, the inputs."""
     job = result.job
     return {
         "model": result.name,
         "backend": job.backend,
         **{f"config.{name}": str(value) for name, value in job.config.items()},
         **({"load": str(job.load)} if job.load else {}),
-        **{f"input.{each.name}": f"{each.shape} {each.dtype}" for each in result.inputs},
+        **{f"input.{spec.name}": f"{spec.shape} {spec.dtype}" for spec in result.inputs},
     }
 
 
 def circumstances(result: Result) -> dict[str, str]:
-    """Give what else is known, by short names: identity, machine, versions, doubts, failures."""
+    """Return everything else by short names: identity, machine, versions, doubts, failures."""
     environment = result.environment
     digest = {"digest": result.model.digest} if result.model else {}
     doubts: dict[str, str] = {}
@@ -124,7 +124,7 @@ def circumstances(result: Result) -> dict[str, str]:
 
 
 def labels(result: Result) -> dict[str, str]:
-    """Give the few words that tell series of numbers apart."""
+    """Return the few labels that distinguish series of numbers."""
     precision = result.job.config.get("precision")
-    named = {"model": result.name, "backend": result.job.backend}
-    return named if precision is None else {**named, "precision": str(precision)}
+    base = {"model": result.name, "backend": result.job.backend}
+    return base if precision is None else {**base, "precision": str(precision)}

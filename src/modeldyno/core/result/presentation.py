@@ -1,4 +1,4 @@
-"""How a Result shows itself: whatever lays out pages says so here; the core knows no format."""
+"""How a Result displays itself: the layout is registered here, as the core knows no format."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ if TYPE_CHECKING:
 
 
 class Presentation(Protocol):
-    """What lays a Result out."""
+    """Lays out Results."""
 
     def text(self, result: Any) -> str:
-        """Give the report as plain text of 80 columns."""
+        """Return the report as plain text of 80 columns."""
 
     def fragment(self, result: Any) -> str:
-        """Give the report as a piece of HTML that runs nothing, for a notebook."""
+        """Return the report as static HTML for a notebook."""
 
     def page(self, result: Any) -> str:
-        """Give the report as one self-contained page."""
+        """Return the report as one self-contained page."""
 
     def show(self, result: Any) -> None:
         """Print the report."""
 
     def data_frame(self, result: Any) -> Any:
-        """Give a pandas.DataFrame, a row for each number."""
+        """Return a pandas.DataFrame with a row for each number."""
 
     def save(self, result: Any, path: str | PathLike[str]) -> None:
-        """Write it in the format that the suffix of `path` names."""
+        """Write the report in the format of the suffix of `path`."""
 
 
 _loaders: list[Callable[[], Presentation]] = []
 
 
 def use_presentation(load: Callable[[], Presentation]) -> None:
-    """Have Results laid out by what `load` gives; it is called when the first one is shown."""
+    """Register `load`, which returns the presentation and is called when the first Result is shown."""
     _loaders[:] = [load]
 
 
 def presentation() -> Presentation:
-    """Give what lays Results out."""
+    """Return the registered presentation."""
     (load,) = _loaders
     return load()

@@ -1,7 +1,7 @@
-"""A Result: the one document that everything else reads, and the events that it is folded from.
+"""The Result: the central document, and the events that it is folded from.
 
-A run is a stream of events. The Result is a fold over them, so that a run that crashed, was killed
-or interrupted still gives a Result with all that arrived before.
+A run is a stream of events and the Result is a fold over them, so that a run that crashed, was killed or
+interrupted still gives a Result with everything up to then.
 """
 
 from __future__ import annotations
@@ -49,67 +49,69 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A wrong outcome, as data."""
+    """A failure of a run, as data."""
 
     where: str
     """The stage: import, load, open, first call, a probe's name, or child."""
     kind: FailureKind
     message: str
     log: str = ""
-    """The end of what the model printed."""
+    """The end of the model's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Where it ran. Unlike `hardware` is not comparable; unlike `software` is part of a change."""
+    """Where it ran. Different `hardware` prevents a comparison; different `software` is part of a change."""
 
     hardware: dict[str, Fact] = field(default_factory=dict)
     software: dict[str, Fact] = field(default_factory=dict)
     conditions: dict[str, Fact] = field(default_factory=dict)
-    """What held during the run: load average, governor, threads, steal."""
+    """Conditions during the run: load average, governor, threads, steal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A file that belongs to a Result, kept beside the store."""
+    """A file that belongs to a Result, stored next to the store."""
 
     name: str
     path: str
-    """Empty where the document itself has the text."""
+    """Empty if the text is in the document itself."""
     digest: str
     keep_until: str | None = None
-    """Time of UTC after which it may be removed; None keeps it as long as the Result."""
+    """UTC time after which it may be removed; None keeps it as long as the Result."""
     text: str = ""
-    """Of a short file, such as the configuration that a server was given."""
+    """Of a short file, such as the configuration given to a server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
-    """What a Job gave: ``result["latency.p50"]`` is a number in base units, `keys` lists what there is."""
+    """The outcome of a Job: ``result["latency.p50"]`` is a number in base units, `keys` lists all of them."""
 
     id: str
     """Twelve hexadecimal digits; any unambiguous prefix names it."""
     created: str
-    """Time of UTC when the run began, ISO 8601."""
+    """UTC time when the run began, ISO 8601."""
     job: Job
     schema: int = SCHEMA
     model: ModelIdentity | None = None
-    """None when loading failed."""
+    """None if loading failed."""
     inputs: tuple[InputSpec, ...] = ()
     """As used: concrete shapes, the source and digest of the values."""
     environment: Environment = field(default_factory=Environment)
     measurements: tuple[Measurement, ...] = ()
     outline: Outline | None = None
-    """What was analysed, where the model was looked at statically."""
+    """The static analysis, if the model was analysed."""
     activity: Activity | None = None
-    """What went on inside the calls, where a second pass watched them."""
+    """The trace of the second pass, if there was one."""
     doubts: tuple[Doubt, ...] = ()
     failures: tuple[Failure, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
 
     def __repr__(self) -> str:
         figures = ", ".join(format_main_figures(self.measurements)) or "nothing measured"
-        codes = ", ".join(dict.fromkeys(found.code for found in doubt.noteworthy(self.doubts)))
+        codes = ", ".join(
+            dict.fromkeys(noteworthy_doubt.code for noteworthy_doubt in doubt.noteworthy(self.doubts))
+        )
         doubted = f"; doubts: {codes}" if codes else ""
         failed = f"; failed in {self.failures[0].where}" if self.failures else ""
         return f"<Result {self.id} of {self.name}: {figures}{doubted}{failed}>"
@@ -119,7 +121,7 @@ class Result:
 
     @property
     def name(self) -> str:
-        """What to call the model, even if it never loaded."""
+        """Name of the model, even if it never loaded."""
         return self.model.name if self.model else (self.job.name or str(self.job.model))
 
     @property
@@ -129,7 +131,7 @@ class Result:
         return max(map(len, runs), default=0) or 1
 
     def find(self, metric: str, scope: str = "") -> Measurement | None:
-        """Give the measurement of a metric at a scope, or None."""
+        """Return the measurement of a metric at a scope, or None."""
         return next((m for m in self.measurements if (m.metric, m.scope) == (metric, scope)), None)
 
     def ask(self, query: Query | str) -> Answer:
@@ -144,17 +146,17 @@ class Result:
             raise RunFailed(f"The run failed in {failure.where}: {failure.message}.") from error
 
     def judge(self, bound: Constraint | str) -> Judgement:
-        """Judge a bound (``latency.p99 <= 50ms``): held, broken or undecided, by the interval."""
+        """Judge a bound (``latency.p99 <= 50ms``) by the interval: held, broken or undecided."""
         parsed = Constraint.parse(bound) if isinstance(bound, str) else bound
         return parsed.judge(self.measurements)
 
     def __getitem__(self, query: str) -> float | None:
-        """Give one number in base units, or None, with a warning that says why, where it is no claim.
+        """Return one number in base units; None with a warning that says why, if it is not certified.
 
         Raises:
             UnknownName: the metric or the statistic does not exist.
-            RequestError: a distribution was asked for without a statistic, or a number with one.
-            RunFailed: the metric was not measured there.
+            RequestError: a distribution was queried without a statistic, or a number with one.
+            RunFailed: the metric was not measured at this scope.
         """
         answer = self.ask(query)
         if answer.value is None:
@@ -162,7 +164,7 @@ class Result:
         return answer.value
 
     def __contains__(self, query: object) -> bool:
-        """Whether the metric, at this scope, was measured; ``latency`` and ``latency.p99`` are both in."""
+        """Return whether the metric was measured at this scope; the statistic does not matter."""
         try:
             parsed = Query.parse(str(query))
         except RequestError:
@@ -173,20 +175,20 @@ class Result:
         return iter(self.keys())
 
     def keys(self) -> tuple[str, ...]:
-        """List what brackets answer with a number: ``latency.p50``, ``latency.p99.raw``, ``macs@encoder``."""
+        """List the valid keys: ``latency.p50``, ``latency.p99.raw``, ``macs@encoder``."""
         return tuple(str(query) for query, _ in list_numbers(self.measurements))
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.keys())
 
     def to_dict(self) -> dict[str, float]:
-        """Give every number in base units by its key; a percentile that is no claim ends in ``.raw``."""
+        """Return every number in base units by its key; an uncertified percentile ends in ``.raw``."""
         return {str(query): value for query, value in list_numbers(self.measurements)}
 
     def to_pandas(self) -> Any:
-        """Give a pandas.DataFrame, a row for each number in base units with its 95 % interval.
+        """Return a pandas.DataFrame with a row for each number in base units and its 95 % interval.
 
-        Its columns are metric, scope, statistic, value, low, high, unit.
+        The columns are metric, scope, statistic, value, low, high, unit.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -194,20 +196,20 @@ class Result:
         return presentation().data_frame(self)
 
     def to_html(self) -> str:
-        """Give the report as one self-contained page."""
+        """Return the report as one self-contained page."""
         return presentation().page(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it in the format that the suffix names: .json is the whole document, .html .md .csv .pdf.
+        """Write the Result in the format of the suffix: .json is the whole document, .html .md .csv .pdf.
 
         Raises:
             RequestError: no report has this suffix, or the file cannot be written.
-            MissingExtra: the format needs a program that is not there.
+            MissingExtra: the format needs a program that is not installed.
         """
         presentation().save(self, path)
 
     def show(self) -> None:
-        """Print the report, in colour where the terminal has it."""
+        """Print the report, in colour if the terminal supports it."""
         presentation().show(self)
 
     def _repr_html_(self) -> str:
@@ -216,7 +218,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The model is there; its inputs are known."""
+    """The model is loaded; its inputs are known."""
 
     model: ModelIdentity
     inputs: tuple[InputSpec, ...] = ()
@@ -224,7 +226,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """Where the run takes place."""
+    """The environment of the run is known."""
 
     environment: Environment
 
@@ -238,45 +240,45 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlined:
-    """What a static analysis is about."""
+    """A static analysis."""
 
     outline: Outline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What a probe of the second pass saw."""
+    """The trace of a probe of the second pass."""
 
     activity: Activity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A file was written that belongs to the Result."""
+    """A file of the Result was written."""
 
     artifact: Artifact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubted:
-    """A reason not to trust what was measured."""
+    """A reason not to trust a measurement."""
 
     doubt: Doubt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A wrong outcome."""
+    """A failure."""
 
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progressed:
-    """Where the run stands; shown, and in no Result."""
+    """The progress of the run; shown, but not part of the Result."""
 
     stage: str
-    """Such as ``load`` or ``latency: steady``."""
+    """For example ``load`` or ``latency: steady``."""
     runs: int = 0
     left: float | None = None
     """Estimated seconds left in this stage."""
@@ -288,7 +290,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The request turned out to be wrong once the model was looked at; nothing was measured."""
+    """The request turned out to be wrong once the model was loaded; nothing was measured."""
 
     error: str
     """The name of the exception class in modeldyno.errors."""
@@ -297,18 +299,18 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The run came to its own end; without it, what ran it was ended from outside."""
+    """The run ended by itself; without this event it was ended from outside."""
 
 
 Event = Loaded | Located | Found | Outlined | Watched | Kept | Doubted | Failed | Progressed | Refused | Ended
 
 
 def fold(empty: Result, events: Iterable[Event]) -> Result:
-    """Gather events into a Result; `empty` has the identity, the time and the Job."""
-    found: dict[tuple[str, str], Measurement] = {}
+    """Fold events into a Result; `empty` has the identity, the time and the Job."""
+    measurements: dict[tuple[str, str], Measurement] = {}
     doubts: dict[Doubt, None] = {}
     failures: list[Failure] = []
-    watched: list[Activity] = []
+    activities: list[Activity] = []
     artifacts: list[Artifact] = []
     result = empty
     for event in events:
@@ -318,48 +320,48 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
             case Located(environment=environment):
                 result = replace(result, environment=environment)
             case Found(measurement=measurement):
-                found[measurement.metric, measurement.scope] = measurement
+                measurements[measurement.metric, measurement.scope] = measurement
             case Outlined(outline=outline):
                 result = replace(result, outline=outline)
-            case Watched(activity=seen):
-                watched.append(seen)
+            case Watched(activity=part):
+                activities.append(part)
             case Kept(artifact=artifact):
                 artifacts.append(artifact)
-            case Doubted(doubt=found_doubt):
-                doubts[found_doubt] = None
+            case Doubted(doubt=raised):
+                doubts[raised] = None
             case Failed(failure=failure):
                 failures.append(failure)
-            case _:  # Progressed, Refused and Ended leave no trace
+            case _:  # Progressed, Refused and Ended are not part of the Result
                 continue
     return replace(
         result,
-        measurements=tuple(found.values()),
-        activity=activity.joined(watched),
-        doubts=tuple(doubt.together(doubts, several=_several(result.job))),
+        measurements=tuple(measurements.values()),
+        activity=activity.joined(activities),
+        doubts=tuple(doubt.together(doubts, several=_may_run_threads(result.job))),
         failures=tuple(failures),
         artifacts=tuple(artifacts),
     )
 
 
-def _several(job: Job) -> bool:
-    """Say whether several threads may have been at work: one alone must be asked for."""
-    asked = [n for name, n in job.config.items() if name.endswith("threads") and isinstance(n, int)]
-    return max(asked, default=2) > 1
+def _may_run_threads(job: Job) -> bool:
+    """Return whether several threads may have run; a single one must be requested."""
+    counts = [n for name, n in job.config.items() if name.endswith("threads") and isinstance(n, int)]
+    return max(counts, default=2) > 1
 
 
 def merge(results: Sequence[Result]) -> Result:
-    """Pool the Results of the same Job from fresh processes into one, under the first one's id.
+    """Pool the Results of one Job from fresh processes, under the id of the first one.
 
-    A process that failed gives its failures and doubts; its numbers only where no process succeeded.
+    A failed process contributes failures and doubts; its numbers count only if no process succeeded.
     """
     if len(results) == 1:
         return results[0]
-    whole = [r for r in results if not r.failures] or results
+    successful = [r for r in results if not r.failures] or results
     pooled = replace(
-        whole[0],
+        successful[0],
         id=results[0].id,
         created=results[0].created,
-        measurements=pool_measurements([r.measurements for r in whole]),
+        measurements=pool_measurements([r.measurements for r in successful]),
         doubts=doubt.of_pool([d for r in results for d in r.doubts]),
         failures=tuple(f for r in results for f in r.failures),
         artifacts=tuple(a for r in results for a in r.artifacts),

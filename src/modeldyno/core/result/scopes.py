@@ -1,4 +1,4 @@
-"""The parts of a model that a Result speaks of: its modules and phases."""
+"""The scopes of a Result that are parts of the model: modules and phases."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def scopes(result: Result) -> frozenset[str]:
-    """Give the scopes that are modules or phases; a dtype or a device is none."""
+    """Return the scopes that are modules or phases, not dtypes or devices."""
     modules = (module.path for module in result.outline.modules) if result.outline else ()
-    counted = (m.scope for m in result.measurements if m.metric in {"parameters", "macs", "flops"})
-    watched = (layer.path for layer in result.activity.layers) if result.activity else ()
-    return frozenset(filter(None, (*modules, *counted, *watched)))
+    measured = (m.scope for m in result.measurements if m.metric in {"parameters", "macs", "flops"})
+    traced = (layer.path for layer in result.activity.layers) if result.activity else ()
+    return frozenset(filter(None, (*modules, *measured, *traced)))

@@ -1,6 +1,6 @@
-"""What the numbers of a static analysis are about: modules, operators, what was taken for granted.
+"""The static analysis behind the numbers: modules, operators, assumptions.
 
-The numbers themselves are Measurements, with the path of a module as their scope.
+The numbers themselves are Measurements, with module paths as their scopes.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """A module of the network."""
+    """A module of the model."""
 
     path: str
-    """``""`` is the whole."""
+    """``""`` is the whole model."""
     kind: str
     """The name of its class."""
     output: str = ""
-    """Shape and dtype of the first tensor that its last call gave, such as ``4x64x16x16 float32``; `` and 2
-    more`` follows where there are further ones."""
+    """Shape and dtype of the first output tensor of its last call, such as ``4x64x16x16 float32``, followed
+    by ``and 2 more`` if there are others."""
     kernel: str = ""
     """Of a convolution or a pooling, such as ``3x3``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """All calls of one operator, or of one operator with one set of shapes where it has no formula."""
+    """All calls of one operator; without a formula, of one operator with one set of shapes."""
 
     kind: str
     calls: int
@@ -33,16 +33,16 @@ class Operator:
     elementwise: int = 0
     counted: bool = True
     most: int | None = 0
-    """MACs at most, in all calls, where it was not counted; None where nothing bounds them."""
+    """Upper bound of the MACs in all calls if it was not counted; None if there is none."""
     shapes: str = ""
-    """Of one call, where it was not counted: ``(8, 128) x (128, 64) -> (8, 64)``."""
+    """Of one call, if it was not counted: ``(8, 128) x (128, 64) -> (8, 64)``."""
     scope: str = ""
-    """Of one call, where it was not counted."""
+    """Of one call, if it was not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What lies in memory at the peak: bytes of one role that one module made."""
+    """Contents of memory at the peak: bytes of one role that one module created."""
 
     scope: str
     role: str
@@ -55,15 +55,15 @@ class Point:
 
     sizes: dict[str, int]
     values: dict[str, float]
-    """Metric to number, in base units; those of an estimate have their device behind an @."""
+    """Metric to number, in base units; estimates have their device after an @."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """What was analysed."""
+    """The static analysis of a model."""
 
     sizes: dict[str, int] = field(default_factory=dict)
-    """Symbolic dimension to the number that it had."""
+    """Symbolic dimension to its size."""
     modules: tuple[Module, ...] = ()
     """Parents before their children."""
     operators: tuple[Operator, ...] = ()
@@ -74,12 +74,12 @@ class Outline:
     """The module during which the peak is reached."""
     peak_operator: str = ""
     points: tuple[Point, ...] = ()
-    """The grid that was asked for."""
+    """The requested grid."""
     formulas: dict[str, str] = field(default_factory=dict)
-    """Metric to its polynomial in the dimensions, as text; empty where none was found to hold."""
+    """Metric to its polynomial in the dimensions, as text; empty if none holds."""
     domain: str = ""
     """The sizes for which they hold, and up to which they were checked, as text."""
     traced: bool = True
-    """Whether the points were each traced, for want of a formula that holds."""
+    """Whether each point was traced, because no formula holds."""
     assumptions: tuple[str, ...] = ()
-    """What was taken for granted where control flow depends on data."""
+    """Assumptions where control flow depends on data."""

@@ -1,4 +1,4 @@
-"""What is kept of a Result where many are compared: answers to the usual questions, without the samples."""
+"""Summary of a Result without samples, for documents with many Results: answers to common queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNDER_LOAD: dict[str, tuple[str, ...]] = {
     "time_to_first_token": ("p50", "p99"),
     "inter_token_latency": ("p50", "p99"),
 }  # fmt: skip
-"""What is asked of a load: metric to its statistics, where it is a distribution."""
+"""Queries of a load: metric to its statistics if it is a distribution."""
 ALONE: dict[str, tuple[str, ...]] = {
     **UNDER_LOAD,
     "latency": ("mean", "p50", "p90", "p95", "p99"),
@@ -34,13 +34,13 @@ ALONE: dict[str, tuple[str, ...]] = {
     "process_memory": ("max",), "device_memory": ("max",), "gpu_utilization": ("mean",),
     "cpu_utilization": (), "power": (), "energy": (), "weight_bytes": (), "formed_batch": (),
 }  # fmt: skip
-"""What is asked of a trial of a sweep."""
+"""Queries of a trial of a sweep."""
 _SCOPES = {"", "driver 0"}
-"""The whole; of what is told of each driver, the first stands for all."""
+"""The whole model; of per-driver metrics, only the first driver."""
 
 
 def answers(measurements: Sequence[Measurement], asked: Mapping[str, Sequence[str]]) -> Iterator[Answer]:
-    """Answer what was measured of the usual questions."""
+    """Answer the common queries that were measured."""
     for metric, statistics in asked.items():
         for found in (m for m in measurements if m.metric == metric and m.scope in _SCOPES):
             spread = isinstance(found.value, Distribution)
@@ -49,7 +49,7 @@ def answers(measurements: Sequence[Measurement], asked: Mapping[str, Sequence[st
 
 
 def asked_for(measurements: Sequence[Measurement], queries: Iterable[Query]) -> Iterator[Answer]:
-    """Answer the queries of a goal as far as they were measured."""
+    """Answer the queries of a goal that were measured."""
     for query in queries:
         with suppress(RunFailed, RequestError):
             yield Answer.to(query, measurements)

@@ -1,9 +1,9 @@
-"""What went on inside the calls of a second pass: layers, operators, waste, memory moment by moment.
+"""The trace of a second pass: layers, operators, redundant operations, and the memory timeline.
 
-Each probe of the second pass gives an Activity that holds its own part. Numbers that have a name in the
-table of metrics are Measurements beside it, with the path of a module or the name of a stage as scope.
-All times and counts here are of one call of the model: counts and bytes are means over the calls that were
-watched, times of operators the lower quartile, which a call that was held up does not touch.
+Each probe of the second pass contributes its own part of an Activity. Numbers with a name in the table of
+metrics are Measurements instead, with a module path or a stage as their scope. All times and counts are per
+call of the model: counts and bytes are means over the traced calls, times of operators the lower quartile,
+which is robust against calls that were held up.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One call of a module, as it was timed; an interim value that no document keeps."""
+    """One timed call of a module; an interim value that no document stores."""
 
     path: str
-    """``""`` is the whole."""
+    """``""`` is the whole model."""
     kind: str
-    """The name of the module's class, or of the operator where a runtime knows no modules."""
+    """The class of the module, or the operator if a runtime knows no modules."""
     begin: float
     end: float
     """Seconds of one clock."""
     parent: int | None = None
-    """Place of the span that it lies in, among those of the same call; None for the outermost."""
+    """Index of the enclosing span in the same call; None for the outermost."""
     output: str = ""
-    """Shape and dtype of what it gave, such as ``8x128x768 float32``."""
+    """Shape and dtype of its output, such as ``8x128x768 float32``."""
     output_bytes: int = 0
 
 
@@ -48,12 +48,12 @@ class Layer:
 
 
 class Happening(StrEnum):
-    """What can happen inside a call."""
+    """Kind of event inside a call."""
 
     OPERATOR = "operator"
     KERNEL = "kernel"
     TRANSFER = "transfer"
-    """Between host and device, or from device to device."""
+    """Between host and device, or between devices."""
     SYNCHRONISATION = "synchronisation"
     RANGE = "range"
     """A block that the model's own code has named."""
@@ -61,33 +61,33 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
-    """All that happened under one name, with one set of shapes, in one module."""
+    """All events of one name, with one set of shapes, in one module."""
 
     name: str
-    """As the framework calls it: ``aten::addmm``, ``MatMul``, a kernel's name."""
+    """The framework's name: ``aten::addmm``, ``MatMul``, a kernel's name."""
     kind: Happening = Happening.OPERATOR
     scope: str = ""
     """Path of the module."""
     shapes: str = ""
     calls: float
     self_time: float
-    """Seconds, without what it called in turn."""
+    """Seconds, without what it called."""
     total_time: float
     device_time: float = 0.0
     """Seconds on a device."""
     allocated: float = 0.0
-    """Bytes that it took from the allocator and did not give back itself."""
+    """Bytes that it allocated and did not free itself."""
 
 
 class WasteKind(StrEnum):
-    """What a needless operation does."""
+    """Kind of redundant operation."""
 
     COPY = "copy"
-    """To where there is the same already."""
+    """To a place that already has the same data."""
     CAST = "cast"
     """To another dtype and back."""
     LAYOUT = "layout"
-    """Of memory into another order and back."""
+    """To another memory layout and back."""
     TRANSFER = "transfer"
     """Between host and device within a call."""
     SYNCHRONISATION = "synchronisation"
@@ -104,52 +104,52 @@ class Waste:
     scope: str
     """Path of the module whose code caused it."""
     line: str = ""
-    """Of the user's code that asks for it, such as ``mynet.py:19``; empty where that is not known."""
+    """The user's line of code, such as ``mynet.py:19``; empty if unknown."""
     calls: float
     time: float
-    """Seconds that it takes in one call of the model."""
+    """Seconds in one call of the model."""
     bytes: float = 0.0
     """Bytes that it moves."""
     reason: str
-    """What was seen, and what to do about it, in one sentence."""
+    """What was observed and what to do about it, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """Memory in use, moment by moment, by category."""
+    """Memory in use over time, by category."""
 
     times: bytes
-    """Seconds from the beginning of the call; little-endian float64, as in a Distribution."""
+    """Seconds from the start of the call; little-endian float64, as in a Distribution."""
     levels: dict[str, bytes]
     """Category (weights, inputs, activations, workspace, gradients, optimizer) to bytes in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a second pass saw."""
+    """The trace of a second pass."""
 
     layers: tuple[Layer, ...] = ()
     """Parents before their children."""
     executed: tuple[Executed, ...] = ()
     """The costliest first, by their own time."""
     wastes: tuple[Waste, ...] | None = None
-    """The costliest first; None where nobody looked for any, or could."""
+    """The costliest first; None if they were not searched for."""
     course: Course | None = None
     held: tuple[Held, ...] = ()
-    """What lay in memory at the measured peak, the largest first."""
+    """Contents of memory at the measured peak, the largest first."""
     held_in: str = ""
     """The module during which the peak was reached."""
 
     def joined(self, other: Activity) -> Activity:
-        """Add the parts that another has looked at."""
+        """Add the parts that another Activity has."""
         seen = {part.name: getattr(other, part.name) for part in fields(other)}
         unseen = {part.name: part.default for part in fields(other)}
         return replace(self, **{name: part for name, part in seen.items() if part != unseen[name]})
 
 
-def joined(found: Iterable[Activity]) -> Activity | None:
-    """Join what several probes saw; None where there was nothing."""
-    whole: Activity | None = None
-    for each in found:
-        whole = each if whole is None else whole.joined(each)
-    return whole
+def joined(activities: Iterable[Activity]) -> Activity | None:
+    """Join the traces of several probes; None if there are none."""
+    joined_activity: Activity | None = None
+    for activity in activities:
+        joined_activity = activity if joined_activity is None else joined_activity.joined(activity)
+    return joined_activity

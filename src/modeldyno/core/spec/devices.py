@@ -1,4 +1,4 @@
-"""Devices whose peaks are published: what they do at most, and which one a name means."""
+"""Devices with published peaks, and the lookup of their names."""
 
 from __future__ import annotations
 
@@ -14,62 +14,63 @@ _WIDER = {
     "float4": "float8", "int4": "int8", "int8": "float16", "float8": "float16",
     "float16": "float32", "bfloat16": "float32", "tf32": "float32", "float32": "float64",
 }  # fmt: skip
-_SHORT = {"uint8": "int8", "uint4": "int4", "quint4x2": "int4"}
+_SIGNED = {"uint8": "int8", "uint4": "int4", "quint4x2": "int4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What a device does at most."""
+    """The peaks of a device."""
 
     name: str
     flops: dict[str, float]
-    """Dtype to operations per second of dense matrix products; ``tf32`` is what products of float32 may
-    run as. Those of 16 bits and fewer are summed in 32, as frameworks ask for."""
+    """Dtype to operations per second of dense matrix products; ``tf32`` is a mode of float32 products.
+    Products of 16 ~    bits and fewer accumulate in 32, as frameworks require."""
     bandwidth: float
     """Bytes per second of its memory."""
     memory: int
-    """Bytes, as published: 1 GB is 10^9 of them."""
+    """Bytes, as published: 1 GB is 10^9 bytes."""
     source: str
     busy: bool = False
     """Whether its peaks were measured beside other work, so that they may be too low."""
 
     def peak(self, dtype: str) -> float:
-        """Give its operations per second in a dtype; infinite where none are known.
+        """Return its peak operations per second in a dtype; infinite if unknown.
 
-        Where it has none of its own the next wider has to do, which holds all its values: float4 -
-        float8 - float16 - float32 - float64, int4 - int8 - float16, bfloat16 and tf32 - float32. Where
-        none of those is left, the fastest floating one bounds it: more bits are not faster. Any other
-        dtype counts as float32, as does float64 on a device that names no peak for it. For float32 it is
-        the faster of float32 and tf32, which cuDNN's convolutions use unless they are told not to.
+        A dtype without an own peak uses that of the next wider one that holds all its values: float4 - float8
+        - float16 - float32 - float64, int4 - int8 - float16, bfloat16 and tf32 - float32. If there is none,
+        the fastest floating-point peak is the bound: more bits are not faster. Any other dtype counts as
+        float32, as does float64 on a device without a peak for it. For float32 it is the faster of float32
+        and tf32, which cuDNN's convolutions use by default.
         """
-        wanted = self._named(dtype)
-        while wanted not in self.flops and wanted in _WIDER:
-            wanted = _WIDER[wanted]
-        if wanted in self.flops:
-            beside = self.flops.get("tf32", 0.0) if wanted == "float32" else 0.0
-            return max(self.flops[wanted], beside)
+        table_dtype = self._table_dtype(dtype)
+        while table_dtype not in self.flops and table_dtype in _WIDER:
+            table_dtype = _WIDER[table_dtype]
+        if table_dtype in self.flops:
+            tf32_rate = self.flops.get("tf32", 0.0) if table_dtype == "float32" else 0.0
+            return max(self.flops[table_dtype], tf32_rate)
         return max((rate for name, rate in self.flops.items() if not name.startswith("int")), default=inf)
 
-    def _named(self, dtype: str) -> str:
+    def _table_dtype(self, dtype: str) -> str:
         head = dtype.partition("_")[0]
-        name = _SHORT.get(head, head)
+        name = _SIGNED.get(head, head)
         return name if name in _WIDER or name in self.flops else "float32"
 
 
 def device_named(name: str) -> Device:
-    """Find a device in the table; capitals, spaces and dashes make no difference.
+    """Find a device in the table, ignoring case, spaces and dashes.
 
     Raises:
-        UnknownName: it is not there. None is suggested, for one that is called much alike is another.
+        UnknownName: it is not there. No other is suggested, because similar names are different devices.
     """
-    found = {_letters(each): device for each, device in DEVICES.items()}.get(_letters(name))
-    if found is None:
-        known = ", ".join((*DEVICES, "here"))
-        raise UnknownName(f"There is no device '{name}' in the table; known: {known}.")
-    return found
+    devices = {_normalised_name(known): device for known, device in DEVICES.items()}
+    device = devices.get(_normalised_name(name))
+    if device is None:
+        known_names = ", ".join((*DEVICES, "here"))
+        raise UnknownName(f"There is no device '{name}' in the table; known: {known_names}.")
+    return device
 
 
-def _letters(name: str) -> str:
+def _normalised_name(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
 
 

@@ -1,4 +1,4 @@
-"""A Job: the description of one measurement, small, frozen and serialisable."""
+"""The Job: the description of one measurement, small, frozen and serialisable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVED_PROBES = ("static", "load")
 
 
 def default_probes(mode: Mode, *, served: bool = False) -> tuple[str, ...]:
-    """Name what is measured where nobody says what."""
+    """Return the default probes."""
     if served:
         return SERVED_PROBES
     return TRAINING_PROBES if mode is Mode.TRAIN else DEFAULT_PROBES
@@ -30,7 +30,7 @@ def default_probes(mode: Mode, *, served: bool = False) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to measure, on what, with which settings and how carefully."""
+    """What to measure, with which settings and how precisely."""
 
     model: ModelRef
     backend: str
@@ -42,17 +42,17 @@ class Job:
     inspection: Inspection = field(default_factory=Inspection)
     observation: Observation = field(default_factory=Observation)
     sizes: dict[str, int] = field(default_factory=dict)
-    """Dimension of the inputs to its size, where no shape says it, such as ``seq``; never changed."""
+    """Dimension of the inputs to its size, if no shape gives it, such as ``seq``; never changed."""
     load: Load | None = None
-    """What the server is put under; None for a run within the process."""
+    """The load on the server; None for a run within the process."""
     name: str | None = None
-    """What to call the model; its locator says otherwise."""
+    """Name of the model; by default its locator."""
     trust: bool = False
-    """Whether files that run code when they are loaded may be loaded (in the child process)."""
+    """Whether files that run code on loading may be loaded (in the child process)."""
     beside: tuple[Job, ...] = ()
-    """Models that the same server has at the same time, each named, with its knobs and under a load of its
-    own; what is measured of them has their names as its scope."""
+    """Models that the same server hosts at the same time, each named, with its own knobs and load; their
+    measurements ~    have their names as the scope."""
 
     def at(self, point: Mapping[str, KnobValue]) -> Job:
-        """Give the same Job at another point of the space of knobs."""
+        """Return the same Job with other values of knobs."""
         return replace(self, config={**self.config, **point})

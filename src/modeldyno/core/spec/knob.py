@@ -1,4 +1,4 @@
-"""Knobs: what can be set on a backend, declared once with type, range and meaning."""
+"""Knobs: the settings of a backend, each declared once with type, range and meaning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 KnobValue = bool | int | float | str
-_WORDS = {
+_BOOLEANS = {
     "true": True,
     "yes": True,
     "on": True,
@@ -25,7 +25,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """One thing that can be set."""
+    """A setting."""
 
     name: str
     kind: type[bool] | type[int] | type[float] | type[str]
@@ -33,21 +33,21 @@ class Knob:
     """None leaves it to the backend."""
     sentence: str
     usual: KnobValue | None = None
-    """What None comes to, where that is the same for every model and machine."""
+    """The value that None leads to, if it is the same for every model and machine."""
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     family: bool = False
-    """Whether it stands for every name that begins with its own and a dot, and not for its own alone."""
+    """Whether it stands for every name with its own name and a dot as prefix, not for its own name."""
 
     def parse(self, value: KnobValue) -> KnobValue:
         """Check a value, or read it from text.
 
         Raises:
-            RequestError: it has the wrong type, lies outside the range, or is none of the choices.
+            RequestError: it has the wrong type, is out of range, or is none of the choices.
         """
-        parsed = self._typed(value)
+        parsed = self._converted(value)
         if self.choices and parsed not in self.choices:
             raise UnknownName.among(f"value of the knob {self.name}:", str(value), self.choices)
         if not isinstance(parsed, str) and (
@@ -58,24 +58,24 @@ class Knob:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that it goes by."""
+        """Its name and aliases."""
         return (self.name, *self.aliases)
 
     def span(self) -> str:
-        """Say in words what values it takes."""
+        """Describe the values that it takes."""
         if self.choices:
             return " | ".join(self.choices)
         noun = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[self.kind]
         low = "" if self.low is None else f" from {self.low:.10g}"
         return noun + low + ("" if self.high is None else f" up to {self.high:.10g}")
 
-    def _typed(self, value: KnobValue) -> KnobValue:
+    def _converted(self, value: KnobValue) -> KnobValue:
         if isinstance(value, self.kind) and not (isinstance(value, bool) and self.kind is not bool):
             return value
         text = str(value).strip()
         try:
             if self.kind is bool:
-                return _WORDS[text.lower()]
+                return _BOOLEANS[text.lower()]
             return self.kind(text)
         except (KeyError, ValueError):
             raise RequestError(f"The knob {self.name} takes {self.span()}, not '{value}'.") from None
@@ -93,7 +93,7 @@ BATCH_SIZE = Knob(
 
 
 def configure(knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
-    """Check settings against the knobs that a backend declares, and add their defaults.
+    """Check settings against the knobs that a backend declares, and add the defaults.
 
     Raises:
         UnknownName: a setting names no knob.
@@ -101,28 +101,28 @@ def configure(knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> dict[
     """
     table = tuple(knobs)
     config = {knob.name: knob.default for knob in table if knob.default is not None}
-    given: set[str] = set()
+    canonical_names: set[str] = set()
     for name, value in settings.items():
-        found = meant(name, table)
-        if found is None:
-            raise UnknownName.among("knob", name, (known for knob in table for known in knob.names))
-        knob, canonical = found
-        if canonical in given:
+        match = meant(name, table)
+        if match is None:
+            raise UnknownName.among("knob", name, (alias for knob in table for alias in knob.names))
+        knob, canonical = match
+        if canonical in canonical_names:
             raise RequestError(f"The knob {canonical} is set twice; {name} is another name of it.")
-        given.add(canonical)
+        canonical_names.add(canonical)
         config[canonical] = knob.parse(value)
     return config
 
 
 def meant(name: str, knobs: Iterable[Knob]) -> tuple[Knob, str] | None:
-    """Find the knob that a name stands for, and the one name that it has in a config; None: there is none.
+    """Find the knob for a name, and its canonical name in a config; None if there is none.
 
-    A name is the knob's own, another one of it, or that of a member of a family.
+    A name is that of the knob, an alias, or that of a member of a family.
     """
     for knob in knobs:
-        for known in knob.names:
-            if name == known and not knob.family:
+        for alias in knob.names:
+            if name == alias and not knob.family:
                 return knob, knob.name
-            if knob.family and name.startswith(f"{known}.") and name != f"{known}.":
-                return knob, knob.name + name.removeprefix(known)
+            if knob.family and name.startswith(f"{alias}.") and name != f"{alias}.":
+                return knob, knob.name + name.removeprefix(alias)
     return None

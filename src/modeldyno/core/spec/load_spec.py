@@ -1,4 +1,4 @@
-"""What a server is put under: when requests are due, how many may be on their way, for how long."""
+"""The load on a server: when requests are due, how many may be in flight, and for how long."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from enum import StrEnum
 from modeldyno.errors import RequestError, UnknownName
 
 _FREE_FAILURES = 3
-"""Failed requests in a row after which a slot does not wait yet."""
+"""Consecutive failed requests after which a slot does not pause yet."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
-"""Seconds that it waits after one more failure, doubled with each that follows; and at most."""
+"""Seconds of the pause after one more failure, doubled with each further one; and the longest pause."""
 
 
 class Arrivals(StrEnum):
-    """When a request is due."""
+    """When requests are due."""
 
     CLOSED = "closed"
-    """The instant that one of so many slots becomes free: the server sets the pace."""
+    """As soon as a slot becomes free: the server sets the pace."""
     CONSTANT = "constant"
-    """At equal steps of time, whatever the server does."""
+    """At equal intervals, whatever the server does."""
     POISSON = "poisson"
-    """At random, independent of each other, at a mean rate."""
+    """At random (a Poisson process) with a mean rate."""
     BURST = "burst"
-    """Several at once, the bursts at equal steps of time."""
+    """Several at once, the bursts at equal intervals."""
     TRACE = "trace"
-    """At the times that a file tells."""
+    """At the times in a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,38 +36,38 @@ class Load:
 
     arrivals: Arrivals = Arrivals.CLOSED
     concurrency: int | None = None
-    """Closed: the slots. Else: most requests on their way at once; those beyond wait, and their latency
-    counts. None is one slot, or no limit."""
+    """Closed loop: the slots. Otherwise the most requests in flight; further ones wait, and their latency
+    includes the ~    wait. None is one slot, or no limit."""
     rate: float | None = None
-    """Mean rate at which requests are due; None in a closed loop, or where a trace tells the times."""
+    """Mean rate at which requests are due; None in a closed loop or for a trace."""
     burst: int = 1
     """Requests in a burst."""
     trace: str | None = None
-    """File of due times: a number of seconds a line, or JSON lines with ``timestamp`` (milliseconds)."""
+    """File of due times: one number of seconds per line, or JSON lines with ``timestamp`` (milliseconds)."""
     requests: int | None = None
     """Requests to measure after the warm-up, failed ones included; None: as many as the time allows."""
     duration: float | None = None
     """Length of the steady window; None: until the Plan is met."""
     ramp: float = 0.0
-    """Over how long slots or rate grow up to their full number."""
+    """Time over which slots or rate ramp up."""
     timeout: float = 60.0
-    """From sending a request to giving it up."""
+    """Time from sending a request to giving it up."""
     within: float | None = None
     """Latency up to which an answer counts as good."""
     retries: int = 0
-    """Times that a request is sent again where the server did not answer it; each is counted."""
+    """Retries of a request that the server did not answer; each is counted."""
     drivers: int = 1
-    """Processes that send."""
+    """Driver processes."""
 
     def __post_init__(self) -> None:
-        """Refuse, in one sentence, a load that cannot be."""
+        """Refuse an invalid load with one sentence."""
         for broken, message in _contradictions(self):
             if broken:
                 raise RequestError(f"{message}.")
 
     @property
     def slots(self) -> int | None:
-        """Most requests on their way at once; None without a limit."""
+        """Most requests in flight; None without a limit."""
         return (self.concurrency or 1) if self.arrivals is Arrivals.CLOSED else self.concurrency
 
     @property
@@ -76,7 +76,7 @@ class Load:
         return self.arrivals is Arrivals.CLOSED
 
     def __str__(self) -> str:
-        """Say it in a few words."""
+        """Describe it in a few words."""
         if self.closed:
             return f"concurrency {self.slots}"
         limit = f", at most {self.concurrency} at once" if self.concurrency else ""
@@ -87,15 +87,15 @@ class Load:
 
 
 def pause_after(failures: int, *, answered: bool) -> float:
-    """Give the seconds that a slot of a closed loop waits after so many failed requests in a row.
+    """Return the seconds that a slot of a closed loop pauses after consecutive failed requests.
 
-    A server that fails answers in no time: without a pause it would be flooded with requests. A few failures
-    among good answers cost nothing, so that they do not change the load that is measured.
+    A failing server answers at once: without a pause it would be flooded with requests. A few failures among
+    good answers cause no pause, so that they do not change the load.
 
     Args:
-        failures: how many; after 0 there is no pause.
-        answered: whether any request was answered well yet. Until then the pause is the longest at once: a
-            name is mistyped rather than a server overloaded.
+        failures: number of consecutive failures; after 0 there is no pause.
+        answered: whether any request was answered well yet. Until then the pause is the longest at once, as a
+            mistyped name is likelier than an overloaded server.
     """
     if failures and not answered:
         return _LONGEST_PAUSE
@@ -105,7 +105,7 @@ def pause_after(failures: int, *, answered: bool) -> float:
 
 
 def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
-    """Return what must not be, each with the sentence that says so."""
+    """Return each condition that must not hold, with its message."""
     paced = load.arrivals in {Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST}
     positive = {"rate": load.rate, "duration": load.duration, "timeout": load.timeout, "within": load.within}
     counted = {
@@ -139,7 +139,7 @@ def parse_rate(text: str) -> tuple[float, Arrivals, int]:
     """
     match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise RequestError(f"--rate '{text}' is no rate; write 100, 100:poisson or 100:burst=8.")
+        raise RequestError(f"--rate '{text}' is not a rate; write 100, 100:poisson or 100:burst=8.")
     kinds = [Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST]
     kind = match["kind"] or Arrivals.CONSTANT
     if kind not in kinds:

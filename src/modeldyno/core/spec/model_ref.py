@@ -1,4 +1,4 @@
-"""Which model: a reference parsed once, and the identity that its loader finds."""
+"""The reference to a model, and the identity of the loaded model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ModelRef:
     def parse(cls, text: str) -> ModelRef:
         """Read ``scheme:locator``; text without a scheme is a path, with the scheme ``""``.
 
-        The URL of a server may stand alone: its scheme is ``url``.
+        The URL of a server needs no scheme of its own: its scheme is ``url``.
 
         Raises:
             RequestError: the text, or what follows the scheme, is empty.
@@ -41,11 +41,11 @@ class ModelRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelIdentity:
-    """What the model is, whatever it is called: a digest of its content, and a name for people."""
+    """The identity of a model: a digest of its content, and a readable name."""
 
     name: str
     digest: str
     """``sha256:`` and 64 hexadecimal digits over the content that determines the outputs."""
     framework: str
-    """What holds it: onnx, torch, python."""
+    """Its framework: onnx, torch, python."""
     tags: tuple[str, ...] = field(default=())

@@ -1,4 +1,4 @@
-"""How to look at a model: what the static probe is asked for."""
+"""Options of the static analysis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """Which course is analysed."""
+    """What is analysed: a forward pass or a training step."""
 
     INFERENCE = "inference"
     TRAIN = "train"
@@ -33,22 +33,22 @@ class Inspection:
 
     mode: Mode = Mode.INFERENCE
     optimizer: str = "adamw"
-    """One of OPTIMIZERS; whose state and step are part of training."""
+    """One of OPTIMIZERS; its state and step are part of training."""
     vary: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Dimension to the sizes that it is to have; the grid of all of them is answered."""
+    """Dimension to its sizes; all combinations are analysed."""
     devices: tuple[str, ...] = ()
-    """Whose roofline to estimate: names of `core.static.roofline.DEVICES`, or ``here``."""
+    """Devices of the rooflines to estimate: names of `core.static.roofline.DEVICES`, or ``here``."""
     memory: int | None = None
-    """Bytes; the largest batch that fits them is asked for."""
+    """Bytes; the analysis finds the largest batch that fits."""
     modules: bool = False
-    """Whether every module gets its numbers, beside the whole."""
+    """Whether to report numbers for every module, not only for the whole model."""
 
     def checked(self) -> Inspection:
-        """Give itself, when it can be carried out as written.
+        """Return itself if it is valid.
 
         Raises:
             UnknownName: there is no such optimiser or device.
-            RequestError: the grid is too large, or the memory is no amount.
+            RequestError: the grid is too large, or the memory is not a positive amount.
         """
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName.among("optimizer", self.optimizer, OPTIMIZERS)
@@ -60,48 +60,52 @@ class Inspection:
                 f"--vary asks for {points:,} combinations of sizes; ask for at most {MOST_POINTS:,}."
             )
         if self.memory is not None and self.memory <= 0:
-            given = format_quantity(self.memory, BYTES, None)
-            raise RequestError(f"--memory takes an amount such as 24GiB, not {given}.")
+            amount = format_quantity(self.memory, BYTES, None)
+            raise RequestError(f"--memory takes an amount such as 24GiB, not {amount}.")
         return self
 
 
 HERE = "here"
-"""The device that this machine has, whose peaks are measured."""
+"""The device of this machine, whose peaks are measured."""
 MOST_POINTS = 1000
-"""Combinations of sizes that may be asked for at once."""
-_DIGITS = 12
-"""That a size may have."""
+"""Most combinations of sizes at once."""
+_MOST_DIGITS = 12
+"""Most digits of a size."""
 _SIZES = re.compile(r"(?P<low>[1-9]\d*)(?:\.\.(?P<high>[1-9]\d*))?")
 
 
 def parse_vary(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Read ``--vary``: ``batch=1..256 seq=128,512``; each text may hold several ``dimension=sizes``.
 
-    ``1..256`` doubles from its first number and ends with its last: 1, 2, 4 and so on to 256.
+    ``1..256`` doubles from its first number up to its last: 1, 2, 4 and so on to 256.
 
     Raises:
-        RequestError: a part is no ``dimension=sizes``, or a dimension is given twice.
+        RequestError: a part is not ``dimension=sizes``, or a dimension is given twice.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    sizes_by_name: dict[str, tuple[int, ...]] = {}
     for part in (part for text in texts for part in text.split()):
         name, separator, sizes = part.partition("=")
         if not separator or not name:
             raise RequestError(f"--vary '{part}' is not dimension=sizes, such as batch=1..256.")
-        if name in found:
+        if name in sizes_by_name:
             raise RequestError(f"--vary gives the dimension {name} twice; write its sizes in one list.")
-        found[name] = tuple(sorted({size for each in sizes.split(",") for size in _sizes(part, each)}))
-    return found
+        sizes_by_name[name] = tuple(
+            sorted({size for item in sizes.split(",") for size in _parse_sizes(part, item)})
+        )
+    return sizes_by_name
 
 
-def _sizes(part: str, text: str) -> list[int]:
+def _parse_sizes(part: str, text: str) -> list[int]:
     match = _SIZES.fullmatch(text)
     if match is None:
         raise RequestError(
-            f"--vary '{part}': '{text}' is no size; write whole numbers from 1, such as 128,512, or 1..256, "
-            "which doubles."
+            f"--vary '{part}': '{text}' is not a size; write whole numbers from 1, such as 128,512, or "
+            "1..256, which doubles."
         )
-    if max(map(len, filter(None, match.groups()))) > _DIGITS:
-        raise RequestError(f"--vary '{part[:40]}': this is too large; a size has {_DIGITS} digits at most.")
+    if max(map(len, filter(None, match.groups()))) > _MOST_DIGITS:
+        raise RequestError(
+            f"--vary '{part[:40]}': this is too large; a size has {_MOST_DIGITS} digits at most."
+        )
     low, high = int(match["low"]), int(match["high"] or match["low"])
     if low > high:
         raise RequestError(f"--vary '{part}': the range {text} is empty; write the smaller number first.")

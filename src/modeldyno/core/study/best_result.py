@@ -1,4 +1,4 @@
-"""The winner of a study, as one Result: what stands for the study where it is compared."""
+"""The winner of a study as one Result, for comparing the study with other Results."""
 
 from __future__ import annotations
 
@@ -17,33 +17,31 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
 
 
-def winner(study: Study, kept: Callable[[str], Result | None]) -> Result:
-    """Pool the Results of the trials that the figures of the best configuration come from.
+def winner(study: Study, find_result: Callable[[str], Result | None]) -> Result:
+    """Pool the Results of the trials behind the figures of the best configuration.
 
     Args:
-        study: whose goal says what is best.
-        kept: gives a Result by its id; None where there is none any more.
+        study: the study; its goal decides what is best.
+        find_result: returns a Result by its id; None if it is not stored.
 
     Raises:
-        RequestError: the study has no winner, or the Results of its trials are not there.
+        RequestError: the study has no winner, or the Results of its trials are not stored.
     """
     name = study.name or study.id[:6]
     best = ranking(study).best
     if best is None:
+        raise RequestError(f"The study {name} has no winner: no measurement shows that its bounds hold.")
+    stored = [find_result(trial.result) for trial in study.candidates[key(best.point)].telling]
+    results = [result for result in stored if result is not None]
+    if not results:
         raise RequestError(
-            f"The study {name} has no winner: nothing that was measured is shown to hold its bounds."
-        )
-    found = [kept(trial.result) for trial in study.candidates[key(best.point)].telling]
-    whole = [result for result in found if result is not None]
-    if not whole:
-        raise RequestError(
-            f"The results of the trials of the study {name} are not in the store; a study is compared by the "
+            f"The results of the trials of the study {name} are not in the store. A study is compared by the "
             "results of its winner, so compare it where they are."
         )
-    chosen = Doubt(
+    doubt = Doubt(
         code="study-winner",
         seen=f"it is the best of {len(study.candidates)} points of the study {name}, chosen for its figures",
         advice="add --run to measure the winners in turns, in fresh processes",
     )
-    pooled = merge(whole)
-    return replace(pooled, doubts=(*pooled.doubts, chosen))
+    pooled = merge(results)
+    return replace(pooled, doubts=(*pooled.doubts, doubt))

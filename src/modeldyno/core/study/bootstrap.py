@@ -1,4 +1,4 @@
-"""What the estimates of a study leave open, as draws: how good each may be, and whether its bounds hold."""
+"""Bootstrap the ranking of a study: draws of each candidate's score, and of whether its bounds hold."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
 
 FEASIBLE = 0.5
-"""A candidate counts as one that holds its bounds where this is more likely than not."""
-_NOTHING = 1e-300
-"""In place of a value that has no logarithm, of what is to be made larger: nothing makes good for it."""
-_BELOW = 0.5
-"""Of what is to be made smaller, what nothing counts as: a share of the least that is more than nothing.
+"""A candidate is feasible if its bounds hold with more than this probability."""
+_WORST_VALUE = 1e-300
+"""Stands in for a value without a logarithm, of an objective to maximize: the worst possible."""
+_DETECTION_SHARE = 0.5
+"""Value that stands in for zero of an objective to minimize: a share of the smallest positive value.
 
-So is a measurement below the limit of detection commonly taken: that no request of ten thousand failed is
-better than that one did, but not endlessly.
+This is the common practice for values below the limit of detection: no failure among ten thousand requests is
+better than one failure, but not infinitely better.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A candidate with all that it is judged by."""
+    """A candidate with everything that it is judged by."""
 
     candidate: Candidate
     configuration: Point
@@ -45,7 +45,7 @@ class Contender:
 
     @property
     def verified(self) -> int:
-        """Count the trials that verified it."""
+        """Number of trials that verified it."""
         return sum(trial.stage is Stage.VERIFY for trial in self.candidate.telling)
 
     @property
@@ -55,12 +55,12 @@ class Contender:
 
     @property
     def feasible(self) -> bool:
-        """Whether it rather holds all bounds than not."""
+        """Whether it probably holds all bounds."""
         return self.ranked and self.chance > FEASIBLE
 
 
 def contenders(study: Study) -> list[Contender]:
-    """Give every point that was measured, in the order of the first trials."""
+    """Return a contender for every measured point, in the order of the first trials."""
     goal, default = study.goal, study.configuration(study.default)
     loads = study.loads
     spreads = {query: learnt(study, query) for query in goal.queries}
@@ -70,7 +70,7 @@ def contenders(study: Study) -> list[Contender]:
             candidate=candidate,
             configuration=(configuration := study.configuration(candidate.point)),
             load={name: candidate.point[name] for name in loads if name in candidate.point},
-            objectives=tuple(_estimated(candidate, o.query, spreads[o.query]) for o in goal.objectives),
+            objectives=tuple(_joint_estimate(candidate, o.query, spreads[o.query]) for o in goal.objectives),
             chance=chance(candidate, goal, bounds),
             miss=miss(candidate, goal),
             default=configuration == default,
@@ -79,16 +79,16 @@ def contenders(study: Study) -> list[Contender]:
     ]
 
 
-def _estimated(candidate: Candidate, query: Query, between: Spread) -> Estimate | None:
+def _joint_estimate(candidate: Candidate, query: Query, between: Spread) -> Estimate | None:
     return joined(claims(candidate.telling, query), between)
 
 
 def scores(found: Sequence[Sequence[Estimate | None]], goal: Goal) -> list[float]:
-    """Give of each the weighted mean of the logarithms of its objectives, each such that more is better.
+    """Return for each contender the weighted mean of the logarithms of its objectives; more is better.
 
     Args:
-        found: those that are compared; each has a value of every objective.
-        goal: whose objectives these are.
+        found: the estimates of each contender; each has a value of every objective.
+        goal: the goal with these objectives.
     """
     whole = sum(objective.weight for objective in goal.objectives)
     columns = (
@@ -98,54 +98,54 @@ def scores(found: Sequence[Sequence[Estimate | None]], goal: Goal) -> list[float
     return [sum(row) for row in zip(*columns, strict=True)]
 
 
-def _logarithms(found: Sequence[Estimate], objective: Objective) -> list[float]:
-    values = [estimate.value for estimate in found]
-    least = min((value for value in values if value > 0), default=1.0)
-    floor = _NOTHING if objective.maximize else _BELOW * least
+def _logarithms(estimates: Sequence[Estimate], objective: Objective) -> list[float]:
+    values = [estimate.value for estimate in estimates]
+    smallest = min((value for value in values if value > 0), default=1.0)
+    floor = _WORST_VALUE if objective.maximize else _DETECTION_SHARE * smallest
     return [math.log(value if value > 0 else floor) for value in values]
 
 
 def drawn(
-    found: Sequence[Estimate], objective: Objective, between: Spread, resamples: int, source: Any
+    estimates: Sequence[Estimate], objective: Objective, between: Spread, resamples: int, source: Any
 ) -> Any:
-    """Draw the logarithm of each value: an array of resamples x values.
+    """Draw the logarithms of values: an array of resamples x values.
 
-    The spread from run to run is itself an estimate: in each resample it is another one, the same for
-    all, drawn from the scaled inverse chi-square distribution that its degrees of freedom leave open.
+    The spread from run to run is itself an estimate: each resample has its own, the same for all values,
+    drawn from the scaled inverse chi-square distribution with its degrees of freedom.
     """
     np = load_numpy()
-    centres = np.array(_logarithms(found, objective))
-    errors = np.array([e.error if e.value > 0 else 0.0 for e in found])
-    runs = np.array([e.between for e in found])
+    centres = np.array(_logarithms(estimates, objective))
+    errors = np.array([e.error if e.value > 0 else 0.0 for e in estimates])
+    runs = np.array([e.between for e in estimates])
     factor = between.degrees / source.chisquare(between.degrees, (resamples, 1))
     own = np.maximum(0.0, errors**2 - runs**2)
-    return centres + np.sqrt(own + factor * runs**2) * source.standard_normal((resamples, len(found)))
+    return centres + np.sqrt(own + factor * runs**2) * source.standard_normal((resamples, len(estimates)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resamples:
-    """Draws of contenders that have a value of every objective: arrays of resamples x contenders."""
+    """Draws for contenders with a value of every objective: arrays of resamples x contenders."""
 
     scores: Any
     holds: Any
     """Whether the bounds hold."""
 
     @classmethod
-    def of(cls, study: Study, found: Sequence[Contender], resamples: int) -> Resamples:
+    def of(cls, study: Study, contenders: Sequence[Contender], resamples: int) -> Resamples:
         """Draw; the same study gives the same draws."""
         np, goal = load_numpy(), study.goal
         source = np.random.default_rng(study.seed)
         whole = sum(objective.weight for objective in goal.objectives)
-        scores = np.zeros((resamples, len(found)))
-        for place, objective in enumerate(goal.objectives):
-            estimates = [e for c in found if (e := c.objectives[place]) is not None]
+        scores = np.zeros((resamples, len(contenders)))
+        for index, objective in enumerate(goal.objectives):
+            estimates = [e for c in contenders if (e := c.objectives[index]) is not None]
             logs = drawn(estimates, objective, learnt(study, objective.query), resamples, source)
             scores += objective.weight / whole * objective.sign * logs
-        chances = np.array([contender.chance for contender in found])
+        chances = np.array([contender.chance for contender in contenders])
         return cls(scores=scores, holds=source.random(scores.shape) < chances)
 
     def _winners(self) -> Any:
-        """Give the place of the best one that holds its bounds, of each resample; -1 where none does."""
+        """Return the index of each resample's best contender that holds its bounds; -1 if none does."""
         np = load_numpy()
         if not self.scores.shape[1]:
             return np.empty(0, dtype=int)
@@ -153,23 +153,23 @@ class Resamples:
         return np.where(self.holds.any(axis=1), allowed.argmax(axis=1), -1)
 
     def wins(self) -> list[int]:
-        """Count the resamples in which each is the best."""
+        """Count the resamples in which each contender is the best."""
         winners = self._winners()
-        found: list[int] = (
+        counts: list[int] = (
             load_numpy().bincount(winners[winners >= 0], minlength=self.scores.shape[1]).tolist()
         )
-        return found
+        return counts
 
     def certainty(self, place: int, team: Sequence[int]) -> float:
-        """Give the share of resamples in which the best is of a team, and this one holds its bounds."""
+        """Return the share of resamples in which a team member wins and this contender holds its bounds."""
         own = load_numpy().isin(self._winners(), team)
         return float((own & self.holds[:, place]).mean())
 
     def above(self, place: int, other: int) -> float:
-        """Give the share of resamples in which one scores higher than another, whatever the bounds."""
+        """Return the share of resamples in which one scores higher than another, ignoring bounds."""
         return float((self.scores[:, place] > self.scores[:, other]).mean())
 
     def beats(self, place: int, other: int) -> float:
-        """Give the share of resamples in which one is the better choice of two, the bounds included."""
+        """Return the share of resamples in which one is the better choice of two, considering bounds."""
         better = ~self.holds[:, other] | (self.scores[:, place] > self.scores[:, other])
         return float((self.holds[:, place] & better).mean())

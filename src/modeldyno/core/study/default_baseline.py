@@ -1,8 +1,9 @@
-"""The default configuration at its best load: what a study compares everything with is not to be a straw man.
+"""Choose the loads at which to measure the default configuration, the baseline of a study.
 
-Over rising loads the score goes up, and then down or beyond a bound. So few loads are enough: the middle
-one, and then always the middle of the wider gap beside the best one so far; of two as wide, the one that
-ends where nothing was measured, or where more was.
+The default is compared at its best load, so that the baseline is no straw man. Over rising loads the score
+rises, then falls or breaks a bound, so a few loads suffice: first the middle one, then always the middle of
+the wider gap next to the best so far; of two equal gaps, the one whose end is unmeasured or has the better
+score.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study, Trial
 
 MOST = 4
-"""Loads of the default that are measured where a configuration stands for itself at its best."""
+"""Most loads measured of the default if each configuration is judged at its best load."""
 
 
 def next_ask(study: Study) -> Ask | None:
-    """Say at which load the default is to be measured next; None where it is known well enough."""
+    """Return the next trial of the default; None if enough is known."""
     points = _points(study)
-    known = {key(trial.point): trial for trial in study.trials if trial.stage is not Stage.VERIFY}
-    seen = {place: known[key(point)] for place, point in enumerate(points) if key(point) in known}
+    by_point = {key(trial.point): trial for trial in study.trials if trial.stage is not Stage.VERIFY}
+    tried = {index: by_point[key(point)] for index, point in enumerate(points) if key(point) in by_point}
     if study.goal.rank is Rank.EACH:
-        place = next((n for n in range(len(points)) if n not in seen), None)
+        index = next((index for index in range(len(points)) if index not in tried), None)
     else:
-        place = _next(len(points), seen, study.goal)
-    return None if place is None else Ask(point=points[place], stage=Stage.DEFAULT)
+        index = _next_index(len(points), tried, study.goal)
+    return None if index is None else Ask(point=points[index], stage=Stage.DEFAULT)
 
 
 def _points(study: Study) -> list[Point]:
-    """Give the default at each load, rising; once, where it has a load of its own, or there are none."""
+    """Return the default at each load, rising; once, if it fixes its own load or there are none."""
     axes = [
         axis
         for axis in study.space.axes
@@ -51,60 +52,64 @@ def _points(study: Study) -> list[Point]:
         return [study.default]
     first, *others = axes
     middle = {axis.name: _middle(axis) for axis in others}
-    return [_placed(study, {**middle, first.name: value}) for value in first.values]
+    return [_with_load(study, {**middle, first.name: value}) for value in first.values]
 
 
 def _middle(axis: Axis) -> int | float | str:
     return axis.values[len(axis.values) // 2]
 
 
-def _placed(study: Study, load: Point) -> Point:
+def _with_load(study: Study, load: Point) -> Point:
     """Add a load to the default, in the order of the axes."""
     point = {**study.default, **load}
     order = [axis.name for axis in study.space.axes if axis.name in point]
     return {name: point[name] for name in (*order, *(n for n in point if n not in order))}
 
 
-def _next(count: int, seen: Mapping[int, Trial], goal: Goal) -> int | None:
-    """Give the place of the load to be measured next, of so many."""
-    if not seen:
+def _next_index(count: int, tried: Mapping[int, Trial], goal: Goal) -> int | None:
+    """Return the index of the load to measure next, out of `count`."""
+    if not tried:
         return count // 2
-    if len(seen) >= min(MOST, count):
+    if len(tried) >= min(MOST, count):
         return None
-    scores = {place: score for place, trial in seen.items() if (score := _score(trial, goal)) is not None}
-    if not scores:  # what fails or breaks a bound does so at greater loads as well
-        least = min(seen)
-        return (least - 1) // 2 if least else None
-    best = max(scores, key=lambda place: (scores[place], place))
-    below = max((place for place in seen if place < best), default=-1)
-    above = min((place for place in seen if place > best), default=count)
-    known = {-1: math.inf, count: math.inf, **dict.fromkeys(seen, -math.inf), **scores}
+    scores = {
+        index: score for index, trial in tried.items() if (score := _trial_score(trial, goal)) is not None
+    }
+    if not scores:  # what fails or breaks a bound does so at larger loads as well
+        smallest = min(tried)
+        return (smallest - 1) // 2 if smallest else None
+    best = max(scores, key=lambda index: (scores[index], index))
+    below = max((index for index in tried if index < best), default=-1)
+    above = min((index for index in tried if index > best), default=count)
+    padded = {-1: math.inf, count: math.inf, **dict.fromkeys(tried, -math.inf), **scores}
     sides = [
-        (above - best, known[above], (best + above) // 2),
-        (best - below, known[below], (below + best) // 2),
+        (above - best, padded[above], (best + above) // 2),
+        (best - below, padded[below], (below + best) // 2),
     ]
     gaps = [side for side in sides if side[0] > 1]
     return max(gaps)[2] if gaps else None
 
 
-def _score(trial: Trial, goal: Goal) -> float | None:
-    """Give the weighted mean of the logarithms; None for what failed, breaks a bound or has no number."""
+def _trial_score(trial: Trial, goal: Goal) -> float | None:
+    """Return the weighted mean of logarithms; None if the trial failed, broke a bound or lacks values."""
     broken = any(judgement.verdict is Verdict.BROKEN for judgement in trial.judgements)
     values = {o.query: value(trial, o.query) for o in goal.objectives}
-    found = {query: value for query, value in values.items() if value is not None}
-    if trial.state is not State.DONE or broken or len(found) < len(values):
+    known = {query: value for query, value in values.items() if value is not None}
+    if trial.state is not State.DONE or broken or len(known) < len(values):
         return None
-    score = goal.gain(found, dict.fromkeys(found, 1.0))
+    score = goal.gain(known, dict.fromkeys(known, 1.0))
     return None if math.isnan(score) or score == -math.inf else score
 
 
 def value(trial: Trial, query: Query) -> float | None:
-    """Give what was measured; of a percentile that is no claim yet, the plain quantile as a hint."""
+    """Return the measured value; of a percentile that is not certified, the raw quantile as a hint."""
     answers = (trial.ask(query), trial.ask(replace(query, part="raw")) if query.statistic else None)
     return next((answer.value for answer in answers if answer is not None and answer.value is not None), None)
 
 
 def best_so_far(study: Study) -> Trial | None:
-    """Give the trial of the highest score that breaks no bound, however uncertain: a hint on the way."""
-    scored = [(score, -t.number, t) for t in study.trials if (score := _score(t, study.goal)) is not None]
+    """Return the trial with the highest score that breaks no bound, however uncertain: a progress hint."""
+    scored = [
+        (score, -t.number, t) for t in study.trials if (score := _trial_score(t, study.goal)) is not None
+    ]
     return max(scored)[2] if scored else None

@@ -1,8 +1,8 @@
-"""What a sweep is to find: objectives to be improved, constraints to be held, and how points are ranked.
+"""The goal of a sweep: objectives to improve, constraints to hold, and how points are ranked.
 
-Several objectives are one score by their weights: the weighted mean of logarithms of ratios. Unlike
-differences divided by a mean of the two, it is transitive, knows no unit, and has a reading: 0.1 is ten
-per cent better, whatever the metric.
+Several objectives are combined into one score by their weights: the weighted mean of log ratios. Unlike
+relative differences it is transitive and independent of units, and easy to read: 0.1 is about ten per cent
+better, whatever the metric.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 class Rank(StrEnum):
-    """Between which points is chosen."""
+    """Which points are ranked against each other."""
 
     BEST = "best-load"
-    """A configuration stands for itself at its best load within the constraints."""
+    """Each configuration is ranked by its best load that holds the constraints."""
     EACH = "each-load"
-    """Configurations are ranked apart at each load."""
+    """Configurations are ranked separately at each load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A number to be made larger, or smaller."""
+    """A metric to maximize or minimize."""
 
     query: Query
     maximize: bool
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse, in one sentence, what cannot be improved."""
+        """Refuse an invalid weight with one sentence."""
         if not 0 < self.weight < math.inf:
             raise RequestError(f"The weight of {self.query} is {self.weight:g}, but must be positive.")
 
@@ -47,16 +47,16 @@ class Objective:
     def parse(cls, text: str, *, maximize: bool | None = None) -> Objective:
         """Read ``throughput``, ``latency.p99`` or ``throughput:2`` with a weight.
 
-        Without `maximize` the table of metrics says which way is better.
+        Without `maximize` the direction comes from the table of metrics.
 
         Raises:
-            RequestError: it is no query, nobody knows which way is better, or it is the other way.
+            RequestError: it is not a query, has no known direction, or the direction contradicts the table.
         """
-        match = _WEIGHED.fullmatch(text)
+        match = _WEIGHTED.fullmatch(text)
         head, weight = (match["query"], float(match["weight"])) if match else (text, 1.0)
         query = Query.parse(head)
         if query.part is not None:
-            raise RequestError(f"'{text}' is no objective; leave the .{query.part} away.")
+            raise RequestError(f"'{text}' is not an objective; drop the .{query.part}.")
         check_kind(query)
         better = METRICS[query.metric].better
         if maximize is None and better is Better.NEITHER:
@@ -77,7 +77,7 @@ class Objective:
         )
 
     def gain(self, value: float, reference: float) -> float:
-        """Give the logarithm of how many times better a value is; infinite where the reference is nothing."""
+        """Return the log ratio of a value to the reference, positive if better; infinite for 0."""
         if value <= 0 or reference <= 0:
             better = (value > reference) - (value < reference)
             return self.sign * better * math.inf if better else 0.0
@@ -85,7 +85,7 @@ class Objective:
 
     @property
     def sign(self) -> int:
-        """1 where more is better, else -1."""
+        """1 if more is better, else -1."""
         return 1 if self.maximize else -1
 
     @property
@@ -95,12 +95,12 @@ class Objective:
         return name if name is not None and fraction_of(name) is not None else None
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Write it as text."""
         weight = "" if self.weight == 1 else f":{self.weight:g}"
         return f"{'maximize' if self.maximize else 'minimize'} {self.query}{weight}"
 
 
-_WEIGHED = re.compile(r"(?P<query>.+):(?P<weight>\d+(?:\.\d+)?)")
+_WEIGHTED = re.compile(r"(?P<query>.+):(?P<weight>\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,30 +112,30 @@ class Goal:
     rank: Rank = Rank.BEST
 
     def __post_init__(self) -> None:
-        """Refuse, in one sentence, a goal that cannot be."""
+        """Refuse an invalid goal with one sentence."""
         if not self.objectives:
             raise RequestError("A sweep needs an objective, such as --maximize throughput.")
         queries = [objective.query for objective in self.objectives]
         if len(set(queries)) < len(queries):
-            raise RequestError("An objective stands twice; give it one weight.")
+            raise RequestError("An objective is given twice; give it one weight.")
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """All that has to be known of a trial."""
-        named = (*(o.query for o in self.objectives), *(c.query for c in self.constraints))
-        return tuple(dict.fromkeys(named))
+        """All queries that a trial must answer."""
+        queries = (*(o.query for o in self.objectives), *(c.query for c in self.constraints))
+        return tuple(dict.fromkeys(queries))
 
     @property
     def percentiles(self) -> tuple[str, ...]:
         """The percentiles that must be certified."""
-        named = (*(o.percentile for o in self.objectives), *(c.percentile for c in self.constraints))
-        return tuple(dict.fromkeys(filter(None, named)))
+        names = (*(o.percentile for o in self.objectives), *(c.percentile for c in self.constraints))
+        return tuple(dict.fromkeys(filter(None, names)))
 
     def gain(self, values: Mapping[Query, float], reference: Mapping[Query, float]) -> float:
-        """Give the weighted mean of the gains of all objectives over a reference.
+        """Return the weighted mean of the gains of all objectives over a reference.
 
-        What is endlessly worse in one of them is not made good by another.
+        An infinite loss in one objective is not offset by the others.
         """
-        whole = sum(objective.weight for objective in self.objectives)
+        total_weight = sum(objective.weight for objective in self.objectives)
         gains = [o.weight * o.gain(values[o.query], reference[o.query]) for o in self.objectives]
-        return -math.inf if -math.inf in gains else sum(gains) / whole
+        return -math.inf if -math.inf in gains else sum(gains) / total_weight

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def goal_of_each_model(goal: Goal, own: str, beside: Sequence[str]) -> Goal:
-    """Give the goal of a sweep with an objective and a bound for every model where none is named.
+    """Return the goal with an objective and a bound for every model where it names none.
 
-    The weights are those of the objectives: ``throughput@a:2`` counts twice as much as ``throughput@b``.
+    Weights are kept per objective: ``throughput@a:2`` counts twice as much as ``throughput@b``.
     """
     return replace(
         goal,

@@ -1,4 +1,4 @@
-"""The Pareto front of a study: candidates that no other is better than in every objective."""
+"""The Pareto front of a study: the candidates that no other dominates."""
 
 from __future__ import annotations
 
@@ -20,69 +20,74 @@ RESAMPLES = 200
 
 
 def front(study: Study) -> tuple[Candidate, ...]:
-    """Give the front by the estimates, from the best in the first objective to the worst.
+    """Return the front by the estimates, from the best in the first objective to the worst.
 
-    Of those that hold their bounds; of all that have values, where none does. Every load of a
-    configuration is a point of its own.
+    It is computed among candidates that hold their bounds, or among all with values if none does. Every load
+    of a configuration is a point of its own.
     """
-    found = _compared(study)
-    if not found:
+    compared = _comparable(study)
+    if not compared:
         return ()
     signs = [objective.sign for objective in study.goal.objectives]
     values = load_numpy().array(
-        [[sign * e.value for sign, e in zip(signs, _estimates(c), strict=True)] for c in found]
+        [[sign * e.value for sign, e in zip(signs, _estimates(c), strict=True)] for c in compared]
     )
-    on = [place for place, free in enumerate(_undominated(values)) if free]
-    return tuple(found[place].candidate for place in sorted(on, key=lambda place: -values[place, 0]))
+    undominated = [index for index, free in enumerate(_undominated(values)) if free]
+    return tuple(
+        compared[index].candidate for index in sorted(undominated, key=lambda index: -values[index, 0])
+    )
 
 
 def membership(study: Study, resamples: int = RESAMPLES) -> Mapping[Key, float]:
-    """Give the share of resamples in which a candidate is on the front, for those that ever are.
+    """Return the share of resamples in which a candidate is on the front, for those that ever are.
 
-    One on the front with a small share, or off it with a large one, cannot be told from its neighbours.
+    A candidate on the front with a small share, or off it with a large one, is tied with its neighbours.
     """
-    found = _hopeful(_compared(study), study)
-    if not found:
+    hopeful = _without_dominated(_comparable(study), study)
+    if not hopeful:
         return {}
     np = load_numpy()
     source = np.random.default_rng(study.seed)
-    columns = zip(*(_estimates(contender) for contender in found), strict=True)
+    columns = zip(*(_estimates(contender) for contender in hopeful), strict=True)
     logs = [
         objective.sign * drawn(column, objective, learnt(study, objective.query), resamples, source)
         for objective, column in zip(study.goal.objectives, columns, strict=True)
     ]
-    chances = np.array([contender.chance for contender in found])
-    counts = np.zeros(len(found))
+    chances = np.array([contender.chance for contender in hopeful])
+    counts = np.zeros(len(hopeful))
     for values in np.stack(logs, axis=-1):
-        (held,) = np.nonzero(source.random(len(found)) < chances)
+        (held,) = np.nonzero(source.random(len(hopeful)) < chances)
         counts[held[_undominated(values[held])]] += 1
-    shares = zip(found, counts / resamples, strict=True)
+    shares = zip(hopeful, counts / resamples, strict=True)
     return {key(contender.candidate.point): float(share) for contender, share in shares if share}
 
 
-def _compared(study: Study) -> list[Contender]:
-    able = [contender for contender in contenders(study) if contender.ranked]
-    return [contender for contender in able if contender.feasible] or able
+def _comparable(study: Study) -> list[Contender]:
+    ranked = [contender for contender in contenders(study) if contender.ranked]
+    return [contender for contender in ranked if contender.feasible] or ranked
 
 
 def _estimates(contender: Contender) -> list[Estimate]:
-    return [found for found in contender.objectives if found is not None]
+    return [estimate for estimate in contender.objectives if estimate is not None]
 
 
-def _hopeful(found: Sequence[Contender], study: Study) -> list[Contender]:
-    """Leave out what is below another, surely feasible one by more than the intervals: it would cost time."""
+def _without_dominated(compared: Sequence[Contender], study: Study) -> list[Contender]:
+    """Drop contenders clearly dominated by a surely feasible one, to save time."""
     np = load_numpy()
     signs = [objective.sign for objective in study.goal.objectives]
     ends = np.array(
-        [[sorted((s * e.low, s * e.high)) for s, e in zip(signs, _estimates(c), strict=True)] for c in found]
-    ).reshape(len(found), len(signs), 2)
-    sure = ends[[contender.chance > _SURE for contender in found], :, 0]
-    return [c for c, own in zip(found, ends[..., 1], strict=True) if not (sure > own).all(axis=1).any()]
+        [
+            [sorted((s * e.low, s * e.high)) for s, e in zip(signs, _estimates(c), strict=True)]
+            for c in compared
+        ]
+    ).reshape(len(compared), len(signs), 2)
+    sure = ends[[contender.chance > _SURE for contender in compared], :, 0]
+    return [c for c, own in zip(compared, ends[..., 1], strict=True) if not (sure > own).all(axis=1).any()]
 
 
 _SURE = 0.99
 
 
 def _undominated(values: Any) -> list[bool]:
-    """Say of each row whether no other is at least as good in all columns and better in one."""
+    """Return for each row whether it is undominated: none is as good in all columns and better in one."""
     return [not ((values >= row).all(axis=1) & (values > row).any(axis=1)).any() for row in values]

@@ -1,4 +1,4 @@
-"""A finished study under another goal: what was measured stays, and is asked anew."""
+"""Judge a finished study by another goal, from the stored measurements."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 
 def reranked(study: Study, goal: Goal, result: Callable[[str], Result | None]) -> tuple[Study, int]:
-    """Give the study with another goal, and how many trials could not be asked all of it.
+    """Return the study under another goal, and how many trials lack some of its metrics.
 
     Args:
         study: measured for another goal, or this one.
-        goal: what to look for now.
-        result: gives a Result by its id; None where it is no longer kept.
+        goal: the new goal.
+        result: returns a Result by its id; None if it is not stored.
     """
-    asked = [_asked(trial, goal, result) for trial in study.trials]
+    trials = [_rejudge(trial, goal, result) for trial in study.trials]
     unknown = sum(
         trial.state is State.DONE and any(trial.ask(query) is None for query in goal.queries)
-        for trial in asked
+        for trial in trials
     )
-    return replace(study, goal=goal, trials=tuple(asked)), unknown
+    return replace(study, goal=goal, trials=tuple(trials)), unknown
 
 
-def _asked(trial: Trial, goal: Goal, result: Callable[[str], Result | None]) -> Trial:
-    """Ask the Result, where it is kept; else what the study kept of it."""
+def _rejudge(trial: Trial, goal: Goal, result: Callable[[str], Result | None]) -> Trial:
+    """Judge a trial by its stored Result, or else by what the study kept of it."""
     if trial.state is State.SKIPPED:
         return trial
-    found = result(trial.result) if trial.result else None
-    if found is None:
-        judged = (bound.on(answer) for bound in goal.constraints if (answer := trial.ask(bound.query)))
-        return replace(trial, judgements=tuple(judged))
+    stored = result(trial.result) if trial.result else None
+    if stored is None:
+        judgements = (bound.on(answer) for bound in goal.constraints if (answer := trial.ask(bound.query)))
+        return replace(trial, judgements=tuple(judgements))
     ask = Ask(point=trial.point, stage=trial.stage, care=trial.care)
-    anew = Trial.of(found, goal, ask, number=trial.number, seconds=trial.seconds)
-    return replace(anew, state=trial.state, doubts=trial.doubts, failure=trial.failure, kind=trial.kind)
+    rejudged = Trial.of(stored, goal, ask, number=trial.number, seconds=trial.seconds)
+    return replace(rejudged, state=trial.state, doubts=trial.doubts, failure=trial.failure, kind=trial.kind)

@@ -1,4 +1,4 @@
-"""Going on with a study: where it stands, in words, and whether it still measures the same thing."""
+"""Guard a resumed study: report its progress, and check that model and environment are unchanged."""
 
 from __future__ import annotations
 
@@ -22,63 +22,67 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Guard:
-    """Passes the events of trials on, and stops one that is not of this study before anything is timed."""
+    """Forward the events of trials; stop a trial with another model or machine before anything is timed."""
 
     force: bool
-    """Whether that is a doubt instead."""
+    """Whether a mismatch raises a doubt instead of an error."""
     watch: Callable[[Event], None]
     study: Study | None = None
-    """As it was when the trial began."""
+    """The study when the trial began."""
     label: str = ""
     left: float | None = None
     doubts: list[Doubt] = field(default_factory=list)
-    """Of every trial from when they were told."""
+    """For every trial from the moment that they are raised."""
 
     def begin(self, study: Study, ask: Ask, left: float | None) -> None:
-        """Begin a trial; `left` are the seconds that the whole may still take."""
+        """Begin a trial; `left` is the estimated remaining time of the study in seconds."""
         self.study, self.label, self.left = study, label(study, ask), left
         self.watch(Progressed(stage=self.label, left=left))
 
     def __call__(self, event: Event) -> None:
-        """Take an event of the trial.
+        """Handle an event of the trial.
 
         Raises:
-            StaleStudy: the model or the machine is another one than in the trials so far.
+            StaleStudy: the model or the machine differs from that of the trials so far.
         """
         if isinstance(event, Progressed):
             event = replace(event, stage=f"{self.label}: {event.stage}", left=self.left)
         model = self.study.model if self.study else None
-        there = self.study.environment if self.study else None
+        environment = self.study.environment if self.study else None
         if isinstance(event, Loaded) and model is not None:
             self._compare_models(model.digest, event.model.digest)
-        if isinstance(event, Located) and there is not None:
-            self._compare_hardware(there.hardware, event.environment.hardware)
-            self._compare_software(there.software, event.environment.software)
+        if isinstance(event, Located) and environment is not None:
+            self._compare_hardware(environment.hardware, event.environment.hardware)
+            self._compare_software(environment.software, event.environment.software)
         self.watch(event)
 
     def _compare_models(self, before: str, now: str) -> None:
         if before != now:
             seen = f"the model is another one ({now[:19]}) than in the trials so far ({before[:19]})"
-            self._changed("model-changed", seen)
+            self._reject_or_doubt("model-changed", seen)
 
     def _compare_hardware(self, before: Mapping[str, Fact], now: Mapping[str, Fact]) -> None:
-        if said := _differences(before, now, before.keys() | now.keys()):
-            self._changed("hardware-changed", f"the machine is another one: {said}")
+        if differences := _differences(before, now, before.keys() | now.keys()):
+            self._reject_or_doubt("hardware-changed", f"the machine is another one: {differences}")
 
     def _compare_software(self, before: Mapping[str, Fact], now: Mapping[str, Fact]) -> None:
-        """Doubt what other versions gave; a package that only another backend needs is no difference."""
-        if said := _differences(before, now, before.keys() & now.keys()):
+        """Raise a doubt if versions differ; packages that only another backend needs are ignored."""
+        if differences := _differences(before, now, before.keys() & now.keys()):
             advice = "begin a new study if the differences that matter to you are small"
-            self._tell(Doubt(code="software-changed", seen=f"since the first trial, {said}", advice=advice))
+            self._raise_doubt(
+                Doubt(code="software-changed", seen=f"since the first trial, {differences}", advice=advice)
+            )
 
-    def _changed(self, code: str, seen: str) -> None:
+    def _reject_or_doubt(self, code: str, seen: str) -> None:
         if not self.force:
             raise StaleStudy(
-                f"The study cannot go on: {seen}; begin a new one, or go on all the same with --force."
+                f"The study cannot be resumed: {seen}. Begin a new one, or resume it anyway with --force."
             )
-        self._tell(Doubt(code=code, seen=seen, advice="compare only the trials that were made alike"))
+        self._raise_doubt(
+            Doubt(code=code, seen=seen, advice="compare only trials with the same model and machine")
+        )
 
-    def _tell(self, doubt: Doubt) -> None:
+    def _raise_doubt(self, doubt: Doubt) -> None:
         if doubt not in self.doubts:
             self.doubts.append(doubt)
             self.watch(Doubted(doubt=doubt))
@@ -86,54 +90,58 @@ class Guard:
 
 def _differences(before: Mapping[str, Fact], now: Mapping[str, Fact], names: Iterable[str]) -> str:
     unlike = [name for name in sorted(names) if before.get(name) != now.get(name)]
-    return ", ".join(f"{n} was {before.get(n, 'not told')} and is {now.get(n, 'not told')}" for n in unlike)
+    return ", ".join(f"{n} was {before.get(n, 'unknown')} and is {now.get(n, 'unknown')}" for n in unlike)
 
 
 # --- where it stands -------------------------------------------------------------------------------
 
 
 def headline(study: Study) -> str:
-    """Say how far a study has come."""
+    """Describe the progress of a study."""
     best = default_baseline.best_so_far(study)
     count = len(study.measured)
-    found = "" if best is None else f", best so far {_value(study, best)} with {_named(best.point)}"
-    return f"{count} {'trial' if count == 1 else 'trials'}{found}"
+    best_text = (
+        ""
+        if best is None
+        else f", best so far {_objective_text(study, best)} with {_describe_point(best.point)}"
+    )
+    return f"{count} {'trial' if count == 1 else 'trials'}{best_text}"
 
 
 def label(study: Study, ask: Ask) -> str:
-    """Say which trial begins, and before its many words what the best was so far."""
+    """Describe the trial that begins; the best so far comes first, because the point may be long."""
     best = default_baseline.best_so_far(study)
-    so_far = "" if best is None else f" (best so far {_value(study, best)})"
+    so_far = "" if best is None else f" (best so far {_objective_text(study, best)})"
     again = "again " if ask.stage is Stage.VERIFY else ""
-    return f"trial {len(study.trials) + 1}{so_far}: {again}{_named(ask.point)}"
+    return f"trial {len(study.trials) + 1}{so_far}: {again}{_describe_point(ask.point)}"
 
 
 def usual(study: Study, *, verifying: bool = False) -> float:
-    """Give the seconds that a trial takes, of those that verify or of the others; 0 where none was made."""
-    alike = [trial for trial in study.measured if (trial.stage is Stage.VERIFY) is verifying]
-    taken = [trial.seconds for trial in alike or study.measured]
-    return sum(taken) / len(taken) if taken else 0.0
+    """Return the mean seconds of a trial, among verifications or the others; 0 if there was none."""
+    same_kind = [trial for trial in study.measured if (trial.stage is Stage.VERIFY) is verifying]
+    seconds = [trial.seconds for trial in same_kind or study.measured]
+    return sum(seconds) / len(seconds) if seconds else 0.0
 
 
 def left(study: Study, elapsed: float) -> float | None:
-    """Estimate the seconds that a sweep will still take; None where nobody can know."""
-    budget, each = study.budget, usual(study)
+    """Estimate the remaining seconds of a sweep; None if that is unknown."""
+    budget, seconds_per_trial = study.budget, usual(study)
     ends = [] if budget.max_time is None else [budget.max_time - elapsed]
-    if budget.max_trials is not None and each:
-        ends.append((budget.max_trials - len(study.measured)) * each)
+    if budget.max_trials is not None and seconds_per_trial:
+        ends.append((budget.max_trials - len(study.measured)) * seconds_per_trial)
     return max(0.0, min(ends)) if ends else None
 
 
-def _named(point: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={_word(value)}" for name, value in point.items()) or "default"
+def _describe_point(point: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={_format_value(value)}" for name, value in point.items()) or "default"
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _value(study: Study, trial: Trial) -> str:
-    """Give what a trial said of the first objective, which it did where it is the best."""
+def _objective_text(study: Study, trial: Trial) -> str:
+    """Return the value of the first objective in a trial; for the best trial it exists."""
     query = study.goal.objectives[0].query
     value = default_baseline.value(trial, query)
     return format_quantity(value, query.unit, 3) if value is not None else "unknown"

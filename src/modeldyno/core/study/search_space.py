@@ -1,6 +1,6 @@
-"""A space of configurations: axes with their values, conditions between them, and its points.
+"""The space of configurations: axes with their values, conditions between them, and the points.
 
-A space is never written out: a point is found by its number, so that a million of them cost nothing.
+A space is never enumerated: a point is computed from its number, so that a million points cost nothing.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 Point = dict[str, KnobValue]
 """Axis to value, in the order of the axes; an axis whose condition does not hold is left out."""
 Key = tuple[tuple[str, KnobValue], ...]
-"""A point that can be looked up."""
+"""Hashable form of a point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """Something that is varied, and the values that it may have."""
+    """A parameter to vary, and its values."""
 
     name: str
     """A knob of the backend, ``concurrency`` or ``rate``, ``backend``, or a dimension of the inputs."""
     values: tuple[KnobValue, ...]
     """Distinct; numbers rise."""
     where: str | None = None
-    """An axis before this one that decides whether this one matters; None: it always does."""
+    """An earlier axis that decides whether this one matters; None: it always does."""
     equals: tuple[KnobValue, ...] = ()
-    """The values of that axis for which it does."""
+    """The values of that axis for which this one matters."""
 
     @property
     def ordered(self) -> bool:
-        """Whether its values are numbers, so that some lie between others."""
+        """Whether its values are numbers."""
         return all(not isinstance(value, bool | str) for value in self.values)
 
     def __str__(self) -> str:
         """Write it as `parse_axis` reads it."""
-        values = ",".join(map(_shown, self.values))
-        condition = f" if {self.where}={','.join(map(_shown, self.equals))}" if self.where else ""
+        values = ",".join(map(_format_value, self.values))
+        condition = f" if {self.where}={','.join(map(_format_value, self.equals))}" if self.where else ""
         return f"{self.name}={values}{condition}"
 
 
@@ -55,7 +55,7 @@ class Space:
     axes: tuple[Axis, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse, in one sentence, a space that cannot be."""
+        """Refuse an invalid space with one sentence."""
         seen: dict[str, Axis] = {}
         for axis in self.axes:
             if axis.name in seen:
@@ -68,37 +68,38 @@ class Space:
                 )
             if axis.where is not None and (odd := set(axis.equals).difference(seen[axis.where].values)):
                 raise RequestError(
-                    f"The axis {axis.name} depends on {axis.where}={_shown(min(odd, key=str))}, which it "
-                    f"never is; {axis.where} may be {', '.join(map(_shown, seen[axis.where].values))}."
+                    f"The axis {axis.name} depends on {axis.where}={_format_value(min(odd, key=str))}, "
+                    f"which it never is; {axis.where} may be "
+                    f"{', '.join(map(_format_value, seen[axis.where].values))}."
                 )
             seen[axis.name] = axis
 
     @property
     def size(self) -> int:
-        """Points in all."""
-        return self._below(0, {})
+        """Number of points."""
+        return self._count_below(0, {})
 
-    def _below(self, place: int, chosen: Mapping[str, KnobValue]) -> int:
-        """Count the points that begin with what was chosen."""
+    def _count_below(self, first_index: int, chosen: Mapping[str, KnobValue]) -> int:
+        """Count the points that begin with the chosen values."""
         product = 1
-        for index in range(place, len(self.axes)):
+        for index in range(first_index, len(self.axes)):
             axis = self.axes[index]
             if not any(later.where == axis.name for later in self.axes[index + 1 :]):
                 product *= len(axis.values) if _matters(axis, chosen) else 1
                 continue
             if not _matters(axis, chosen):
                 continue
-            return product * sum(self._below(index + 1, {**chosen, axis.name: v}) for v in axis.values)
+            return product * sum(self._count_below(index + 1, {**chosen, axis.name: v}) for v in axis.values)
         return product
 
     def at(self, number: int) -> Point:
-        """Give a point by its number, from 0 to `size` - 1; the last axis changes fastest."""
+        """Return a point by its number, from 0 to `size` - 1; the last axis changes fastest."""
         point: Point = {}
         for index, axis in enumerate(self.axes):
             if not _matters(axis, point):
                 continue
             for value in axis.values:
-                below = self._below(index + 1, {**point, axis.name: value})
+                below = self._count_below(index + 1, {**point, axis.name: value})
                 if number < below:
                     point[axis.name] = value
                     break
@@ -108,58 +109,58 @@ class Space:
         return point
 
     def points(self) -> Iterator[Point]:
-        """Give all points in the order of their numbers."""
-        yield from self._from(0, {})
+        """Yield all points in the order of their numbers."""
+        yield from self._points_from(0, {})
 
-    def _from(self, place: int, chosen: Point) -> Iterator[Point]:
+    def _points_from(self, place: int, chosen: Point) -> Iterator[Point]:
         if place == len(self.axes):
             yield dict(chosen)
             return
         axis = self.axes[place]
         if not _matters(axis, chosen):
-            yield from self._from(place + 1, chosen)
+            yield from self._points_from(place + 1, chosen)
             return
         for value in axis.values:
-            yield from self._from(place + 1, {**chosen, axis.name: value})
+            yield from self._points_from(place + 1, {**chosen, axis.name: value})
 
     def holds(self, point: Mapping[str, KnobValue]) -> bool:
-        """Say whether a point is one of its own."""
-        mine = [axis for axis in self.axes if _matters(axis, point)]
-        return [a.name for a in mine] == list(self.named(point)) and all(
-            point[axis.name] in axis.values for axis in mine
+        """Return whether a point belongs to the space."""
+        axes = [axis for axis in self.axes if _matters(axis, point)]
+        return [a.name for a in axes] == list(self.named(point)) and all(
+            point[axis.name] in axis.values for axis in axes
         )
 
     def named(self, point: Mapping[str, KnobValue]) -> Point:
-        """Put the values of a point in the order of the axes, without those that do not matter there."""
+        """Order the values of a point by the axes, without axes that do not matter there."""
         return {a.name: point[a.name] for a in self.axes if a.name in point and _matters(a, point)}
 
     def completed(self, point: Mapping[str, KnobValue]) -> Point:
-        """Give a point of the space that has these values: axes that came to matter get their first value."""
-        found: Point = {}
+        """Return the point with these values; axes that come to matter get their first value."""
+        completed_point: Point = {}
         for axis in self.axes:
-            if _matters(axis, found):
-                found[axis.name] = point.get(axis.name, axis.values[0])
-        return found
+            if _matters(axis, completed_point):
+                completed_point[axis.name] = point.get(axis.name, axis.values[0])
+        return completed_point
 
     def neighbours(self, point: Mapping[str, KnobValue]) -> Iterator[Point]:
-        """Give the points that differ in one axis: by one step of a number, by any other value else."""
+        """Yield the points that differ in one axis: by one step of a number, or by any other value."""
         for axis in self.axes:
             if axis.name not in point:
                 continue
-            place = axis.values.index(point[axis.name])
-            near = (place - 1, place + 1) if axis.ordered else range(len(axis.values))
-            for other in near:
-                if other != place and 0 <= other < len(axis.values):
+            index = axis.values.index(point[axis.name])
+            indices = (index - 1, index + 1) if axis.ordered else range(len(axis.values))
+            for other in indices:
+                if other != index and 0 <= other < len(axis.values):
                     yield self.completed({**point, axis.name: axis.values[other]})
 
 
 def key(point: Mapping[str, KnobValue]) -> Key:
-    """Give what two points have in common if and only if they are the same."""
+    """Return a key that two points share if and only if they are equal."""
     return tuple(sorted(point.items()))
 
 
 def _matters(axis: Axis, point: Mapping[str, KnobValue]) -> bool:
-    """Say whether the condition of an axis holds at a point."""
+    """Return whether the condition of an axis holds at a point."""
     return axis.where is None or point.get(axis.where) in axis.equals
 
 
@@ -171,8 +172,8 @@ _AXIS = re.compile(
 _RANGE = re.compile(
     r"(?P<low>-?\d+(?:\.\d+)?)\.\.(?P<high>-?\d+(?:\.\d+)?)(?:(?P<by>[:*])(?P<step>\d+(?:\.\d+)?))?"
 )
-_MOST = 10_000
-"""Values of an axis."""
+_MOST_VALUES = 10_000
+"""Most values of an axis."""
 
 
 def parse_axis(text: str) -> Axis:
@@ -184,77 +185,84 @@ def parse_axis(text: str) -> Axis:
     match = _AXIS.fullmatch(text)
     if match is None:
         raise RequestError(
-            f"'{text}' is no axis of a space; write knob=values, such as batch_size=1,2,4 or threads=1..4."
+            f"'{text}' is not an axis; write knob=values, such as batch_size=1,2,4 or threads=1..4."
         )
     where = match["where"]
-    return axis(match["name"], _items(match["values"]), where=where, equals=_items(match["equals"] or ""))
+    return axis(
+        match["name"],
+        _split_values(match["values"]),
+        where=where,
+        equals=_split_values(match["equals"] or ""),
+    )
 
 
 def axis(
     name: str, values: Iterable[KnobValue], *, where: str | None = None, equals: Iterable[KnobValue] = ()
 ) -> Axis:
-    """Make an axis of values that may be text: ranges are spread out, numbers are sorted.
+    """Make an axis from values or text: expand ranges, sort numbers.
 
     Raises:
-        RequestError: there is no value, one stands twice, or a range is none.
+        RequestError: a value is missing, repeated, or an invalid range.
     """
-    spread = [found for value in values for found in _spread(name, value)]
-    if not spread:
+    expanded = [item for value in values for item in _expand(name, value)]
+    if not expanded:
         raise RequestError(f"The axis {name} has no values; write {name}=1,2,4 or {name}=1..4.")
-    if len(set(spread)) < len(spread):  # 1, 1.0 and true are the same to whoever looks a point up
-        raise RequestError(f"The axis {name} has a value twice: {', '.join(map(_shown, spread))}.")
-    numbers = all(not isinstance(value, bool | str) for value in spread)
-    ordered = sorted(spread, key=float) if numbers else spread
-    allowed = tuple(found for value in equals for found in _spread(where or name, value))
+    if len(set(expanded)) < len(expanded):  # 1, 1.0 and true are the same key
+        raise RequestError(f"The axis {name} has a value twice: {', '.join(map(_format_value, expanded))}.")
+    numbers = all(not isinstance(value, bool | str) for value in expanded)
+    ordered = sorted(expanded, key=float) if numbers else expanded
+    allowed = tuple(item for value in equals for item in _expand(where or name, value))
     if where is not None and not allowed:
         raise RequestError(f"The axis {name} depends on {where}, but on none of its values.")
     return Axis(name=name, values=tuple(ordered), where=where, equals=allowed)
 
 
-def _items(text: str) -> list[str]:
-    """Split at commas; what stands in brackets belongs together."""
+def _split_values(text: str) -> list[str]:
+    """Split at commas outside brackets."""
     return [part for item in re.split(r",(?![^\[]*\])", text) if (part := item.strip())]
 
 
-def _spread(name: str, value: KnobValue) -> Iterator[KnobValue]:
-    """Give the numbers of a range, or the one value that a word stands for."""
+def _expand(name: str, value: KnobValue) -> Iterator[KnobValue]:
+    """Yield the numbers of a range, or the one value of a word."""
     match = _RANGE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
-        yield _valued(value)
+        yield _parse_value(value)
         return
-    low, high = _number(match["low"]), _number(match["high"])
-    step = _number(match["step"] or "1")
+    low, high = _parse_number(match["low"]), _parse_number(match["high"])
+    step = _parse_number(match["step"] or "1")
     grows = step > 1 and low > 0 if match["by"] == "*" else step > 0
     if low > high or not grows:
-        raise RequestError(f"The axis {name}: '{value}' is no rising range.")
-    numbers = _doubled(low, high, step) if match["by"] == "*" else _stepped(low, high, step)
-    found = list(islice(numbers, _MOST + 1))
-    if len(found) > _MOST:
-        raise RequestError(f"The axis {name} has more than {_MOST:,} values in '{value}'; take larger steps.")
-    yield from found
+        raise RequestError(f"The axis {name}: '{value}' is not a rising range.")
+    numbers = _geometric_range(low, high, step) if match["by"] == "*" else _arithmetic_range(low, high, step)
+    expanded = list(islice(numbers, _MOST_VALUES + 1))
+    if len(expanded) > _MOST_VALUES:
+        raise RequestError(
+            f"The axis {name} has more than {_MOST_VALUES:,} values in '{value}'; take larger steps."
+        )
+    yield from expanded
 
 
-def _stepped(low: float, high: float, step: float) -> Iterator[KnobValue]:
+def _arithmetic_range(low: float, high: float, step: float) -> Iterator[KnobValue]:
     count = math.floor((high - low) / step + 1e-9)
-    return (round(low + place * step, _DIGITS) for place in range(count + 1))
+    return (round(low + index * step, _DIGITS) for index in range(count + 1))
 
 
-def _doubled(low: float, high: float, factor: float) -> Iterator[KnobValue]:
+def _geometric_range(low: float, high: float, factor: float) -> Iterator[KnobValue]:
     while low <= high:
         yield round(low, _DIGITS)
         low *= factor
 
 
 _DIGITS = 12
-"""Decimals of a value in a range: 0.1 + 2 x 0.1 is a little more than 0.3."""
+"""Decimals of a value in a range: 0.1 + 2 x 0.1 is slightly more than 0.3."""
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     return float(text) if "." in text else int(text)
 
 
-def _valued(value: KnobValue) -> KnobValue:
-    """Read a word as the number or truth that it looks like."""
+def _parse_value(value: KnobValue) -> KnobValue:
+    """Read text as the number or boolean that it looks like."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -269,8 +277,8 @@ def _valued(value: KnobValue) -> KnobValue:
     return text
 
 
-def _shown(value: KnobValue) -> str:
-    """Write a value so that it is read as one."""
+def _format_value(value: KnobValue) -> str:
+    """Write a value so that it is read back as one value."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"[{value}]" if isinstance(value, str) and "," in value and value[:1] != "[" else str(value)

@@ -1,7 +1,7 @@
-"""A study: a space, a goal, and every trial that was made; whatever else is asked of it is derived.
+"""A study: a space, a goal and the log of all trials; everything else is derived from these.
 
-A study is a log. Nothing in it is ever changed: a trial more gives a new study, and one that was read
-back from a store goes on as if it had never stopped.
+A study is a log and immutable: another trial gives a new study, and a study read back from a store continues
+as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 LOADS = ("concurrency", "rate")
-"""What of a load can be varied."""
+"""The loads that can be varied."""
 
 
 class State(StrEnum):
-    """What became of a trial."""
+    """The state of a trial."""
 
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """It cannot be: nothing was run."""
+    """The point is invalid: nothing was run."""
 
 
 class Stage(StrEnum):
-    """Why a trial was made."""
+    """The purpose of a trial."""
 
     DEFAULT = "default"
-    """What the others are compared with."""
+    """The baseline of the others."""
     SEARCH = "search"
     VERIFY = "verify"
-    """Again, in turns with its rivals, in a fresh process or on a freshly started server."""
+    """Measured again, interleaved with its rivals, in a fresh process or on a freshly started server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """The trial to be made next."""
+    """The trial to run next."""
 
     point: Point
     stage: Stage = Stage.SEARCH
     care: float = 1.0
-    """How many times as long as the Plan says."""
+    """Multiple of the Plan's time to measure for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Trial:
     """One measurement of one point."""
 
     number: int
-    """From 1, in the order in which they were begun."""
+    """From 1, in the order in which they began."""
     point: Point
     state: State
     stage: Stage = Stage.SEARCH
@@ -76,28 +76,28 @@ class Trial:
     doubts: tuple[str, ...] = ()
     """Codes."""
     failure: str = ""
-    """What went wrong, or why it cannot be."""
+    """What failed, or why the point is invalid."""
     kind: str = ""
     """Kind of the failure, such as ``oom``."""
     result: str = ""
     """Id of the Result."""
     seconds: float = 0.0
-    """That it took, loading included."""
+    """Its duration, loading included."""
 
     @classmethod
     def of(cls, result: Result, goal: Goal, ask: Ask, *, number: int, seconds: float) -> Trial:
-        """Take from a Result what a study needs."""
+        """Extract from a Result what a study needs."""
         failed = result.failures[0] if result.failures else None
-        plain = (replace(query, part="raw") for query in goal.queries if query.statistic and not query.part)
-        asked = (*goal.queries, *plain)  # a percentile that is no claim yet is a hint
-        found = (*answers(result.measurements, ALONE), *asked_for(result.measurements, asked))
+        raw = (replace(query, part="raw") for query in goal.queries if query.statistic and not query.part)
+        queries = (*goal.queries, *raw)  # an uncertified percentile is a hint
+        found_answers = (*answers(result.measurements, ALONE), *asked_for(result.measurements, queries))
         return cls(
             number=number,
             point=ask.point,
             state=State.FAILED if failed else State.DONE,
             stage=ask.stage,
             care=ask.care,
-            answers=tuple({answer.query: answer for answer in found}.values()),
+            answers=tuple({answer.query: answer for answer in found_answers}.values()),
             judgements=tuple(bound.judge(result.measurements) for bound in goal.constraints),
             doubts=tuple(dict.fromkeys(doubt.code for doubt in result.doubts)),
             failure=f"{failed.where}: {failed.message}" if failed else "",
@@ -108,26 +108,26 @@ class Trial:
 
     @property
     def measured(self) -> bool:
-        """Whether something was run for it."""
+        """Whether anything was run for it."""
         return self.state is not State.SKIPPED
 
     def ask(self, query: Query) -> Answer | None:
-        """Give what was measured, or None."""
+        """Return the measured answer, or None."""
         return next((answer for answer in self.answers if answer.query == query), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A point, and all trials of it that were not skipped."""
+    """A point and all its trials that were not skipped."""
 
     point: Point
     trials: tuple[Trial, ...]
 
     @property
     def telling(self) -> tuple[Trial, ...]:
-        """The trials that its figures come from: those that verified it, where there are any.
+        """The trials that its figures come from: its verifications, if there are any.
 
-        Whoever was chosen for a good figure was chosen for its luck, too; that figure is not quoted.
+        A trial chosen for its good figure suffers from selection bias, so that figure is not quoted.
         """
         done = [trial for trial in self.trials if trial.state is State.DONE]
         verified = [trial for trial in done if trial.stage is Stage.VERIFY]
@@ -135,7 +135,7 @@ class Candidate:
 
     @property
     def failed(self) -> bool:
-        """Whether it never gave anything."""
+        """Whether no trial succeeded."""
         return not self.telling
 
 
@@ -146,36 +146,36 @@ class Budget:
     max_time: float | None = None
     """Seconds, everything included."""
     max_trials: int | None = None
-    """Measurements, verification included."""
+    """Most measurements, verification included."""
     certain: float = 0.95
-    """Share of resamples in which the best must be best for verification to end."""
+    """Verification ends when the best is best in this share of resamples."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Study:
-    """A document: what was to be found, and the log of its trials."""
+    """The goal and the log of trials of a sweep, as a document."""
 
     id: str
     """Twelve hexadecimal digits; any unambiguous prefix names it."""
     created: str
     """Time of UTC, ISO 8601."""
     job: Job
-    """What a trial is, but for its point."""
+    """The Job of every trial, except for the point."""
     space: Space
     goal: Goal
     settings: dict[str, KnobValue] = field(default_factory=dict)
-    """Knobs that the user set, without any default of a backend."""
+    """Knobs that the user set, without defaults of a backend."""
     default: Point = field(default_factory=dict)
-    """The point that the others are compared with; it need not be one of the space."""
+    """The baseline point; it need not be in the space."""
     strategy: str = "quick"
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
     trials: tuple[Trial, ...] = ()
     name: str = ""
     model: ModelIdentity | None = None
-    """That of the first trial that told; whoever goes on must measure the same."""
+    """Of the first trial that reported it; resumed studies must measure the same model."""
     environment: Environment | None = None
-    """Where that trial was made; unlike hardware is not comparable."""
+    """Of that trial; other hardware is not comparable."""
     schema: int = SCHEMA
 
     def __repr__(self) -> str:
@@ -185,7 +185,7 @@ class Study:
         )
 
     def add(self, *trials: Trial) -> Study:
-        """Give the study with trials more."""
+        """Return the study with more trials."""
         return replace(self, trials=(*self.trials, *trials))
 
     @cached_property
@@ -195,28 +195,28 @@ class Study:
 
     @cached_property
     def candidates(self) -> Mapping[Key, Candidate]:
-        """Every point that was measured, in the order of the first trials."""
-        found: dict[Key, list[Trial]] = {}
+        """Every measured point, in the order of the first trials."""
+        trials_by_point: dict[Key, list[Trial]] = {}
         for trial in self.measured:
-            found.setdefault(key(trial.point), []).append(trial)
-        return {k: Candidate(point=ts[0].point, trials=tuple(ts)) for k, ts in found.items()}
+            trials_by_point.setdefault(key(trial.point), []).append(trial)
+        return {k: Candidate(point=ts[0].point, trials=tuple(ts)) for k, ts in trials_by_point.items()}
 
     @cached_property
     def skipped(self) -> Mapping[Key, Trial]:
-        """Every point that cannot be."""
+        """Every invalid point."""
         return {key(trial.point): trial for trial in self.trials if not trial.measured}
 
     @property
     def spent(self) -> float:
-        """Seconds of all trials."""
+        """Total seconds of all trials."""
         return sum(trial.seconds for trial in self.trials)
 
     @property
     def loads(self) -> tuple[str, ...]:
-        """Axes that change a load alone, of the model or of one beside it: the server stays open."""
-        return (*LOADS, *(f"{each.name}.{load}" for each in self.job.beside for load in LOADS))
+        """Axes that only change a load, of any model: the server stays open."""
+        return (*LOADS, *(f"{model.name}.{load}" for model in self.job.beside for load in LOADS))
 
     def configuration(self, point: Mapping[str, KnobValue]) -> Point:
-        """Give the part of a point that needs another server, or another session."""
+        """Return the part of a point that needs another server or session."""
         loads = self.loads
         return {name: value for name, value in point.items() if name not in loads}

@@ -1,9 +1,10 @@
-"""How long a trial looks: shortly while it is searched, and to verify it as long as the decision needs.
+"""Measurement budget of a trial: short during the search, longer during verification.
 
-A short look takes 0.6 to 1.2 s, and ends with as many samples as hint at the percentiles of the goal's
-bounds, once their course is steady and their middle known to 15 %: trials differ by more from run to run.
-One that verifies has the care that the verification asks for, at first a share of the Plan's time;
-percentiles of bounds are measured until certified, as far as that goes. Those of objectives always are.
+A search trial takes 0.6 to 1.2 s. It ends once it has enough samples to hint at the percentiles of the goal's
+bounds, shows no drift and knows the median to 15 %: trials differ by more from run to run anyway. A
+verification trial takes the care that the verification asks for, at first a share of the Plan's time; it
+measures until the percentiles of bounds are certified, within that time. Percentiles of objectives are always
+certified.
 """
 
 from __future__ import annotations
@@ -27,46 +28,53 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Ask
 
 LONGEST, SHORTEST, PRECISION = 1.2, 0.6, 0.15
-"""Of a short look: seconds at most and at least, and the half-width of the interval at which it ends."""
+"""Of a search trial: most and least seconds, and the half-width of the interval at which it stops."""
 _BEYOND = 3.0
-"""Samples beyond a percentile that hint at it."""
+"""Samples beyond a percentile that are enough to hint at it."""
 
 
 def looking(job: Job, goal: Goal, ask: Ask) -> Job:
-    """Give a Job as long a look as its stage and the care that is asked for say."""
+    """Return the Job of a trial, with the measuring time that its purpose and care ask for."""
     plan, load = job.plan, job.load
-    aims = [name for o in goal.objectives if (name := _of_latency(o.query, o.percentile))]
-    bounds = [name for c in goal.constraints if (name := _of_latency(c.query, c.percentile))]
+    objective_percentiles = [
+        name for o in goal.objectives if (name := _latency_percentile(o.query, o.percentile))
+    ]
+    bound_percentiles = [
+        name for c in goal.constraints if (name := _latency_percentile(c.query, c.percentile))
+    ]
     if ask.stage is Stage.VERIFY:
-        asked: tuple[str, ...] = (*plan.percentiles, *aims, *bounds)
+        percentiles: tuple[str, ...] = (*plan.percentiles, *objective_percentiles, *bound_percentiles)
     else:
-        asked = (*(name for name in plan.percentiles if name not in bounds), *aims)
-        plan, load = _short(plan, bounds), _windowed(load)
-    plan = careful(plan, ask.care) if ask.care >= 1 else _relaxed(plan, ask.care)
-    plan = replace(plan, percentiles=tuple(dict.fromkeys(asked)))
-    return replace(job, plan=plan, load=_longer(load, max(1.0, ask.care)))
+        percentiles = (
+            *(name for name in plan.percentiles if name not in bound_percentiles),
+            *objective_percentiles,
+        )
+        plan, load = _search_plan(plan, bound_percentiles), _search_load(load)
+    plan = careful(plan, ask.care) if ask.care >= 1 else _shortened_plan(plan, ask.care)
+    plan = replace(plan, percentiles=tuple(dict.fromkeys(percentiles)))
+    return replace(job, plan=plan, load=_scaled_load(load, max(1.0, ask.care)))
 
 
-def _of_latency(query: Query, percentile: str | None) -> str | None:
-    """Give the percentile of a latency, which is what a look can be made longer for."""
+def _latency_percentile(query: Query, percentile: str | None) -> str | None:
+    """Return the percentile of a latency, which is the only one that longer measuring can certify."""
     return percentile if query.metric == "latency" else None
 
 
-def _relaxed(plan: Plan, care: float) -> Plan:
-    """Give a part of the time, though no less than a short look, and what the user asked for at least."""
+def _shortened_plan(plan: Plan, care: float) -> Plan:
+    """Return the Plan with a share of its time, but at least a search trial's and the user's minimum."""
     return replace(
         plan,
-        max_time=min(plan.max_time, max(care * plan.max_time, LONGEST, plan.min_time / _STEADY)),
+        max_time=min(plan.max_time, max(care * plan.max_time, LONGEST, plan.min_time / _AFTER_WARM_UP)),
         precision=min(plan.precision / math.sqrt(care), _COARSEST),
     )
 
 
 _COARSEST = 0.5
-_STEADY = 2 / 3
-"""Share of a look that is left when the warm-up has taken all that it may."""
+_AFTER_WARM_UP = 2 / 3
+"""Share of a trial that is left after the longest possible warm-up."""
 
 
-def _short(plan: Plan, hinted: Sequence[str]) -> Plan:
+def _search_plan(plan: Plan, hinted: Sequence[str]) -> Plan:
     tails = (min(p, 1 - p) for name in hinted if (p := fraction_of(name)))
     runs = max((round(_BEYOND / tail) for tail in tails), default=0)
     return replace(
@@ -78,13 +86,13 @@ def _short(plan: Plan, hinted: Sequence[str]) -> Plan:
     )
 
 
-def _windowed(load: Load | None) -> Load | None:
+def _search_load(load: Load | None) -> Load | None:
     if load is None or load.duration is None:
         return load
     return replace(load, duration=min(load.duration, LONGEST))
 
 
-def _longer(load: Load | None, care: float) -> Load | None:
+def _scaled_load(load: Load | None, care: float) -> Load | None:
     if load is None:
         return None
     return replace(
