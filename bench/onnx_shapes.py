@@ -1,9 +1,9 @@
 """For how many operators of real ONNX files are the output shapes known, by us and by two libraries?
 
 Ours is the coverage that ``modeldyno inspect`` states. Beside it stand `onnx.shape_inference` with the
-propagation of values, and ONNX Runtime's `symbolic_shape_infer`, both given the input sizes that ours has found.
-For the two, only operators that multiply are counted: convolutions, matrix products, recurrent layers and their
-quantised kinds.
+propagation of values, and ONNX Runtime's `symbolic_shape_infer`, both given the input sizes that ours has
+found. For the two, only operators that multiply are counted: convolutions, matrix products, recurrent layers
+and their quantised kinds.
 
     python bench/onnx_shapes.py FILE.onnx ...
 """

@@ -128,7 +128,7 @@ def test_the_comment_is_kept_up_to_date(tmp_path: Path, monkeypatch: pytest.Monk
     with forge() as server:
         monkeypatch.setenv("GITHUB_API_URL", server.url)
         assert "posted the comment 1000" in commented("fails", TOKEN)
-        assert "brought the comment 1000" in commented("holds", TOKEN)
+        assert "updated the comment 1000" in commented("holds", TOKEN)
         assert "::warning::The verdict could not be put" in commented("odd", "wrong")
         assert [each["body"] for each in server.comments] == ["<!-- modeldyno: net -->\nholds"]
 

@@ -47,7 +47,7 @@ def test_a_comparison_is_saved_and_read(tmp_path: Path) -> None:
     modeldyno.save_comparison(comparison, tmp_path / "c.json")
 
     assert modeldyno.read_comparison(tmp_path / "c.json") == comparison
-    with pytest.raises(RequestError, match="is a comparison itself"):
+    with pytest.raises(RequestError, match="is a comparison, which cannot be compared"):
         modeldyno.compare(comparison, measured(1.0))
 
 

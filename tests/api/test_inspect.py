@@ -130,8 +130,8 @@ def test_a_live_module_has_its_parameters_counted() -> None:
 
 
 def test_a_live_object_of_which_nothing_is_known_is_refused() -> None:
-    """A plain function cannot be analysed without calling it."""
-    with pytest.raises(RequestError, match="'len' is code that nothing is known of before it runs"):
+    """A function tells nothing before it is called, so there is nothing to look at."""
+    with pytest.raises(RequestError, match="Nothing is known of the code 'len' before it runs"):
         modeldyno.inspect(len)
 
 

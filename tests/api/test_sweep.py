@@ -143,7 +143,7 @@ def test_an_interruption_gives_the_study_so_far(bench: Bench) -> None:
         ({"model": DIGITS, "space": "batch_size=1,2", "max_runs": 5}, "max_runs is part of the plan"),
         (
             {"model": DIGITS, "space": "batch_size=1,2", "plan": modeldyno.Plan(processes=3)},
-            "leave processes",
+            "leave out processes",
         ),
         ({"model": DIGITS, "resume": "abc"}, "model cannot change"),
         ({"resume": "abc", "maximize": "throughput"}, "maximize cannot change"),

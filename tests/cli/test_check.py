@@ -73,7 +73,7 @@ def test_a_result_is_judged_by_its_exit_code(
     ("words", "sentence"),
     [
         (("same.json",), "Nothing to check"),
-        (("same.json", "--baseline", "@main"), "no baseline for @main"),
+        (("same.json", "--baseline", "@main"), "no baseline @main"),
         (("same.json", "--require", "latency.p50 <= 1s", "--metric", "latency"), "name one with --baseline"),
         (("same.json", "--baseline", "old.json", "--max-regression", "5"), "is not between 0% and 100%"),
         (("same.json", "--baseline", "old.json", "--metric", "cpu_utilization"), "has cpu_utilization"),
@@ -154,12 +154,10 @@ def test_a_baseline_of_a_branch_is_kept_and_found(
         "--max-regression", "99%", "--output-dir", "out", "--threshold", "latency:100s", "latency.min:1ns",
     )  # fmt: skip
     assert result.code == 1, result.err
-    assert result.err.startswith("Measuring rounds of both models, within 0 s (--budget).\n")
+    assert result.err.startswith("Judging by rounds of both models, within 0 s (--budget).\n")
     assert "latency.min <= 1 ns" in result.out
-    assert "latency:100s is read as latency.p95 <= 100s" in " ".join(result.out.split())
-    assert "as it was measured; it was not run again, as it was measured by the same command" in " ".join(
-        result.out.split()
-    )
+    assert "latency:100s is taken as latency.p95 <= 100s" in " ".join(result.out.split())
+    assert "as stored; it was not run again, because the same command" in " ".join(result.out.split())
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "report.html", "report.md"}
 
 
@@ -188,7 +186,7 @@ def test_a_process_of_a_gate_measures_for_a_short_time(
     [
         ((), "MODEL is missing"),
         ((MODEL, "--model-path", MODEL), "both name a model"),
-        ((MODEL, "--baseline", "@main"), "no baseline for @main"),
+        ((MODEL, "--baseline", "@main"), "no baseline @main"),
         ((MODEL, "--save-as-baseline", "main", "--no-store"), "kept in the store"),
         ((MODEL, "--baseline", "x", "--inline"), "fresh processes"),
     ],

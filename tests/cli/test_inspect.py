@@ -117,7 +117,7 @@ def test_sizes_need_no_quotation_marks(
         ((STEADY, "--sort", "size"), "'size' is not one of"),
         ((STEADY, "--set", "batchsize=8"), "did you mean 'batch_size'?"),
         ((STEADY, "--compare", "no.onnx"), "There is no file or directory 'no.onnx'"),
-        ((STEADY, "--set", "batch_size=4", "--vary", "batch=1,2"), "both say how large the batch is"),
+        ((STEADY, "--set", "batch_size=4", "--vary", "batch=1,2"), "both set the batch size"),
         ((STEADY, "--optimizer", "sgd"), "The optimizer sgd has no effect without --mode train"),
         ((STEADY, "--memory", "-1GiB"), "--memory -1GiB: it must be more than 0"),
         ((DIGITS, "--set", "threads=1"), "threads=1 has no effect: nothing is run"),

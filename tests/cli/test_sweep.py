@@ -433,7 +433,7 @@ def test_configurations_are_written_under_names_that_last(
     best = next(text for text in texts.values() if "instances: 3" in text)
 
     assert "Wrote out" in result.out
-    assert "The model is not beside them" in result.out
+    assert "The model could not be written beside them" in result.out
     assert "not the model that was measured" in result.out.replace("\n", " ")
     assert not models
     assert len(texts) == 3
@@ -480,7 +480,7 @@ def test_an_ensemble_names_the_models_that_are_written_beside_it() -> None:
     """Files that are not written are unchanged."""
     parts = 'name: "double"\n', 'name: "both"\n  model_name: "double"\n  model_name: "elsewhere"\n'
     files = [Artifact(name="config.pbtxt", path="", digest="", text=text) for text in parts]
-    _, ensemble = export_configs._renamed(files, "3")
+    _, ensemble = export_configs._rename_steps(files, "3")
 
     assert ensemble.text == 'name: "both"\n  model_name: "double_3"\n  model_name: "elsewhere"\n'
 
@@ -501,10 +501,10 @@ def test_a_directory_is_named_for_the_model(
 ) -> None:
     """Without a name in the file, the name of the study is converted to a directory name."""
     bench()
-    result = study_of(modeldyno("sweep", *BATCHES))
+    study = study_of(modeldyno("sweep", *BATCHES))
 
-    assert export_configs._model(replace(result, name="a b/c")) == "c"
-    assert export_configs._model(replace(result, name="../..")) == "model"
+    assert export_configs._directory_name(replace(study, name="a b/c")) == "c"
+    assert export_configs._directory_name(replace(study, name="../..")) == "model"
 
 
 @pytest.mark.parametrize(
@@ -523,7 +523,7 @@ def test_a_directory_is_named_for_the_model(
         ((MODEL, "--space", "a"), "--space 'a' is not knob=value"),
         ((MODEL, "--space", "a=1", "--space", "a=2"), "--space gives a twice"),
         ((MODEL, "--set", "a"), "--set 'a' is not knob=value"),
-        ((MODEL, "--until", "perhaps"), "--until 'perhaps' says no certainty"),
+        ((MODEL, "--until", "perhaps"), "--until 'perhaps' is not a certainty"),
         (
             (MODEL, "--until", "certain >= 200%"),
             "--until 'certain >= 200%': it must be a share between 0 and",

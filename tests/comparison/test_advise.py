@@ -1,4 +1,4 @@
-"""Trying what may help, on a model whose speed is what its settings say."""
+"""Advice for a model whose speed is determined by its settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ JOB = Job(
 
 @dataclass
 class Machine:
-    """Runs Jobs in no time: a knob makes a call so much faster, or fails, or changes the outputs."""
+    """Simulates Jobs: a knob makes a call faster, or fails, or changes the outputs."""
 
     gains: dict[tuple[str, object], float] = field(default_factory=dict)
     broken: dict[tuple[str, object], Exception | str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Machine:
     jobs: list[Job] = field(default_factory=list)
 
     def __call__(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-        """Give a Result with a little noise."""
+        """Return a Result with a little noise."""
         self.jobs.append(job)
         watch(Progressed(stage="latency: steady"))
         if "layers" in job.probes and not self.static:
@@ -108,38 +108,38 @@ def outcomes(found: Advice) -> dict[str, Outcome]:
 
 
 def test_what_helps_is_found_combined_and_measured_again() -> None:
-    """Two settings that help are the best together, and the command has both."""
+    """Two settings that help are best combined, and the command has both."""
     machine = Machine(gains={("compile", "default"): 1.5, ("threads", 1): 1.2, ("threads", 2): 1.1})
-    found = advised(machine)[-1]
+    latest = advised(machine)[-1]
 
-    told = outcomes(found)
-    assert told["compile=default"] is Outcome.BETTER
-    assert told["threads=1"] is Outcome.BETTER
-    assert found.best is not None
-    assert found.best.candidate.settings["compile"] == "default"
-    assert found.best.candidate.settings["threads"] == 1
-    assert found.best.rounds >= 3
-    assert found.best.error == 0.0
-    assert "--set compile=default" in found.command
-    assert "--set threads=1" in found.command
-    assert "device" not in found.command
-    assert {tuple(t.candidate.settings) for t in found.finals} >= {tuple(found.best.candidate.settings)}
+    outcome_by_code = outcomes(latest)
+    assert outcome_by_code["compile=default"] is Outcome.BETTER
+    assert outcome_by_code["threads=1"] is Outcome.BETTER
+    assert latest.best is not None
+    assert latest.best.candidate.settings["compile"] == "default"
+    assert latest.best.candidate.settings["threads"] == 1
+    assert latest.best.rounds >= 3
+    assert latest.best.error == 0.0
+    assert "--set compile=default" in latest.command
+    assert "--set threads=1" in latest.command
+    assert "device" not in latest.command
+    assert {tuple(t.candidate.settings) for t in latest.finals} >= {tuple(latest.best.candidate.settings)}
 
 
 def test_what_does_not_help_is_told_too() -> None:
-    """Nothing is advised where nothing is surely better."""
-    found = advised(Machine(gains={("compile", "default"): 0.8}))[-1]
+    """Nothing is advised unless it is certainly better."""
+    latest = advised(Machine(gains={("compile", "default"): 0.8}))[-1]
 
-    told = outcomes(found)
-    assert told["compile=default"] is Outcome.WORSE
-    assert told["threads=2"] is Outcome.SAME
-    assert found.best is None
-    assert found.command == ""
-    assert found.finals == ()
+    outcome_by_code = outcomes(latest)
+    assert outcome_by_code["compile=default"] is Outcome.WORSE
+    assert outcome_by_code["threads=2"] is Outcome.SAME
+    assert latest.best is None
+    assert latest.command == ""
+    assert latest.finals == ()
 
 
 def test_what_fails_is_told_and_the_others_go_on() -> None:
-    """A missing package, a wrong setting, a crash: each is a sentence."""
+    """A missing package, a wrong setting and a crash give a message each."""
     machine = Machine(
         gains={("threads", 1): 1.3},
         broken={
@@ -147,12 +147,12 @@ def test_what_fails_is_told_and_the_others_go_on() -> None:
             ("precision", "bf16"): MissingExtra("there is no torchao"),
         },
     )
-    found = advised(machine)[-1]
+    latest = advised(machine)[-1]
 
-    failures = {tried.failure for tried in found.tried if tried.failure}
+    failures = {tried.failure for tried in latest.tried if tried.failure}
     assert failures == {"no compiler", "there is no torchao"}
-    assert found.best is not None
-    assert found.best.candidate.settings == {"threads": 1}
+    assert latest.best is not None
+    assert latest.best.candidate.settings == {"threads": 1}
 
 
 def test_what_changes_the_outputs_is_not_combined() -> None:
@@ -173,17 +173,17 @@ def test_what_changes_the_outputs_is_not_combined() -> None:
 
 
 def test_outputs_that_cannot_be_compared_are_told() -> None:
-    """Those of another shape are not; of another batch, the samples that are in both are compared."""
+    """Other shapes are not compared; of another batch size, the samples in both are."""
     machine = Machine(unlike=frozenset({("precision", "bf16")}))
-    found = advised(machine)[-1]
-    why = {tuple(t.candidate.settings.items()): t.unlike for t in found.tried}
+    latest = advised(machine)[-1]
+    why = {tuple(t.candidate.settings.items()): t.unlike for t in latest.tried}
     assert why[("precision", "bf16"),].startswith("the output 'y'")
     assert why[("batch_size", 2),] == ""
-    assert all(t.outputs and not t.error for t in found.tried if "batch_size" in t.candidate.settings)
+    assert all(t.outputs and not t.error for t in latest.tried if "batch_size" in t.candidate.settings)
 
 
 def test_a_larger_batch_is_tried_for_a_rate_only() -> None:
-    """Of a time it is no candidate."""
+    """For latency it is no candidate."""
     machine = Machine()
     assert any("batch_size" in t.candidate.settings for t in advised(machine)[-1].tried)
     wish = Wish(query=Query.parse("latency.p50"), max_time=1e4)
@@ -191,24 +191,24 @@ def test_a_larger_batch_is_tried_for_a_rate_only() -> None:
 
 
 def test_findings_alone_leave_the_usual_space_out() -> None:
-    """Only what was found is tried."""
-    found = advised(Machine(), Wish(query=RATE, max_time=1e4, space=False))[-1]
-    codes = {code for tried in found.tried for code in tried.candidate.codes}
-    assert codes <= {finding.code for finding in found.findings}
+    """Only the findings' suggestions are tried."""
+    latest = advised(Machine(), Wish(query=RATE, max_time=1e4, space=False))[-1]
+    codes = {code for tried in latest.tried for code in tried.candidate.codes}
+    assert codes <= {finding.code for finding in latest.findings}
 
 
 def test_without_time_the_model_is_run_once_and_all_that_was_not_tried_is_named() -> None:
-    """A limit is one: no candidate is begun after it."""
+    """No candidate is started after the time limit."""
     machine = Machine()
-    found = advised(machine, Wish(query=RATE, max_time=0.0))[-1]
+    latest = advised(machine, Wish(query=RATE, max_time=0.0))[-1]
     assert len(machine.jobs) == 1
-    assert found.tried == ()
-    assert found.left_out
+    assert latest.tried == ()
+    assert latest.left_out
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that stands still, but for who sets it."""
+    """Replace the clock by one that only the test advances."""
     now = [0.0]
     monkeypatch.setattr("modeldyno.comparison.advise_session.time.monotonic", lambda: now[0])
     return now
@@ -228,19 +228,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_the_time_is_spent_on_several_candidates_and_not_exceeded(
     clock: list[float], limit: float, tried: int, in_turns: int, confirmed: int
 ) -> None:
-    """Of a model whose every run takes eight seconds, and whose every watched one half a minute."""
+    """Each run of this model takes eight seconds, and each watched run half a minute."""
     machine = Machine(gains={("threads", 1): 1.2})
 
     def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
         clock[0] += 32.0 if "layers" in job.probes else 12.0 if "static" in job.probes else 8.0
         return machine(job, watch=watch)
 
-    found = list(advise(JOB, Wish(query=RATE, max_time=limit), Campaign(execute=execute)))[-1]
+    latest = list(advise(JOB, Wish(query=RATE, max_time=limit), Campaign(execute=execute)))[-1]
 
     assert clock[0] <= max(limit, 8.0)
-    assert len(found.tried) == tried
-    assert sum(each.rounds > 0 for each in found.tried) == in_turns
-    assert len(found.finals) == confirmed
+    assert len(latest.tried) == tried
+    assert sum(candidate.rounds > 0 for candidate in latest.tried) == in_turns
+    assert len(latest.finals) == confirmed
 
 
 def test_a_candidate_that_the_end_of_the_time_cut_off_was_not_tried(clock: list[float]) -> None:
@@ -251,14 +251,14 @@ def test_a_candidate_that_the_end_of_the_time_cut_off_was_not_tried(clock: list[
         clock[0] += 1e4 if job.config.get("threads") == 1 else 1.0
         return machine(job, watch=watch)
 
-    found = list(advise(JOB, Wish(query=RATE, max_time=1e3), Campaign(execute=execute)))[-1]
+    latest = list(advise(JOB, Wish(query=RATE, max_time=1e3), Campaign(execute=execute)))[-1]
 
-    assert not any(tried.candidate.settings == {"threads": 1} for tried in found.tried)
-    assert any(candidate.settings == {"threads": 1} for candidate in found.left_out)
+    assert not any(tried.candidate.settings == {"threads": 1} for tried in latest.tried)
+    assert any(candidate.settings == {"threads": 1} for candidate in latest.left_out)
 
 
 def test_a_backend_that_cannot_be_watched_is_looked_at_without() -> None:
-    """As far as it goes."""
+    """It is inspected without the unsupported probes."""
     machine = Machine(static=False)
     assert advised(machine)[-1].tried
     assert machine.jobs[0].probes == ("latency", "throughput", "outputs")
@@ -273,24 +273,24 @@ def test_a_baseline_that_fails_is_an_error() -> None:
 
 
 def test_a_baseline_that_is_refused_is_refused() -> None:
-    """With the sentence that says why."""
+    """The message says why."""
     with pytest.raises(RequestError, match="no such input"):
         advised(Machine(broken={("compile", "off"): RequestError("no such input")}))
 
 
 def test_an_interruption_keeps_what_was_measured() -> None:
-    """After the run at work it ends."""
+    """Advice ends after the current run."""
     machine = Machine()
     bench = Campaign(execute=machine, interrupted=lambda: int(len(machine.jobs) > 3))
-    found = list(advise(JOB, Wish(query=RATE), bench))[-1]
+    latest = list(advise(JOB, Wish(query=RATE), bench))[-1]
     assert len(machine.jobs) == 4
-    assert len(found.tried) == 2
-    assert not found.left_out  # which is what there was no time for
-    assert found.best is None
+    assert len(latest.tried) == 2
+    assert not latest.left_out  # which is what there was no time for
+    assert latest.best is None
 
 
 def test_a_candidate_is_given_up_and_the_baseline_is_waited_for() -> None:
-    """One that takes minutes to start must not take the time of all; without the model nothing is advised."""
+    """A slow candidate must not take all the time, but the baseline is required."""
     machine = Machine()
     advised(machine, Wish(query=RATE, max_time=300.0))
     baseline, watched, candidate = (job.plan.timeout for job in machine.jobs[:3])
@@ -326,13 +326,13 @@ def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("job", "wish", "said"),
     [
-        (replace(JOB, backend="triton"), Wish(query=RATE), "runs a model in a process"),
-        (replace(JOB, inspection=Inspection(mode=Mode.TRAIN)), Wish(query=RATE), "no training steps"),
-        (JOB, Wish(query=Query.parse("weight_bytes")), "is not what advise can improve"),
+        (replace(JOB, backend="triton"), Wish(query=RATE), "runs a model within a process"),
+        (replace(JOB, inspection=Inspection(mode=Mode.TRAIN)), Wish(query=RATE), "not training steps"),
+        (JOB, Wish(query=Query.parse("weight_bytes")), "is not a metric that advise can improve"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(job: Job, wish: Wish, said: str) -> None:
-    """In one sentence, before anything runs."""
+    """With one message, before anything runs."""
     machine = Machine()
     with pytest.raises(RequestError, match=said):
         advised(machine, wish, job)

@@ -1,4 +1,4 @@
-"""The doctor: a model against itself, what a gate would see, and what to change."""
+"""The doctor: a model against itself, what a gate would detect, and what to change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STEPS = SOURCE.permutation(np.linspace(-0.01, 0.01, 41))
 
 
 def a_run(job: Job, *, watch: Callable[[Event], None]) -> Result:
-    """Make the Result of a process that takes about a second, and a percent more or less."""
+    """Return the Result of a process that takes about a second, with a percent of noise."""
     del watch
     median = float(np.exp(0.01 * SOURCE.standard_normal()))
     latency = Measurement(metric="latency", value=Distribution.of(median * (1 + STEPS)))
@@ -48,22 +48,22 @@ def a_run(job: Job, *, watch: Callable[[Event], None]) -> Result:
 
 
 def test_a_model_runs_against_itself_until_the_time_is_over() -> None:
-    """Without time there are as many processes as a judgement takes."""
+    """Without time, the minimum number of processes is run."""
     result = against_itself(a_job(), Campaign(execute=a_run), budget=0.0)
     assert result.processes == FEWEST_PROCESSES
     assert result.job.plan.processes == FEWEST_PROCESSES
-    found = calibration(result, Rule(), rounds=10, comparisons=40)
-    assert found.alarms == 0
-    assert "0 false alarms in 40 rehearsals (at most 8.8%), and a slowdown of" in told(found, 10)
+    rehearsed = calibration(result, Rule(), rounds=10, comparisons=40)
+    assert rehearsed.alarms == 0
+    assert "0 false alarms in 40 rehearsals (at most 8.8%), and a slowdown of" in told(rehearsed, 10)
 
 
 def test_too_little_is_said() -> None:
-    """A model that fails, an interruption, and a Result of few processes."""
+    """A failing model, an interruption, and a Result of few processes."""
     failing = lambda job, watch: a_failed_result(job=job)  # noqa: ARG005, E731
     with pytest.raises(RunFailed, match="failed in load"):
         against_itself(a_job(), Campaign(execute=failing), budget=1.0)
     interrupted = lambda job, watch: replace(a_run(job, watch=watch), doubts=(INTERRUPTED,))  # noqa: E731
-    with pytest.raises(RunFailed, match="and 0 were run"):
+    with pytest.raises(RunFailed, match="and only 0 were run"):
         against_itself(a_job(), Campaign(execute=interrupted), budget=1.0)
     with pytest.raises(RequestError, match="1 processes"):
         calibration(a_run(a_job(), watch=lambda _: None), Rule(), rounds=5, comparisons=5)
@@ -72,29 +72,31 @@ def test_too_little_is_said() -> None:
 def test_the_gate_finds_what_the_doctor_kept_for_this_hardware(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest one of the same hardware, and its figures in a sentence."""
+    """The newest one of the same hardware is described."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     result = against_itself(a_job(), Campaign(execute=a_run), budget=0.0)
     with plugins.store() as store:
         store.put(result, headline="")
         assert kept_calibration(store, result) is None
         store.tag(result.id, add=[TAG])
-        kept = kept_calibration(store, result)
-        assert kept is not None
-        assert kept.id == result.id
+        stored = kept_calibration(store, result)
+        assert stored is not None
+        assert stored.id == result.id
         assert (
             kept_calibration(store, replace(result, environment=Environment(hardware={"cpu": "y"}))) is None
         )
-    assert told_calibration(kept).startswith("on this machine (doctor of 2026-01-02, digits): 0 false alarms")
+    assert told_calibration(stored).startswith(
+        "on this machine (doctor of 2026-01-02, digits): 0 false alarms"
+    )
 
 
 def test_what_to_change_is_seen_from_the_conditions() -> None:
-    """A governor that saves power, a busy machine, and what the runs themselves complained of."""
+    """A power-saving governor, a busy machine, and the doubts of the runs."""
     steal = Doubt(code="steal", seen="the hypervisor took a core", advice="use another machine")
     conditions: dict[str, str | int | float] = {"governor": "powersave", "load_average": 9.0}
     busy = Environment(hardware={"cores_allowed": 2}, conditions=conditions)
-    found = list(
+    suggestions = list(
         advice(a_small_result(environment=busy, doubts=(steal, Doubt(code="x", seen="", advice=""))))
     )
-    assert [each.code for each in found] == ["governor", "busy-machine", "steal"]
+    assert [doubt.code for doubt in suggestions] == ["governor", "busy-machine", "steal"]
     assert list(advice(a_small_result())) == []

@@ -1,4 +1,4 @@
-"""The gate that measures, on an executor that is told how long everything takes."""
+"""The measuring gate, on an executor that simulates run times."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ HARDWARE = Environment(hardware={"cpu": "a test processor"}, software={"python":
 
 
 def a_run(job: Job, median: float, **changes: object) -> Result:
-    """Make the Result of one process."""
+    """Return the Result of one process."""
     name = job.model.locator.rpartition("/")[2].removesuffix(".onnx")
     samples = median * (1 + np.random.default_rng(7).permutation(np.linspace(-0.01, 0.01, 41)))
-    made = a_small_result(
+    result = a_small_result(
         job=replace(job, plan=replace(job.plan, processes=1)),
         model=ModelIdentity(name=name, digest=f"sha256:{name}", framework="onnx"),
         environment=HARDWARE,
         measurements=(Measurement(metric="latency", value=Distribution.of(samples)),),
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(result, **changes)  # type: ignore[arg-type]
 
 
 def stored(job: Job = OLD, median: float = 1.0, processes: int = 5) -> Result:
-    """Make a baseline that was measured before."""
+    """Return a stored baseline."""
     return merge([a_run(job, median * (1 + 0.004 * (n % 3 - 1))) for n in range(processes)])
 
 
 class Machine:
-    """Runs Jobs: each takes so long, and a little more or less."""
+    """Simulates Jobs: each takes a given time, with a little noise."""
 
     def __init__(self, **medians: float) -> None:
         self.medians = medians
@@ -70,49 +70,46 @@ class Machine:
 
 
 def test_what_is_as_before_is_let_through_in_turns() -> None:
-    """Baseline and candidate go to and fro; the Results are those of the rounds."""
+    """Baseline and candidate alternate; the Results are pooled over the rounds."""
     machine = Machine(old=1.0, new=1.0)
-    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
-    assert found.verdict is Verdict.HELD
+    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
+    assert report.verdict is Verdict.HELD
     assert machine.ran == ["old", "new", "new", "old", "old", "new", "new", "old", "old", "new"]
-    assert found.result.processes == 5
-    assert "run again in turns: 5 rounds" in found.notes[0]
+    assert report.result.processes == 5
+    assert "run again in turns: 5 rounds" in report.notes[0]
 
 
 def test_a_slowdown_fails_after_a_second_run() -> None:
-    """Ten rounds: five that find it, and five that confirm it."""
+    """Ten rounds: five to detect it, and five to confirm it."""
     machine = Machine(old=1.0, new=1.1)
-    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
-    assert found.verdict is Verdict.BROKEN
+    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
+    assert report.verdict is Verdict.BROKEN
     assert len(machine.ran) == 20
-    assert [check.name for check in found.of(Verdict.BROKEN)] == ["latency.p50"]
+    assert [check.name for check in report.of(Verdict.BROKEN)] == ["latency.p50"]
 
 
 def test_a_slow_machine_is_not_the_models_fault() -> None:
-    """The stored figures do not count where the baseline can be run again."""
-    found = gated(stored(median=0.5), NEW, Question(), Rule(), Campaign(execute=Machine(old=1.0, new=1.0)))
-    assert found.verdict is Verdict.HELD
+    """The stored figures are not used if the baseline can be run again."""
+    report = gated(stored(median=0.5), NEW, Question(), Rule(), Campaign(execute=Machine(old=1.0, new=1.0)))
+    assert report.verdict is Verdict.HELD
 
 
 def test_the_same_job_is_not_its_own_baseline() -> None:
-    """Where only the content has changed, the candidate alone is run, and that is said."""
+    """If only the file's content has changed, the candidate is run alone, and a note says so."""
     assert rival_of(stored(NEW), NEW) is None
     machine = Machine(new=1.0)
-    found = gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=machine))
-    assert found.verdict is Verdict.HELD
+    report = gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=machine))
+    assert report.verdict is Verdict.HELD
     assert set(machine.ran) == {"new"}
-    assert (
-        "not run again, as it was measured by the same command, which now runs the candidate"
-        in found.notes[0]
-    )
-    assert "not-in-turns" in {doubt.code for doubt in found.doubts}
+    assert "not run again, because the same command now runs the candidate" in report.notes[0]
+    assert "not-in-turns" in {doubt.code for doubt in report.doubts}
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.06, Verdict.UNDECIDED), (1.3, Verdict.BROKEN)])
 def test_alone_only_what_exceeds_the_machine_fails(factor: float, verdict: Verdict) -> None:
-    """What a machine may differ by from one time to another is no regression of the model."""
-    found = gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=Machine(new=factor)))
-    assert found.verdict is verdict
+    """Variation between occasions on the machine is no regression of the model."""
+    report = gated(stored(NEW), NEW, Question(), Rule(), Campaign(execute=Machine(new=factor)))
+    assert report.verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -120,27 +117,27 @@ def test_alone_only_what_exceeds_the_machine_fails(factor: float, verdict: Verdi
     [
         (
             {"model": ModelIdentity(name="old", digest="sha256:other", framework="onnx")},
-            "no longer what it was",
+            "model has changed",
         ),
         (
             {"environment": replace(HARDWARE, software={"python": "3.12"})},
-            "software is no longer what it was",
+            "software has changed",
         ),
         ({"failures": a_failed_result().failures}, "its model failed in load"),
     ],
 )
 def test_what_is_no_longer_the_baseline_is_not_run_as_it(change: dict[str, object], why: str) -> None:
-    """The stored one is taken, and the reason said."""
+    """The stored baseline is used, and the note says why."""
 
     class Changed(Machine):
         def __call__(self, job: Job, *, watch: Callable[[Event], None]) -> Result:
-            made = super().__call__(job, watch=watch)
-            return replace(made, **change) if made.name == "old" else made  # type: ignore[arg-type]
+            result = super().__call__(job, watch=watch)
+            return replace(result, **change) if result.name == "old" else result  # type: ignore[arg-type]
 
     machine = Changed(old=1.0, new=1.0)
-    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
+    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine))
     assert machine.ran.count("old") == 1
-    assert why in found.notes[0]
+    assert why in report.notes[0]
 
 
 def test_a_baseline_whose_job_is_refused_is_taken_as_it_is() -> None:
@@ -152,9 +149,9 @@ def test_a_baseline_whose_job_is_refused_is_taken_as_it_is() -> None:
                 raise RequestError("There is no file models/old.onnx.")
             return super().__call__(job, watch=watch)
 
-    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=Gone(new=1.0)))
-    assert found.verdict is Verdict.HELD
-    assert "There is no file models/old.onnx" in found.notes[0]
+    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=Gone(new=1.0)))
+    assert report.verdict is Verdict.HELD
+    assert "There is no file models/old.onnx" in report.notes[0]
 
 
 def test_a_candidate_that_fails_or_is_refused_ends_the_gate() -> None:
@@ -162,12 +159,12 @@ def test_a_candidate_that_fails_or_is_refused_ends_the_gate() -> None:
 
     class Fails(Machine):
         def __call__(self, job: Job, *, watch: Callable[[Event], None]) -> Result:
-            made = super().__call__(job, watch=watch)
-            return replace(made, failures=a_failed_result().failures) if made.name == "new" else made
+            result = super().__call__(job, watch=watch)
+            return replace(result, failures=a_failed_result().failures) if result.name == "new" else result
 
-    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=Fails(old=1.0, new=1.0)))
-    assert found.verdict is Verdict.BROKEN
-    assert found.checks[0].kind == "failure"
+    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=Fails(old=1.0, new=1.0)))
+    assert report.verdict is Verdict.BROKEN
+    assert report.checks[0].kind == "failure"
 
     def refuse(job: Job, *, watch: Callable[[Event], None]) -> Result:
         del job, watch
@@ -178,10 +175,10 @@ def test_a_candidate_that_fails_or_is_refused_ends_the_gate() -> None:
 
 
 def test_time_and_interruptions_end_the_rounds() -> None:
-    """What was bought until then is judged; a single round decides nothing here."""
+    """Completed rounds are judged; a single round decides nothing here."""
     machine = Machine(old=1.0, new=1.0)
-    found = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine), max_time=0.0)
-    assert (found.verdict, len(machine.ran)) == (Verdict.UNDECIDED, 2)
+    report = gated(stored(), NEW, Question(), Rule(), Campaign(execute=machine), max_time=0.0)
+    assert (report.verdict, len(machine.ran)) == (Verdict.UNDECIDED, 2)
 
     def interrupted(job: Job, *, watch: Callable[[Event], None]) -> Result:
         del watch
@@ -193,21 +190,21 @@ def test_time_and_interruptions_end_the_rounds() -> None:
 
 @pytest.mark.parametrize(("after", "rounds"), [(3, 1), (4, 2), (6, 3), (7, 3), (8, 4), (11, 5)])
 def test_a_round_that_was_cut_short_is_no_round(after: int, rounds: int) -> None:
-    """The whole rounds before it count, in pairs, whichever side was run of it; and the sentence says so."""
+    """Only complete rounds count, in pairs, whichever side ran; the headline says so."""
     machine = Machine(old=1.0, new=1.3)
     bench = Campaign(execute=machine, interrupted=lambda: int(len(machine.ran) >= after))
 
-    found = gated(stored(median=2.0), NEW, Question(), Rule(), bench)
+    report = gated(stored(median=2.0), NEW, Question(), Rule(), bench)
 
-    assert found.result.processes == found.baseline.processes == rounds  # type: ignore[union-attr]
-    assert "run again in turns" in found.notes[0]
-    assert found.verdict is Verdict.UNDECIDED
-    assert sentence(found).startswith(f"Interrupted after {rounds} round")
+    assert report.result.processes == report.baseline.processes == rounds  # type: ignore[union-attr]
+    assert "run again in turns" in report.notes[0]
+    assert report.verdict is Verdict.UNDECIDED
+    assert sentence(report).startswith(f"Interrupted after {rounds} round")
 
 
 @pytest.mark.parametrize(("metric", "told"), [("foo", "foo"), ("cpu_utilization", "no better direction")])
 def test_what_cannot_be_judged_is_refused_before_anything_is_run(metric: str, told: str) -> None:
-    """A metric that does not exist, and one that is better neither way."""
+    """An unknown metric, and one without a better direction."""
     machine = Machine(old=1.0, new=1.0)
     with pytest.raises(RequestError, match=told):
         gated(stored(), NEW, Question(metrics=(metric,)), Rule(), Campaign(execute=machine))
@@ -215,7 +212,7 @@ def test_what_cannot_be_judged_is_refused_before_anything_is_run(metric: str, to
 
 
 def test_unlike_hardware_is_refused_unless_forced() -> None:
-    """The sentence says so after one round; a baseline that is run again here has the same hardware."""
+    """It is refused after one round; a baseline that is run again here has the same hardware."""
     other = replace(stored(), environment=replace(HARDWARE, hardware={"cpu": "another"}))
     with pytest.raises(RequestError, match="unlike hardware"):
         checked(other, stored(NEW), Question())
@@ -228,16 +225,16 @@ def test_unlike_hardware_is_refused_unless_forced() -> None:
 
 
 def test_other_work_is_refused_unless_forced() -> None:
-    """A call of 32 samples is no slower version of a call of one; the sentence names both shapes."""
+    """A call of 32 samples is no slower version of a call of one; the message names both shapes."""
     fed, wider = ((InputSpec(name="x", shape=(n, 4), dtype="float32"),) for n in (1, 32))
     one = replace(stored(), inputs=fed)
     other = replace(stored(NEW), inputs=wider)
-    with pytest.raises(RequestError, match=r"not fed the same \(1x4 and 32x4\)"):
+    with pytest.raises(RequestError, match=r"had different inputs \(1x4 and 32x4\)"):
         checked(one, other, Question())
     assert checked(one, other, Question(force=True)).verdict is Verdict.HELD
     assert checked(one, replace(other, inputs=fed), Question()).verdict is Verdict.HELD
     machine = Machine(new=1.0, old=1.0)
-    with pytest.raises(RequestError, match="not fed the same"):
+    with pytest.raises(RequestError, match="had different inputs"):
         gated(
             one,
             NEW,
@@ -253,7 +250,7 @@ def test_other_work_is_refused_unless_forced() -> None:
 
 
 def test_stored_results_are_judged_without_measuring() -> None:
-    """Twice as slow is broken, a little slower is undecided, the same holds."""
+    """Twice as slow is broken, a little slower is undecided, the same is held."""
     verdicts = [checked(stored(), stored(NEW, m), Question()).verdict for m in (2.0, 1.05, 1.0)]
     assert verdicts == [Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD]
 
@@ -275,7 +272,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_is_not_taken_for_a_result(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message says how to get a result of it."""
+    """The message says how to measure it."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
 
     with pytest.raises(RequestError, match=rf"'{word}' is a model, .*modeldyno profile {word} --json"):
@@ -284,19 +281,19 @@ def test_a_model_is_not_taken_for_a_result(
 
 @pytest.mark.usefixtures("store")
 def test_a_branch_names_the_newest_baseline_of_the_model() -> None:
-    """Of several models the one that is called so; of one, whatever it is called."""
+    """Among several models the name decides; a single one is used whatever its name."""
     assert baseline_of("@main", "new").id == "2" * 12
     assert baseline_of("@main", "old").id == "0" * 12
     assert baseline_of("@dev", "whatever").id == "0" * 12
     assert baseline_of("000000").id == "0" * 12
-    with pytest.raises(RequestError, match="baselines of new, old, and none of other"):
+    with pytest.raises(RequestError, match="baselines of new, old, but none of other"):
         baseline_of("@main", "other")
-    with pytest.raises(RequestError, match=r"no baseline for @gone; keep one with .*--save-as-baseline gone"):
+    with pytest.raises(RequestError, match=r"no baseline @gone; save one with .*--save-as-baseline gone"):
         baseline_of("@gone", "new")
 
 
 def test_a_reference_may_hold_a_colon() -> None:
-    """A job of code is the same job when nothing but its name differs."""
+    """Code models are the same job if only their names differ."""
     job = replace(NEW, model=ModelRef(scheme="torch", locator="nets.py:make"))
     assert rival_of(stored(job), replace(job, name="other")) is None
     assert rival_of(stored(job), NEW) is not None

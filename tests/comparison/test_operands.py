@@ -1,4 +1,4 @@
-"""What is to be compared, from words."""
+"""Resolving the operands of a comparison."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytest.importorskip("onnx")
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a store of its own, which has a result of the tag ``old``."""
+    """A directory with its own store, which has a result tagged ``old``."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.chdir(tmp_path)
     with plugins.store() as store:
@@ -41,30 +41,30 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ask(word: str) -> Request:
-    """Ask for a side."""
+    """Return a Request for an operand."""
     return Request(model=word, settings={}, plan=Plan())
 
 
 def test_two_models_are_two_jobs(here: Path) -> None:
-    """By their paths."""
+    """Given by their paths."""
     path = str(mlp(here))
 
-    found = sides([ask(path), ask(f"onnx:{path}")], run=False)
+    operands = sides([ask(path), ask(f"onnx:{path}")], run=False)
 
-    assert all(isinstance(each, Job) for each in found)
+    assert all(isinstance(operand, Job) for operand in operands)
 
 
 def test_stored_ids_tags_and_files_are_results(here: Path) -> None:
-    """And so is a Result that is given as it is."""
+    """A Result object is used as it is."""
     codec.write(here / "r.json", codec.encode(a_result(id="f" * 12)))
 
-    found = sides([ask("0123"), ask("old"), ask("r.json"), a_result(id="e" * 12)], run=False)
+    operands = sides([ask("0123"), ask("old"), ask("r.json"), a_result(id="e" * 12)], run=False)
 
-    assert [each.id[:2] for each in found if isinstance(each, Result)] == ["01", "01", "ff", "ee"]
+    assert [operand.id[:2] for operand in operands if isinstance(operand, Result)] == ["01", "01", "ff", "ee"]
 
 
 def test_what_was_measured_is_run_again_on_request(here: Path) -> None:
-    """By the jobs that the results come from, beside a model."""
+    """By the Jobs of the results, along with a model."""
     first, second = sides([ask("old"), ask(str(mlp(here)))], run=True)
 
     assert first == a_result().job
@@ -72,8 +72,8 @@ def test_what_was_measured_is_run_again_on_request(here: Path) -> None:
 
 
 def test_a_model_and_a_result_are_not_compared_without_running_both(here: Path) -> None:
-    """The sentence says what to do."""
-    with pytest.raises(RequestError, match=r"'012345' was measured already, .* add --run to run both"):
+    """The message says what to do."""
+    with pytest.raises(RequestError, match=r"'012345' is a stored result, .* add --run to run both"):
         sides([ask("old"), ask(str(mlp(here)))], run=False)
 
 
@@ -91,7 +91,7 @@ def test_what_is_nowhere_is_refused() -> None:
 
 
 def test_a_study_stands_for_its_winner(here: Path) -> None:
-    """The results of its trials come from the store."""
+    """The Results of its trials come from the store."""
     trial = a_trial({"batch_size": 1}, an_answer("throughput", 100.0), an_answer("latency.p99", 0.001))
     study = log(a_study("batch_size=1,2"), [replace(trial, result=a_result().id)])
     codec.write(here / "s.json", codec.encode_study(study))
@@ -104,17 +104,17 @@ def test_a_study_stands_for_its_winner(here: Path) -> None:
 
 
 def test_a_comparison_is_no_side(here: Path) -> None:
-    """It has results that can be compared."""
-    found = comparison([a_result(), a_result(id="f" * 12)], Question())
-    codec.write(here / "c.json", codec.encode_comparison(found))
+    """Its results can be compared instead."""
+    document = comparison([a_result(), a_result(id="f" * 12)], Question())
+    codec.write(here / "c.json", codec.encode_comparison(document))
 
-    assert find_any("c.json") == found
-    with pytest.raises(RequestError, match="is a comparison itself"):
+    assert find_any("c.json") == document
+    with pytest.raises(RequestError, match="is a comparison, which cannot be compared"):
         sides([ask("old"), ask("c.json")], run=False)
 
 
 def test_a_file_of_json_is_a_document_and_other_paths_are_models(here: Path) -> None:
-    """A reference is a model, wherever it points; a bare word is looked up."""
+    """A reference is a model in any case; a bare word is looked up."""
     (here / "r.json").write_text("{}")
 
     assert not names_model("r.json")
@@ -127,19 +127,19 @@ def test_a_file_of_json_is_a_document_and_other_paths_are_models(here: Path) -> 
     "word", ["nets.py:make", "./nets.py:Net", "{here}/nets.py:Net.small", "absent.py:make"]
 )
 def test_a_name_in_a_file_of_code_is_a_model(here: Path, word: str) -> None:
-    """It needs no scheme, as for profile; a file that is missing is a mistake in a model, not in a result."""
+    """It needs no scheme, as in profile; a missing file is an error of a model, not of a result."""
     assert names_model(word.format(here=here))
 
 
 def test_a_job_is_run_again_without_the_files_that_it_wrote() -> None:
-    """Once in each round."""
+    """Once per round."""
     look = Observation(trace="t.json", outputs="o.npz", layers=("fc",))
     job = replace(a_job(), observation=look, probes=("latency", "outputs"), plan=Plan(processes=5))
 
-    found = again(a_result(job=job))
+    job_again = again(a_result(job=job))
 
-    assert found.observation == Observation(layers=("fc",))
-    assert (found.probes, found.plan.processes) == (("latency",), 1)
+    assert job_again.observation == Observation(layers=("fc",))
+    assert (job_again.probes, job_again.plan.processes) == (("latency",), 1)
 
 
 @pytest.mark.usefixtures("here")

@@ -1,4 +1,4 @@
-"""The comment of a gate on a pull or merge request, by a forge on this machine."""
+"""The gate's comment on a pull or merge request, on a fake forge on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARK = "<!-- modeldyno: digits -->"
 
 @pytest.fixture
 def server() -> Iterator[Forge]:
-    """Give a forge without comments."""
+    """Yield a forge without comments."""
     with forge() as found:
         yield found
 
@@ -54,14 +54,14 @@ def gitlab(server: Forge, **more: str) -> dict[str, str]:
 def test_a_comment_is_posted_once_and_replaced_from_then_on(
     server: Forge, where: Callable[[Forge], dict[str, str]], path: str, one: tuple[str, str]
 ) -> None:
-    """It is found by its first line among all the others, on whichever page it is."""
+    """It is found by its first line among all others, on any page."""
     server.comments += [{"id": 1000 + n, "body": f"looks good {n}"} for n in range(120)]
     thread = Thread.of(where(server))
 
     assert comment(f"{MARK}\nfails", thread).startswith("posted the comment 1120 on Git")
-    assert comment(f"{MARK}\nholds", thread).startswith("brought the comment 1120 on Git")
+    assert comment(f"{MARK}\nholds", thread).startswith("updated the comment 1120 on Git")
     assert comment("<!-- modeldyno: other -->\nholds", thread).startswith("posted the comment 1121")
-    assert [each["body"] for each in server.comments[120:]] == [
+    assert [posted["body"] for posted in server.comments[120:]] == [
         f"{MARK}\nholds", "<!-- modeldyno: other -->\nholds",
     ]  # fmt: skip
     assert server.asked[:3] == [("GET", path), ("GET", path), ("POST", path)]
@@ -69,35 +69,35 @@ def test_a_comment_is_posted_once_and_replaced_from_then_on(
 
 
 def test_the_request_is_found_in_the_event(server: Forge, tmp_path: Path) -> None:
-    """Where the reference names none, the event does; a number that is given counts first."""
+    """If the ref names none, the event does; an explicit number has precedence."""
     event = tmp_path / "event.json"
     event.write_text(json.dumps({"pull_request": {"number": 31}}))
-    told = {"GITHUB_EVENT_PATH": str(event), "GITHUB_REF": "refs/heads/main"}
+    variables = {"GITHUB_EVENT_PATH": str(event), "GITHUB_REF": "refs/heads/main"}
 
-    assert Thread.of(github(server, **told)).comments.endswith("/issues/31/comments")
-    assert Thread.of(github(server, **told, PULL_REQUEST="5")).comments.endswith("/issues/5/comments")
+    assert Thread.of(github(server, **variables)).comments.endswith("/issues/31/comments")
+    assert Thread.of(github(server, **variables, PULL_REQUEST="5")).comments.endswith("/issues/5/comments")
     event.write_text("{}")
-    with pytest.raises(RequestError, match="of no pull request; set PULL_REQUEST"):
-        Thread.of(github(server, **told))
+    with pytest.raises(RequestError, match="belongs to no pull request; set PULL_REQUEST"):
+        Thread.of(github(server, **variables))
 
 
 def test_what_cannot_be_is_refused_in_one_sentence(server: Forge) -> None:
-    """No pipeline, no token, no address, no first line to find it by."""
+    """No pipeline, no token, no URL, and no marker line."""
     with pytest.raises(RequestError, match="no pull or merge request"):
         Thread.of({})
     with pytest.raises(RequestError, match="GITHUB_TOKEN is not set"):
         Thread.of(github(server, GITHUB_TOKEN=""))
     with pytest.raises(RequestError, match="GITLAB_TOKEN is not set"):
         Thread.of(gitlab(server, GITLAB_TOKEN=""))
-    with pytest.raises(RequestError, match="no address of a forge"):
+    with pytest.raises(RequestError, match="not the URL of a forge"):
         Thread.of(github(server, GITHUB_API_URL="file:///etc"))
-    with pytest.raises(RequestError, match="a line to find it by"):
+    with pytest.raises(RequestError, match="no marker line by which to find it"):
         comment("holds", Thread.of(github(server)))
     assert server.asked == []
 
 
 def test_a_refusal_is_told_without_the_token(server: Forge) -> None:
-    """The status is told; so is a forge that does not answer."""
+    """The message has the status, or says that the forge does not respond."""
     with pytest.raises(RunFailed, match="GitHub refused the comment: 403") as raised:
         comment(MARK, Thread.of(github(server, GITHUB_TOKEN="wrong-token")))
     assert "wrong-token" not in str(raised.value)
@@ -106,7 +106,7 @@ def test_a_refusal_is_told_without_the_token(server: Forge) -> None:
 
 
 def test_a_long_comment_is_cut(server: Forge) -> None:
-    """A forge takes so much and no more."""
+    """Forges limit the length of a comment."""
     comment(f"{MARK}\n{'x' * 100_000}", Thread.of(github(server)))
 
     assert len(server.comments[0]["body"]) < 65_536
@@ -116,7 +116,7 @@ def test_a_long_comment_is_cut(server: Forge) -> None:
 def test_the_command_posts_a_file(
     server: Forge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It takes what check and profile write."""
+    """It accepts what check and profile write."""
     path = tmp_path / "comment.md"
     path.write_text(f"{MARK}\nholds")
     for name, value in github(server).items():

@@ -1,4 +1,4 @@
-"""Baseline and candidates, run in turns."""
+"""Running baseline and candidates in turns."""
 
 from __future__ import annotations
 
@@ -28,44 +28,46 @@ LATENCY = Question(metrics=("latency",))
 def run(
     track: Track, *jobs: Job, turns: Turns | None = None, question: Question = LATENCY
 ) -> list[Comparison]:
-    """Run sides in turns; give what was found at each look."""
+    """Run sides in turns; return the comparison after each test."""
     return list(in_turns(jobs, turns or Turns(sides=len(jobs)), question, Campaign(execute=track)))
 
 
 def test_a_clear_difference_is_found_at_the_first_look() -> None:
-    """No more rounds are made than are needed; the order is recorded."""
+    """Rounds end as soon as there is a verdict; their order is recorded."""
     track = Track()
 
-    (found,) = run(track, a_side("a"), a_side("b", 1.2e-3))
+    (compared,) = run(track, a_side("a"), a_side("b", 1.2e-3))
 
-    assert found.contrasts[0].outcome is Outcome.WORSE
-    assert found.sequence == (0, 1, 1, 0, 0, 1, 1, 0, 0, 1)
+    assert compared.contrasts[0].outcome is Outcome.WORSE
+    assert compared.sequence == (0, 1, 1, 0, 0, 1, 1, 0, 0, 1)
     assert [job.name for job in track.jobs] == list("abbaabbaab")
-    assert found.order == "alternating"
-    assert found.level == pytest.approx(1 - 0.05 / 3)
-    assert found.baseline.processes == found.contrasts[0].candidate.processes == 5
-    assert found.baseline.job.plan.processes == 5
-    assert found.contrasts[0].doubts == ()
+    assert compared.order == "alternating"
+    assert compared.level == pytest.approx(1 - 0.05 / 3)
+    assert compared.baseline.processes == compared.contrasts[0].candidate.processes == 5
+    assert compared.baseline.job.plan.processes == 5
+    assert compared.contrasts[0].doubts == ()
 
 
 def test_rounds_are_added_while_it_is_undecided() -> None:
-    """A difference in the noise needs more; at most so many are made."""
-    found = run(Track(noise=0.2), a_side("a"), a_side("b", 1.04e-3), turns=Turns(sides=2, first=3, most=12))
+    """A difference within the noise needs more rounds, up to a maximum."""
+    compared = run(
+        Track(noise=0.2), a_side("a"), a_side("b", 1.04e-3), turns=Turns(sides=2, first=3, most=12)
+    )
 
-    assert [len(each.sequence) for each in found] == [6, 12, 24]
-    assert not any(map(decided, found[:-1]))
+    assert [len(look.sequence) for look in compared] == [6, 12, 24]
+    assert not any(map(decided, compared[:-1]))
 
 
 def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fits into it is made, before the first look, too; and one round in any case."""
+    """Only the rounds that fit are run, also before the first test, but at least one."""
     now = [0.0]
     monkeypatch.setattr("modeldyno.comparison.run.time.monotonic", lambda: now[0])
 
     def rounds(max_time: float, *, block: bool = False) -> list[int]:
         noisy = Track(noise=0.2, hook=lambda _job: now.__setitem__(0, now[0] + 5.0))
         turns = Turns(sides=2, first=4, most=64, max_time=max_time, block=block)
-        found = run(noisy, a_side("a"), a_side("b", 1.04e-3), turns=turns)
-        return [len(each.sequence) // 2 for each in found]
+        compared = run(noisy, a_side("a"), a_side("b", 1.04e-3), turns=turns)
+        return [len(look.sequence) // 2 for look in compared]
 
     assert rounds(60.0) == [4, 6]
     assert rounds(30.0) == [3]
@@ -74,44 +76,44 @@ def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_block_design_runs_one_side_after_the_other() -> None:
-    """And says so; its processes are not paired."""
+    """The order says so; its processes are not paired."""
     turns = Turns(sides=2, first=3, most=3, block=True)
 
-    (found,) = run(Track(), a_side("a"), a_side("b", 1.2e-3), turns=turns)
+    (compared,) = run(Track(), a_side("a"), a_side("b", 1.2e-3), turns=turns)
 
-    assert (found.order, found.sequence) == ("block", (0, 0, 0, 1, 1, 1))
-    assert "paired" not in found.contrasts[0].changes[0].why
+    assert (compared.order, compared.sequence) == ("block", (0, 0, 0, 1, 1, 1))
+    assert "paired" not in compared.contrasts[0].changes[0].why
 
 
 def test_several_candidates_are_each_compared_with_the_baseline() -> None:
     """In the same rounds."""
-    (found,) = run(Track(), a_side("a"), a_side("b", 1.2e-3), a_side("c", 0.8e-3))
+    (compared,) = run(Track(), a_side("a"), a_side("b", 1.2e-3), a_side("c", 0.8e-3))
 
-    assert [each.outcome for each in found.contrasts] == [Outcome.WORSE, Outcome.BETTER]
-    assert found.sequence[:6] == (0, 1, 2, 2, 1, 0)
+    assert [side.outcome for side in compared.contrasts] == [Outcome.WORSE, Outcome.BETTER]
+    assert compared.sequence[:6] == (0, 1, 2, 2, 1, 0)
 
 
 def test_equal_models_are_the_same() -> None:
-    """Their difference is surely within what matters."""
-    (found,) = run(Track(), a_side("a"), a_side("b"))
+    """Their difference is certainly within the threshold."""
+    (compared,) = run(Track(), a_side("a"), a_side("b"))
 
-    assert found.contrasts[0].outcome is Outcome.SAME
+    assert compared.contrasts[0].outcome is Outcome.SAME
 
 
 def test_a_failure_ends_it() -> None:
-    """What fails once would fail again; the comparison has the failure, and the rounds so far."""
+    """A failure is not repeated; the comparison has it, and the rounds so far."""
     failure = Failure(where="load", kind=FailureKind.OOM, message="too large")
     track = Track(failing=failure)
 
-    (found,) = run(track, a_side("a"), a_side("broken"), question=Question())
+    (compared,) = run(track, a_side("a"), a_side("broken"), question=Question())
 
-    assert failed(found)
+    assert failed(compared)
     assert [job.name for job in track.jobs] == ["a", "broken"]
-    assert found.contrasts[0].candidate.failures == (failure,)
+    assert compared.contrasts[0].candidate.failures == (failure,)
 
 
 def test_a_baseline_that_fails_is_told_at_once() -> None:
-    """There is nothing to compare with; the sentence says what happened."""
+    """There is nothing to compare with; the message says what happened."""
     track = Track(failing=Failure(where="load", kind=FailureKind.OOM, message="too large."))
 
     with pytest.raises(RunFailed, match=r"^broken failed in load: too large\.$"):
@@ -119,7 +121,7 @@ def test_a_baseline_that_fails_is_told_at_once() -> None:
 
 
 def test_progress_says_which_run_it_is() -> None:
-    """Round and side stand before what the run says."""
+    """Round and side precede the run's own stage."""
     seen: list[Event] = []
     jobs = (a_side("a"), a_side("b", 1.2e-3), a_side("c", 1.2e-3))
 
@@ -133,7 +135,7 @@ def test_progress_says_which_run_it_is() -> None:
 
 
 def test_other_events_are_passed_on() -> None:
-    """Only the words of progress are changed."""
+    """Only progress events are changed."""
     seen: list[Event] = []
 
     def doubting(job: Job, *, watch: object) -> object:
@@ -151,30 +153,30 @@ def test_other_events_are_passed_on() -> None:
 
 @pytest.mark.parametrize(("after", "made"), [(1, 0), (3, 1)])
 def test_an_interruption_ends_it_with_what_there_is(after: int, made: int) -> None:
-    """The run at work is the last; without a run of each side there is nothing to compare."""
+    """The current run is the last; unless each side was run, there is nothing to compare."""
     count: list[Job] = []
     track = Track(hook=count.append)
 
-    found = list(in_turns(
+    compared = list(in_turns(
         (a_side("a"), a_side("b", 1.2e-3)), Turns(sides=2), LATENCY,
         Campaign(execute=track, interrupted=lambda: int(len(count) >= after)),
     ))  # fmt: skip
 
-    assert len(found) == made
+    assert len(compared) == made
     assert len(track.jobs) == after
     if made:
-        assert any(doubt.code == "interrupted" for doubt in found[0].baseline.doubts)
+        assert any(doubt.code == "interrupted" for doubt in compared[0].baseline.doubts)
 
 
 def test_stored_results_are_compared_as_they_are() -> None:
-    """They did not take turns, and that is a doubt."""
-    found = comparison([a_result(), a_result(id="ba9876543210")], Question())
+    """They were not run in turns, which is a doubt."""
+    compared = comparison([a_result(), a_result(id="ba9876543210")], Question())
 
-    assert (found.order, found.sequence, found.level) == ("stored", (), 0.95)
-    assert "not-in-turns" in [doubt.code for doubt in found.contrasts[0].doubts]
+    assert (compared.order, compared.sequence, compared.level) == ("stored", (), 0.95)
+    assert "not-in-turns" in [doubt.code for doubt in compared.contrasts[0].doubts]
 
 
 def test_a_question_that_nothing_answers_is_refused() -> None:
-    """After the first rounds: only then is it known what is measured."""
+    """It is refused after the first rounds, when the measured metrics are known."""
     with pytest.raises(RequestError, match="Neither of the two has energy"):
         run(Track(), a_side("a"), a_side("b"), question=Question(metrics=("energy",)))

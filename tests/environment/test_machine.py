@@ -13,7 +13,7 @@ VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5
 
 
 def a_driver(root: Path, *models: str) -> Path:
-    """Write what NVIDIA's driver tells of its cards."""
+    """Write the files of an NVIDIA driver."""
     for number, model in enumerate(models):
         folder = root / "gpus" / f"0000:0{number}:00.0"
         folder.mkdir(parents=True)
@@ -23,29 +23,29 @@ def a_driver(root: Path, *models: str) -> Path:
 
 
 def test_cards_belong_to_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The models of cards are hardware, the version of their driver is software."""
+    """GPU models are hardware; the version of their driver is software."""
     driver = a_driver(tmp_path, "NVIDIA H200", "NVIDIA L4", "NVIDIA H200")
     monkeypatch.setattr(machine, "_NVIDIA", driver)
 
-    found = machine.environment(())
+    environment = machine.environment(())
 
-    assert found.hardware["devices"] == "2 x NVIDIA H200, NVIDIA L4"
-    assert found.software["nvidia_driver"] == "550.54.15"
+    assert environment.hardware["devices"] == "2 x NVIDIA H200, NVIDIA L4"
+    assert environment.software["nvidia_driver"] == "550.54.15"
 
 
 def test_without_cards_nothing_is_said_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without a driver of NVIDIA has no such entries."""
+    """A machine without an NVIDIA driver has no such entries."""
     monkeypatch.setattr(machine, "_NVIDIA", tmp_path / "absent")
 
-    found = machine.environment(())
+    environment = machine.environment(())
 
-    assert "devices" not in found.hardware
-    assert "nvidia_driver" not in found.software
-    assert found.hardware["cores"]
+    assert "devices" not in environment.hardware
+    assert "nvidia_driver" not in environment.software
+    assert environment.hardware["cores"]
 
 
 def test_a_pin_leaves_the_quota_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer cores are allowed, and the quota is what it is without."""
+    """Fewer cores are allowed, but the quota stays the same."""
     monkeypatch.setattr(machine, "allowed_cores", lambda: (0,))
     monkeypatch.setattr(machine, "_CGROUP", Path("/absent"))
     monkeypatch.setattr("psutil.cpu_count", lambda logical: 4)  # noqa: ARG005 - as it is called
@@ -96,7 +96,7 @@ def grouped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, files: d
 def test_free_memory_is_what_the_container_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, files: dict[str, str]
 ) -> None:
-    """Its limit less what is used, where the cache of files can be given up, in both kinds of groups."""
+    """The limit less the usage, not counting reclaimable file cache, in both kinds of groups."""
     grouped(tmp_path, monkeypatch, line, files)
 
     assert machine.free_memory() == 1300
@@ -128,7 +128,7 @@ def test_free_memory_without_a_container_is_that_of_the_machine(
 def test_what_the_kernel_killed_for_want_of_memory_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, file: str, text: str, kills: int
 ) -> None:
-    """The control group tells it, in both kinds."""
+    """The control group counts them, in both kinds."""
     grouped(tmp_path, monkeypatch, line, {file: text})
 
     assert machine.memory_kills() == kills

@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 class Counting:
-    """A measurement that notes what it is asked."""
+    """A measurement that records its arguments."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
     def __call__(self, dtype: str) -> tuple[float, float]:
-        """Answer the same each time."""
+        """Return the same values each time."""
         self.asked.append(dtype)
         return 1e11, 2e10
 
 
 class Time:
-    """A clock that moves only when work is done."""
+    """A clock that advances only when work is done."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.runs: list[float] = []
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.now
 
     def work(self, *seconds: float) -> peaks.Work:
-        """Make a work whose runs take so long, the last for ever."""
+        """Return a workload whose runs take these times, the last one forever."""
         each = itertools.chain(seconds, itertools.repeat(seconds[-1]))
 
         def run() -> None:
@@ -64,7 +64,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("numpy_only", "quiet")
 class TestHere:
     def test_the_second_call_is_from_the_cache(self, tmp_path: Path) -> None:
-        """What was measured is kept, and read the next time."""
+        """The first measurement is cached, and read the next time."""
         measure = Counting()
         first = peaks.here(measure=measure, directory=tmp_path / "new" / "modeldyno")
         assert peaks.here(measure=measure, directory=tmp_path / "new" / "modeldyno") == first
@@ -81,7 +81,7 @@ class TestHere:
          "\udcff"],
     )  # fmt: skip
     def test_a_damaged_cache_is_written_anew(self, tmp_path: Path, damage: str) -> None:
-        """A file that holds no two numbers above 0 is ignored and replaced."""
+        """A file without two positive numbers is ignored and replaced."""
         measure = Counting()
         peaks.here(measure=measure, directory=tmp_path)
         (path,) = tmp_path.iterdir()
@@ -96,7 +96,7 @@ class TestHere:
         assert list(tmp_path.iterdir()) == [path]
 
     def test_another_machine_is_measured_anew(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What the hardware and the threads are decides on the file."""
+        """Hardware and threads determine the file."""
         measure = Counting()
         peaks.here(measure=measure, directory=tmp_path)
         monkeypatch.setenv("OMP_NUM_THREADS", "77")
@@ -106,22 +106,22 @@ class TestHere:
         assert len(measure.asked) == len(list(tmp_path.iterdir())) == 3
 
     def test_a_dtype_that_cannot_be_measured_has_no_peak(self, tmp_path: Path) -> None:
-        """The processor may be faster in it than in float32: only its memory bounds it from below."""
+        """The processor may be faster in it than in float32: only memory bounds its time from below."""
         measure = Counting()
         for dtype in ("bfloat16", "int8", "uint8", "float8_e4m3fn"):
-            found = peaks.here(dtype, measure=measure, directory=tmp_path)
-            assert (found.flops, found.bandwidth, found.peak(dtype)) == ({}, 2e10, math.inf)
+            device = peaks.here(dtype, measure=measure, directory=tmp_path)
+            assert (device.flops, device.bandwidth, device.peak(dtype)) == ({}, 2e10, math.inf)
         assert measure.asked == ["float32"]
 
     def test_complex_products_are_those_of_their_parts(self, tmp_path: Path) -> None:
-        """A complex number has the peak of its two halves."""
+        """A complex number has the peak of its two components."""
         measure = Counting()
         assert peaks.here("complex64", measure=measure, directory=tmp_path).peak("complex64") == 1e11
         peaks.here("complex128", measure=measure, directory=tmp_path)
         assert measure.asked == ["float32", "float64"]
 
     def test_a_directory_that_cannot_be_written_is_no_error(self, tmp_path: Path) -> None:
-        """Where nothing can be kept, every call measures."""
+        """If nothing can be cached, every call measures."""
         (tmp_path / "file").write_text("", encoding="utf-8")
         measure = Counting()
         for _ in range(2):
@@ -131,31 +131,34 @@ class TestHere:
     def test_a_busy_machine_is_measured_again_when_it_is_quiet(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Peaks found beside other work say so, and are measured each time until there is none."""
+        """Peaks measured on a busy machine are marked, and measured again until it is idle."""
         measure = Counting()
         with monkeypatch.context() as busy:
             busy.setattr(os, "getloadavg", lambda: (1e3, 0.0, 0.0))
             for _ in range(2):
-                found = peaks.here(measure=measure, directory=tmp_path)
-                assert (found.busy, found.source) == (True, "measured here with numpy, beside other work")
+                device = peaks.here(measure=measure, directory=tmp_path)
+                assert (device.busy, device.source) == (
+                    True,
+                    "measured here with numpy, while the machine was busy",
+                )
         assert len(measure.asked) == 2
         for _ in range(2):
-            found = peaks.here(measure=measure, directory=tmp_path)
-            assert (found.busy, found.source) == (False, "measured here with numpy")
+            device = peaks.here(measure=measure, directory=tmp_path)
+            assert (device.busy, device.source) == (False, "measured here with numpy")
         assert len(measure.asked) == 3
 
     def test_what_was_reached_once_can_be_reached(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Of several measurements the best operations and the best bytes count."""
-        found = iter([(5e11, 1e10), (4e11, 3e10), (2e11, 2e10)])
+        """The best operations and the best bytes of several measurements count."""
+        measurements = iter([(5e11, 1e10), (4e11, 3e10), (2e11, 2e10)])
         monkeypatch.setattr(os, "getloadavg", lambda: (1e3, 0.0, 0.0))
         for _ in range(3):
-            device = peaks.here(measure=lambda _dtype: next(found), directory=tmp_path)
+            device = peaks.here(measure=lambda _dtype: next(measurements), directory=tmp_path)
         assert (device.flops, device.bandwidth) == ({"float32": 5e11}, 3e10)
 
     def test_without_a_home_every_call_measures(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where there is no cache directory, nothing is kept."""
+        """Without a cache directory nothing is cached."""
         monkeypatch.setattr(peaks, "cache_directory", lambda: None)
         measure = Counting()
         for _ in range(2):
@@ -163,7 +166,7 @@ class TestHere:
         assert len(measure.asked) == 2
 
     def test_the_cache_is_the_users(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The file lies in the directory that XDG_CACHE_HOME names."""
+        """The file is in the directory that XDG_CACHE_HOME names."""
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         peaks.here(measure=Counting())
         assert [path.parent for path in tmp_path.rglob("peaks-*.json")] == [tmp_path / "modeldyno"]
@@ -194,45 +197,45 @@ class TestCacheDirectory:
 
 class TestBest:
     def test_the_best_run_of_the_best_work_counts(self) -> None:
-        """The first run of each work is not timed, and the fastest of all others decides."""
+        """The first run of each workload is not timed, and the fastest of all others counts."""
         time = Time()
         works = [(100.0, time.work(0.01, 0.5, 0.25, 0.5)), (100.0, time.work(5.0, 0.2))]
         assert peaks.best(works, 8.0, time) == pytest.approx(500.0)
 
     def test_a_work_that_takes_too_long_is_left_out(self) -> None:
-        """What could not end in the time that is left is not begun, but the first work always is."""
+        """A workload that would not end in time is skipped, but never the first."""
         time = Time()
         works = [(1.0, time.work(1.0)), (1000.0, time.work(1000.0))]
         assert peaks.best(works, 1.0, time) == 1.0
         assert time.runs == [1.0, 1.0]
 
     def test_time_that_stands_still_is_no_speed(self) -> None:
-        """A clock too coarse for a work gives it no rate."""
+        """A clock too coarse for a workload gives no rate."""
         ticks: Iterator[float] = itertools.chain([0.0] * 5, itertools.count(9.0))
         assert peaks.best([(1.0, lambda: None)], 1.0, lambda: next(ticks)) == 0.0
 
 
 class TestMeasured:
     def test_a_real_measurement_gives_both_peaks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With works that are small, numpy and torch both answer with numbers above 0."""
+        """With small workloads, numpy and torch both give positive numbers."""
         pytest.importorskip("torch")
-        monkeypatch.setattr(peaks, "_SIDES", (8, 16))
-        monkeypatch.setattr(peaks, "_ARRAY", 2**16)
+        monkeypatch.setattr(peaks, "_MATRIX_SIDES", (8, 16))
+        monkeypatch.setattr(peaks, "_ARRAY_BYTES", 2**16)
         for dtype in ("float32", "bfloat16"):
-            found = peaks.measured(dtype, seconds=0.02)
-            assert all(math.isfinite(value) and value > 0 for value in found)
+            device = peaks.measured(dtype, seconds=0.02)
+            assert all(math.isfinite(value) and value > 0 for value in device)
 
     @pytest.mark.usefixtures("numpy_only")
     def test_numpy_alone_gives_both_peaks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without torch the products are those of numpy."""
-        monkeypatch.setattr(peaks, "_SIDES", (8, 16))
-        monkeypatch.setattr(peaks, "_ARRAY", 2**16)
+        """Without torch the products are numpy's."""
+        monkeypatch.setattr(peaks, "_MATRIX_SIDES", (8, 16))
+        monkeypatch.setattr(peaks, "_ARRAY_BYTES", 2**16)
         assert all(value > 0 for value in peaks.measured("float64", seconds=0.02))
 
     @pytest.mark.usefixtures("quiet")
     def test_with_torch_its_dtypes_are_measured(self, tmp_path: Path) -> None:
-        """Where torch is loaded, 16 bits are measured too, and the source says so."""
+        """With torch loaded, 16-bit types are measured too, and the source says so."""
         pytest.importorskip("torch")
         measure = Counting()
-        found = peaks.here("bfloat16", measure=measure, directory=tmp_path)
-        assert (found.flops, found.source) == ({"bfloat16": 1e11}, "measured here with torch")
+        device = peaks.here("bfloat16", measure=measure, directory=tmp_path)
+        assert (device.flops, device.source) == ({"bfloat16": 1e11}, "measured here with torch")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def test_describing_is_no_part_of_loading() -> None:
-    """Those who watch are told, and the seconds are counted apart; what follows is loading again."""
+    """Watchers are notified, and the seconds counted separately; loading continues afterwards."""
     stages: list[WatchStage] = []
     with loading(stages.append) as account:
         with importing():
@@ -33,7 +33,7 @@ def test_nobody_need_watch() -> None:
 
 
 def test_an_error_leaves_nothing_behind() -> None:
-    """The next model is loaded as if there had been none before."""
+    """The next model is loaded as if the first had not failed."""
     stages: list[WatchStage] = []
     with pytest.raises(ValueError, match="damaged"), loading(stages.append), describing():
         raise ValueError("damaged")

@@ -1,4 +1,4 @@
-"""Several loads on one server: the ladder and the search, against a server whose truth is known."""
+"""A load ladder and a search for capacity, on a server with known behaviour."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ BOUND = Constraint.parse("latency.p50 <= 45ms")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """Two workers that take 20 ms for each request: up to five slots wait at most 60 ms."""
+    """Two workers that take 20 ms per request: up to five slots wait at most 60 ms."""
     with serving("--service", "constant:0.02", "--workers", "2") as running:
         yield f"http://127.0.0.1:{running.port}#echo"
 
 
 def asked(url: str, load: Load | None = None, plan: Plan = PLAN) -> Request:
-    """Ask for a load on the server."""
+    """Return a request for a load on the server."""
     return Request(
         model=url, settings={}, inputs=("x=1x4",), probes=("load",), load=load, plan=plan,
         require=("latency.p50 <= 45ms",),
@@ -43,7 +43,7 @@ def asked(url: str, load: Load | None = None, plan: Plan = PLAN) -> Request:
 
 
 def test_a_ladder_is_measured_on_one_server(server: str) -> None:
-    """Each rung is given as soon as it is measured, with the ladder so far."""
+    """Each rung is yielded as soon as it is measured, with the ladder so far."""
     steps = list(loadtest_series.climb(asked(server), (1, 2, 8)))
     assert [len(ladder.rungs) for _, ladder in steps] == [1, 2, 3]
     rates = [outcome.result["request_rate"] or 0 for outcome, _ in steps]
@@ -53,7 +53,7 @@ def test_a_ladder_is_measured_on_one_server(server: str) -> None:
 
 
 def test_the_first_request_is_given_up_when_any_would_be() -> None:
-    """A server that runs already and never answers is not waited for longer than `--request-timeout` says."""
+    """A server that never answers is not awaited longer than `--request-timeout` says."""
     with serving("--fault", "hang=1") as running:
         url = f"http://127.0.0.1:{running.port}#echo"
         [(outcome, _)] = loadtest_series.climb(asked(url, Load(concurrency=1, timeout=0.5)), (1,))
@@ -74,7 +74,7 @@ def test_a_search_brackets_the_largest_load_that_holds(server: str) -> None:
 
 
 def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
-    """Where not even one request at a time holds the bound, there is nothing to verify."""
+    """If not even one request at a time meets the bound, there is nothing to verify."""
     bound = Constraint.parse("latency.p50 <= 5ms")
     what = Search(bounds=(bound,), start=1, measurements=3)
     *_, (_, answer) = loadtest_series.search(asked(server), what)
@@ -84,7 +84,7 @@ def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
 
 
 def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
-    """The measurement at work is its last; nothing is verified."""
+    """The current measurement is the last; nothing is verified."""
     what = Search(bounds=(BOUND,), start=1, most=64, measurements=9)
     steps = []
     for step in loadtest_series.search(asked(server), what):
@@ -101,20 +101,20 @@ def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
 
 
 def test_what_cannot_be_searched_is_refused(server: str) -> None:
-    """A rate needs an open loop, several loads need a server, and one server is one process."""
+    """A rate needs an open loop, a series of loads needs a server, and one server is one process."""
     what = Search(bounds=(BOUND,), knob=RATE, start=5)
     with pytest.raises(RequestError, match="closed loop has no rate"):
         next(loadtest_series.search(asked(server, Load(concurrency=1)), what))
-    with pytest.raises(RequestError, match="leave --processes away"):
+    with pytest.raises(RequestError, match="leave out --processes"):
         next(loadtest_series.climb(asked(server, plan=replace(PLAN, processes=2)), (1, 2)))
     local = Request(model="call:modeldyno.testing.known_latency:steady", settings={}, plan=PLAN)
-    with pytest.raises(RequestError, match="several loads need a server"):
+    with pytest.raises(RequestError, match="a series of loads needs a server"):
         next(loadtest_series.climb(local, (1, 2)))
 
 
 @pytest.mark.slow
 def test_a_rate_is_searched_in_an_open_loop(server: str) -> None:
-    """Two workers of 20 ms do 100 requests a second: the rate that holds lies below."""
+    """Two workers of 20 ms do 100 requests a second: the largest rate that holds is lower."""
     what = Search(bounds=(BOUND,), knob=RATE, start=20, most=400, measurements=6)
     load = Load(arrivals=Arrivals.POISSON, rate=20)
     *_, (_, answer) = loadtest_series.search(asked(server, load), what)
@@ -124,7 +124,7 @@ def test_a_rate_is_searched_in_an_open_loop(server: str) -> None:
 
 @pytest.mark.parametrize("load", [Load(concurrency=8), Load(arrivals=Arrivals.CONSTANT, rate=50.0)])
 def test_a_search_ends_at_the_first_load_where_the_server_refuses_all(server: str, load: Load) -> None:
-    """A model that the server lacks is missed under any load, so that no smaller one is tried."""
+    """A model that the server lacks fails under any load, so no smaller load is tried."""
     what = (
         Search(bounds=(BOUND,), start=8)
         if load.closed

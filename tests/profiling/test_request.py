@@ -20,21 +20,21 @@ STEADY = "call:modeldyno.testing.known_latency:steady"
 
 
 def asked(**changes: object) -> Request:
-    """Make a Request; `changes` replaces any part of it."""
+    """Return a Request; `changes` replaces any part of it."""
     return Request(**{"model": STEADY, "settings": {}, "plan": Plan(), **changes})  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def _absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the package of the backend be missing."""
-    found = plugins.backend("python")
-    absent = SimpleNamespace(requires=("no_such_package",), knobs=found.knobs, check=found.check)
+    """Pretend that the backend's package is missing."""
+    backend = plugins.backend("python")
+    absent = SimpleNamespace(requires=("no_such_package",), knobs=backend.knobs, check=backend.check)
     monkeypatch.setattr(plugins, "backend", lambda _name: absent)
 
 
 @pytest.mark.usefixtures("_absent")
 def test_to_look_at_a_model_needs_no_backend() -> None:
-    """Its packages may be missing as long as nothing is called; its knobs are checked all the same."""
+    """The backend's packages may be missing if nothing is called; its knobs are checked anyway."""
     job = asked(probes=("static",), settings={"batch_size": 8}).job()
 
     assert job.config["batch_size"] == 8
@@ -45,7 +45,7 @@ def test_to_look_at_a_model_needs_no_backend() -> None:
 
 
 def test_an_inspection_is_part_of_the_job() -> None:
-    """What is asked for is handed on, and checked before anything is loaded."""
+    """Inspection options are passed on, and checked before anything is loaded."""
     wanted = Inspection(vary={"batch": (1, 8)}, modules=True)
 
     assert asked(inspection=wanted).job().inspection == wanted
@@ -55,7 +55,7 @@ def test_an_inspection_is_part_of_the_job() -> None:
 
 
 def test_probes_that_need_others_have_them() -> None:
-    """Layers are held to what they cost, and what is to be observed brings the probe that heeds it."""
+    """Layers bring the static analysis, and observation options bring the probe that uses them."""
     layers = asked(probes=("latency", "layers")).job()
     assert layers.probes == ("static", "latency", "layers")
     assert layers.inspection.modules
@@ -71,7 +71,7 @@ def test_probes_that_need_others_have_them() -> None:
 
 
 def test_a_trace_without_a_directory_is_refused() -> None:
-    """What could not be written is refused before anything is measured."""
+    """A file that could not be written is refused before anything is measured."""
     with pytest.raises(RequestError, match=r"There is no directory '/absent' for the trace"):
         asked(observation=Observation(trace="/absent/trace.json")).job()
 
@@ -80,11 +80,11 @@ def test_a_trace_without_a_directory_is_refused() -> None:
     ("path", "says"),
     [
         ("/absent/requests.csv", "There is no directory '/absent' for the records"),
-        ("requests.txt", r"cannot be written as '\.txt'; known: \.csv, \.jsonl, \.npz"),
+        ("requests.txt", r"cannot be written as '\.txt'; known formats: \.csv, \.jsonl, \.npz"),
     ],
 )
 def test_records_that_cannot_be_written_are_refused(path: str, says: str) -> None:
-    """A file of requests in no directory, or in no known format, is refused before anything is measured."""
+    """A request log without a directory or with an unknown format is refused before measuring."""
     with pytest.raises(RequestError, match=says):
         asked(observation=Observation(records=path)).job()
 
@@ -101,7 +101,7 @@ def test_records_that_cannot_be_written_are_refused(path: str, says: str) -> Non
 def test_calls_are_not_held_to_the_costs_of_training_steps(
     probes: tuple[str, ...], look: Observation, named: str
 ) -> None:
-    """The time of a call beside the operations of a step would be a false rate."""
+    """Dividing a call's time by a training step's operations would give a wrong rate."""
     trained = Inspection(mode=Mode.TRAIN)
 
     with pytest.raises(RequestError, match=rf"The probe '{named}' watches calls .* without --mode train"):
@@ -110,7 +110,7 @@ def test_calls_are_not_held_to_the_costs_of_training_steps(
 
 
 def test_a_repository_entry_without_a_configuration_is_told_as_such(tmp_path: Path) -> None:
-    """The directory is there; what it lacks, and what would do, stands in the sentence."""
+    """The message names the existing directory, what it lacks, and what to write."""
     (tmp_path / "text" / "1").mkdir(parents=True)
     with pytest.raises(RequestError, match=r"text' has no config\.pbtxt.* such as .*text/1/model\.onnx"):
         reference(f"{tmp_path}#text")

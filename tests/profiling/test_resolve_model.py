@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in an empty directory."""
+    """Change into an empty directory."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("config", [None, '{"model_type": "bert"}', "{}"])
 def test_a_directory_is_the_only_model_in_it(tmp_path: Path, config: str | None) -> None:
-    """The only model file counts, beside a tokenizer, a configuration without weights, and external data."""
+    """The only model file counts, despite a tokenizer, a configuration without weights, and external data."""
     for name in ("model.onnx", "model.onnx_data", "tokenizer.json", "tokenizer.model"):
         (tmp_path / name).write_bytes(b"\x08\x08\x12\x07")
     if config is not None:
@@ -32,7 +32,7 @@ def test_a_directory_is_the_only_model_in_it(tmp_path: Path, config: str | None)
 
 
 def test_a_directory_of_hugging_face_with_weights_is_one_model(tmp_path: Path) -> None:
-    """An exported file does not stand for the configuration and the weights beside it."""
+    """An exported file does not replace the configuration and the weights next to it."""
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     assert reference(str(tmp_path)) == ModelRef(scheme="hf-config", locator=str(tmp_path))
     (tmp_path / "model.onnx").touch()
@@ -41,7 +41,7 @@ def test_a_directory_of_hugging_face_with_weights_is_one_model(tmp_path: Path) -
 
 
 def test_a_directory_of_several_models_names_them(tmp_path: Path) -> None:
-    """Which of several is meant is for the user to say."""
+    """The user must choose among several models."""
     for name in "abcdefgh":
         (tmp_path / f"{name}.onnx").touch()
     with pytest.raises(
@@ -60,7 +60,7 @@ def test_a_directory_of_several_models_names_them(tmp_path: Path) -> None:
     ],
 )
 def test_a_module_is_spelt_as_a_file(tmp_path: Path, text: str, says: str) -> None:
-    """What lacks the suffix of a Python file is told how it is written."""
+    """If only the suffix of a Python file is missing, the message gives the full spelling."""
     (tmp_path / "mynet.py").touch()
     (tmp_path / "nets").mkdir()
     (tmp_path / "nets" / "big_net.py").touch()
@@ -69,14 +69,14 @@ def test_a_module_is_spelt_as_a_file(tmp_path: Path, text: str, says: str) -> No
 
 
 def test_a_scheme_stands_though_a_file_is_called_so(tmp_path: Path) -> None:
-    """A file named like a loader does not take its place."""
+    """A file named like a loader does not replace it."""
     (tmp_path / "torch.py").touch()
     assert reference("torch:pkg:make").scheme == "torch"
     assert reference("onxn:m.onnx").scheme == "onxn"
 
 
 def test_a_directory_with_one_model_refers_to_it(tmp_path: Path) -> None:
-    """Where a result is asked for, a directory is told to be a model as soon as one lies in it alone."""
+    """Where a result is expected, a directory with a single model is recognised as a model."""
     assert not refers_to_model(str(tmp_path))
     (tmp_path / "one.onnx").touch()
     assert refers_to_model(str(tmp_path))
@@ -86,7 +86,7 @@ def test_a_directory_with_one_model_refers_to_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["", "torch:", "call:"])
 def test_what_a_file_never_speaks_of_is_refused_before_anything_runs(tmp_path: Path, scheme: str) -> None:
-    """A comparison would else measure the other side first."""
+    """Otherwise a comparison would first measure the other side."""
     with pytest.raises(RequestError, match=r"There is no file '.*net\.py'; give the path of a Python file"):
         reference(f"{scheme}{tmp_path}/net.py:make")
     (tmp_path / "net.py").write_text("raise SystemExit\nclass Net: pass\ndef make(): return Net()\n")
@@ -96,7 +96,7 @@ def test_what_a_file_never_speaks_of_is_refused_before_anything_runs(tmp_path: P
 
 
 def test_names_may_come_from_elsewhere(tmp_path: Path) -> None:
-    """What a file takes over from others, or makes as it runs, does not stand in it."""
+    """Names that a file imports or creates at run time do not appear in it."""
     for code in ("from nets import *", "globals().update(nets)", "def __getattr__(name): ..."):
         (tmp_path / "net.py").write_text(code)
         assert reference(f"{tmp_path}/net.py:resnet").scheme == "torch"

@@ -1,4 +1,4 @@
-"""Why a path that is there is no model, told by content that is never executed."""
+"""Explanations why a path is no model, by content that is never executed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HERE = Path(__file__)
 
 
 class Bomb:
-    """Goes off when it is unpickled."""
+    """Executes code when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return pytest.fail, ("a pickle was executed",)
 
 
 def archive(path: Path, pickled: bytes) -> Path:
-    """Write what torch.save writes: a zip file with the pickle in it."""
+    """Write what torch.save writes: a zip file with a pickle."""
     with zipfile.ZipFile(path, "w") as made:
         made.writestr("m/data.pkl", pickled)
         made.writestr("m/data/0", b"0000")
@@ -34,9 +34,9 @@ def archive(path: Path, pickled: bytes) -> Path:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("config.json", '{"model_type": "bert", "hidden', "is no JSON (Unterminated string"),
-        ("config.json", "[1]", "is no table of settings, so it is none of transformers"),
-        ("config.json", '{"hidden_size": 3}', "names no model_type, so it is none of transformers"),
+        ("config.json", '{"model_type": "bert", "hidden', "is not JSON (Unterminated string"),
+        ("config.json", "[1]", "is no table of settings, so it is not one of transformers"),
+        ("config.json", '{"hidden_size": 3}', "names no model_type, so it is not one of transformers"),
         ("m.pt", "", "is empty; copy it again"),
         ("m.pt", "PK\x03\x04 and so on", "is an archive whose end is missing; copy it again"),
         ("m.pt2", "PK\x03\x04", "is an archive whose end is missing; copy it again"),
@@ -45,19 +45,19 @@ def archive(path: Path, pickled: bytes) -> Path:
         (
             "m.py",
             "class Net: pass\ndef make(n=1): pass\ndef f(a): pass\n_x = 1",
-            "is code, with Net, make in it;",
+            "is code that defines Net, make;",
         ),
         ("m.py", "def make(*, n): pass\nclass _Net: pass", "is code; write a function in it"),
-        ("m.py", "def make(", "is no Python that can be read ("),
+        ("m.py", "def make(", "cannot be parsed as Python ("),
         ("m.tflite", "\x1c\0\0\0TFL3", "-m tf2onnx.convert --tflite"),
         ("m.bin", "\x1c\0\0\0TFL3", "is a TensorFlow Lite model"),
         ("m.keras", "PK\x03\x04", 'model.export("model.onnx", format="onnx")'),
         ("m.h5", "\x89HDF", "is a Keras model"),
-        ("m.xyz", "what", "is nothing that a loader recognises by its content; write scheme:"),
+        ("m.xyz", "what", "has content that no loader recognises; write scheme:"),
     ],
 )
 def test_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: str, says: str) -> None:
-    """Damage is called damage, and what is no model is told what to write instead."""
+    """Damaged files are called damaged, and other files get advice on what to write instead."""
     path = tmp_path / name
     path.write_bytes(content.encode("latin-1"))
 
@@ -75,11 +75,11 @@ def test_the_last_of_what_code_has_is_proposed(tmp_path: Path) -> None:
     ("member", "says"),
     [
         ("x.npy", "holds arrays, not a model; give it with --input"),
-        ("notes.txt", "is nothing that a loader recognises by its content"),
+        ("notes.txt", "has content that no loader recognises"),
     ],
 )
 def test_an_archive_without_a_pickle_is_told_by_what_it_holds(tmp_path: Path, member: str, says: str) -> None:
-    """Arrays are inputs, and any other archive is nothing that is known."""
+    """Arrays are inputs; any other archive is unknown."""
     path = tmp_path / "test.npz"
     with zipfile.ZipFile(path, "w") as made:
         made.writestr(member, b"0")
@@ -99,14 +99,16 @@ def test_a_repository_without_configurations_is_told_with_a_file_in_it(tmp_path:
 
 
 def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
-    """A configuration that cannot be read is there all the same."""
+    """A malformed configuration is reported as such."""
     assert why_not(tmp_path, ()).startswith("holds no model: neither a config.json of")
     (tmp_path / "config.json").write_text("{")
 
-    assert why_not(tmp_path, ()).startswith("has a config.json that is no JSON (")
+    assert why_not(tmp_path, ()).startswith("has a config.json that is not JSON (")
     (tmp_path / "saved_model.pb").touch()
 
-    assert why_not(tmp_path, ()).startswith("is a TensorFlow SavedModel, which is not run here; convert it")
+    assert why_not(tmp_path, ()).startswith(
+        "is a TensorFlow SavedModel, which cannot be run here; convert it"
+    )
 
 
 def test_the_graph_of_a_saved_model_leads_to_its_directory(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_a_pickle_is_told_by_what_it_makes(tmp_path: Path, protocol: int, value:
 
 
 def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
-    """What torch.save writes of a module names its class; of a state_dict it is weights."""
+    """A saved module is named by its class; a state_dict is weights."""
     torch = pytest.importorskip("torch")
     torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
     torch.save(torch.nn.Linear(2, 2).state_dict(), tmp_path / "state.pt")
@@ -149,12 +151,12 @@ def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"\x80", b"\x80\x02cos\nsys", b"\x80\x04\x95", b"\x80\x02\xff\xff"])
 def test_a_damaged_pickle_is_no_error(tmp_path: Path, damage: bytes) -> None:
-    """Whatever a pickle is cut down to, there is a sentence."""
+    """However a pickle is truncated, there is a message."""
     assert why_not(archive(tmp_path / "m.pt", damage), ()).startswith("holds weights without an architecture")
 
 
 def test_nothing_of_a_pickle_is_executed(tmp_path: Path) -> None:
-    """A pickle that would run code is looked at and left alone."""
+    """A malicious pickle is inspected, not executed."""
     path = archive(tmp_path / "m.pt", pickle.dumps(Bomb(), 2))
 
     with pytest.raises(RequestError, match=r"is a pickled _pytest\.outcomes.*runs code"):

@@ -48,7 +48,7 @@ def run(name: str, **plan: object) -> Result:
 
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A word in the environment by which every process that comes of the test is known."""
+    """Environment entry by which every process started by the test is recognised."""
     word = uuid.uuid4().hex
     monkeypatch.setenv("MODELDYNO_TEST_MARK", word)
     return word
@@ -59,7 +59,7 @@ def alive(mark: str) -> list[int]:
 
 
 def left(mark: str, patience: float = 5.0) -> list[int]:
-    """What is alive after a moment: a process that was killed takes one to go."""
+    """Return the processes still alive after a moment, which a killed process takes to end."""
     deadline = time.monotonic() + patience
     while alive(mark) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -86,19 +86,19 @@ EXPECTED = {
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("each", [6, pytest.param(100, marks=pytest.mark.slow)])
 def test_every_death_of_a_child_is_a_typed_failure_and_leaves_nothing_behind(mark: str, each: int) -> None:
-    """Children that crash, abort, eat memory, hang or leave give as many Failures, and no orphan."""
+    """Children that crash, abort, exhaust memory, hang or exit give one Failure each, and leave no orphan."""
     names = [name for name in EXPECTED for _ in range(each)]
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda n: run(n, timeout=10.0 if n == "hang" else 120.0), names))
 
-    found = [(name, [f.kind for f in result.failures]) for name, result in zip(names, results, strict=True)]
+    kinds = [(name, [f.kind for f in result.failures]) for name, result in zip(names, results, strict=True)]
 
-    assert [(name, [EXPECTED[name]]) for name in names] == found
+    assert [(name, [EXPECTED[name]]) for name in names] == kinds
     assert left(mark) == []
 
 
 def test_a_failure_says_where_it_was_and_shows_the_end_of_the_log() -> None:
-    """A segfault in the first call is told with the stage and the stack that faulthandler printed."""
+    """A segfault in the first call is reported with the stage and the stack printed by faulthandler."""
     failure = run("segfault").failures[0]
 
     assert failure.where == "first call"
@@ -107,7 +107,7 @@ def test_a_failure_says_where_it_was_and_shows_the_end_of_the_log() -> None:
 
 
 def test_an_exception_of_the_model_is_a_failure_in_one_line() -> None:
-    """What the model raises is told by type and first line; the rest is the log."""
+    """An exception of the model is reported by type and first line; the rest is in the log."""
     failure = run("raise_error").failures[0]
 
     assert (
@@ -126,7 +126,7 @@ RAISED = {
 
 @pytest.mark.parametrize("name", RAISED)
 def test_what_a_model_raises_that_is_no_error_is_told_all_the_same(name: str) -> None:
-    """It is no signal from elsewhere and no exit of the process, and the log has no traceback of ours."""
+    """It is reported as neither a signal nor an exit of the process, and the log has no traceback of ours."""
     failure = run(name).failures[0]
 
     assert (failure.where, failure.kind) == ("first call", FailureKind.ERROR)
@@ -135,7 +135,7 @@ def test_what_a_model_raises_that_is_no_error_is_told_all_the_same(name: str) ->
 
 
 def test_a_model_that_spoils_os_is_measured_as_far_as_can_be() -> None:
-    """What we need for telling is ours before the model is loaded."""
+    """The child saves the functions of os that it needs before the model is loaded."""
     result = run("spoil_os", max_runs=5)
 
     assert [failure.kind for failure in result.failures] == [FailureKind.ERROR]
@@ -144,7 +144,7 @@ def test_a_model_that_spoils_os_is_measured_as_far_as_can_be() -> None:
 
 
 def test_a_model_that_spoils_python_is_told_as_that() -> None:
-    """Our own code does not run any more; it is the model that is named, and no line of ours."""
+    """Our own code no longer works; the message blames the model, and names no line of ours."""
     failure = run("spoil_builtins").failures[0]
 
     assert failure.kind is FailureKind.CRASH
@@ -153,7 +153,7 @@ def test_a_model_that_spoils_python_is_told_as_that() -> None:
 
 
 def test_a_full_device_is_out_of_memory() -> None:
-    """A framework's error about memory is classified as one."""
+    """A framework's out-of-memory error is classified as such."""
     assert FailureKind.OOM is run("raise_memory_error").failures[0].kind
 
 
@@ -173,7 +173,7 @@ def test_what_a_model_leaves_behind_is_ended(mark: str) -> None:
 
 
 def test_a_model_that_forks_neither_hangs_the_run_nor_blinds_the_witness(mark: str) -> None:
-    """Forked processes hold every pipe open; the run ends when the model's own process says so."""
+    """Forks hold every pipe open; the run ends when the model's own process reports its end."""
     began = time.monotonic()
     result = run("fork_a_sleeper", max_runs=5, memory_limit=8 << 30)
 
@@ -184,7 +184,7 @@ def test_a_model_that_forks_neither_hangs_the_run_nor_blinds_the_witness(mark: s
 
 
 def test_what_leaves_the_group_is_ended_too(mark: str) -> None:
-    """A process in a session of its own does not outlive the run either."""
+    """A process in a separate session does not outlive the run either."""
     run("leave_a_session_behind", max_runs=5, memory_limit=8 << 30)
 
     assert left(mark) == []
@@ -192,22 +192,22 @@ def test_what_leaves_the_group_is_ended_too(mark: str) -> None:
 
 @pytest.mark.parametrize("name", ["orphan_a_session", "orphan_a_session_and_crash"])
 def test_what_forks_twice_is_ended_too(mark: str, name: str) -> None:
-    """What left the group and the tree does not outlive the run, even if its maker crashed at once."""
+    """A double fork does not outlive the run, even if its parent crashed at once."""
     run(name, max_runs=5, memory_limit=8 << 30)
 
     assert left(mark) == []
 
 
 KILLED = {
-    "die_by_kill": "something else killed it (SIGKILL), and not for want of memory",
-    "use_up_processor_time": "it used up its limit of processor time (SIGKILL",
-    "use_up_processor_time_softly": "it used up its limit of processor time (SIGXCPU",
+    "die_by_kill": "another process killed it (SIGKILL); no lack of memory was observed",
+    "use_up_processor_time": "it used up its CPU time limit (SIGKILL",
+    "use_up_processor_time_softly": "it used up its CPU time limit (SIGXCPU",
 }
 
 
 @pytest.mark.parametrize("name", KILLED)
 def test_a_kill_is_told_with_the_cause_that_there_is_evidence_for(name: str) -> None:
-    """What was killed by another, or for its processor time, is not said to have wanted memory."""
+    """Kills by another process or by a CPU time limit are not reported as lack of memory."""
     failure = run(name).failures[0]
 
     assert failure.kind is FailureKind.KILLED
@@ -216,17 +216,17 @@ def test_a_kill_is_told_with_the_cause_that_there_is_evidence_for(name: str) -> 
 
 @pytest.mark.parametrize("name", ["close_all_files", "become_another_program"])
 def test_a_model_that_cuts_us_off_is_told_as_that(mark: str, name: str) -> None:
-    """Nothing of ours stands in the log: neither a traceback of a side process nor a path of ours."""
+    """The log contains neither a traceback of a side process nor a path of ours."""
     failure = run(name).failures[0]
 
     assert failure.kind is FailureKind.CRASH
-    assert failure.message.startswith("it closed the pipe through which it tells what it measures")
+    assert failure.message.startswith("it closed the pipe for its measurements")
     assert failure.log == ""
     assert left(mark) == []
 
 
 def test_a_call_that_returns_twice_is_doubted(mark: str) -> None:
-    """The copy of the process ends as soon as it comes back to us, and the measurement goes on."""
+    """The fork ends as soon as it returns to our code, and the measurement goes on."""
     result = run("return_twice", memory_limit=8 << 30)
 
     assert [d.code for d in result.doubts if d.code in {"forked", "unwatched"}] == ["forked"]
@@ -235,12 +235,12 @@ def test_a_call_that_returns_twice_is_doubted(mark: str) -> None:
 
 
 def test_free_memory_is_the_limit_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less a reserve; the sentence says where the limit comes from."""
+    """The limit is the free memory less a reserve, and the message says so."""
     monkeypatch.setattr(machine, "free_memory", lambda: LIMIT + int(0.05 * machine.memory_limit()))
     failure = run("eat_memory", memory_limit=None).failures[0]
 
     assert failure.kind is FailureKind.OOM
-    assert "what was free when it started, less a reserve" in failure.message
+    assert "the memory free when it started, less a reserve" in failure.message
 
 
 GUARDED = """
@@ -262,7 +262,7 @@ def served():
 def test_the_guard_of_a_server_removes_what_is_left(
     mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child that is killed while it has a server leaves neither the server nor its directory."""
+    """A child that is killed while it runs a server leaves neither the server nor its directory."""
     monkeypatch.setenv("MODELDYNO_ENGINES", str(tmp_path / "engines"))
     (tmp_path / "guarded.py").write_text(GUARDED)
     served = replace(job("none"), model=ModelRef(scheme="call", locator=f"{tmp_path / 'guarded.py'}:served"))
@@ -274,13 +274,13 @@ def test_the_guard_of_a_server_removes_what_is_left(
 
 
 def test_cores_that_are_not_there_are_a_wrong_request() -> None:
-    """The sentence says which cores are allowed."""
-    with isolated() as execute, pytest.raises(RequestError, match="Cannot stay on the cores 4095"):
+    """The message lists the allowed cores."""
+    with isolated() as execute, pytest.raises(RequestError, match="Cannot pin to the cores 4095"):
         execute(job("sleep_briefly", pin=(4095,)), watch=lambda _event: None)
 
 
 def test_an_interruption_before_the_child_is_ready_is_no_crash() -> None:
-    """Ctrl-C at once after the start ends in order."""
+    """Ctrl-C right after the start ends the run cleanly."""
     with isolated() as execute:
         threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         result = execute(job("sleep_briefly", min_time=30.0, max_time=60.0), watch=lambda _e: None)
@@ -290,7 +290,7 @@ def test_an_interruption_before_the_child_is_ready_is_no_crash() -> None:
 
 
 def test_a_model_that_prints_much_does_not_block() -> None:
-    """A flood on standard output is read and its end kept."""
+    """A flood on standard output is read, and its end kept."""
     result = run("print_much", max_runs=20)
 
     assert result.failures == ()
@@ -298,7 +298,7 @@ def test_a_model_that_prints_much_does_not_block() -> None:
 
 
 def test_what_a_model_does_at_the_end_of_its_process_is_done(tmp_path: Path) -> None:
-    """Its exit handlers run, also after one that fails, though Python itself is not taken apart."""
+    """Exit handlers run, also after one that fails, although the interpreter is not torn down."""
     path, seen = tmp_path / "model.py", tmp_path / "seen"
     path.write_text(
         "import atexit, pathlib\n"
@@ -307,16 +307,16 @@ def test_what_a_model_does_at_the_end_of_its_process_is_done(tmp_path: Path) -> 
         "def call():\n"
         "    return 1\n"
     )
-    asked = replace(job("sleep"), model=ModelRef(scheme="call", locator=f"{path}:call"))
+    exiting_job = replace(job("sleep"), model=ModelRef(scheme="call", locator=f"{path}:call"))
     with isolated() as execute:
-        result = execute(asked, watch=lambda _event: None)
+        result = execute(exiting_job, watch=lambda _event: None)
 
     assert result.failures == ()
     assert seen.read_text() == "done"
 
 
 def test_the_parent_sleeps_while_it_waits() -> None:
-    """While a child hangs for seconds, the parent takes less than 1 % of a core."""
+    """While a child hangs for seconds, the parent uses less than 1 % of a core."""
     before, began = time.thread_time(), time.monotonic()
     result = run("hang", timeout=8.0)
     spent, elapsed = time.thread_time() - before, time.monotonic() - began
@@ -326,14 +326,14 @@ def test_the_parent_sleeps_while_it_waits() -> None:
 
 
 def test_a_wrong_request_found_by_the_child_raises_in_the_parent() -> None:
-    """What the child refuses is raised here, as the same exception."""
+    """A request that the child refuses raises the same exception in the parent."""
     wrong = Job(model=ModelRef(scheme="onnx", locator="no-such-file.onnx"), backend="onnxruntime")
     with isolated() as execute, pytest.raises(RequestError, match="no-such-file"):
         execute(wrong, watch=lambda _event: None)
 
 
 def test_trust_is_asked_for_in_the_parent(tmp_path: Path) -> None:
-    """A TorchScript archive without --trust is refused as such, though only the child looked."""
+    """A TorchScript archive without --trust is refused as such, although only the child opened it."""
     path = tmp_path / "m.pt"
     with ZipFile(path, "w") as archive:
         for member in ("m/data.pkl", "m/constants.pkl", "m/code/__torch__.py", "m/version"):
@@ -344,7 +344,7 @@ def test_trust_is_asked_for_in_the_parent(tmp_path: Path) -> None:
 
 
 def _interrupted(times: int, name: str) -> Result:
-    """Send the main thread Ctrl-C once measuring goes on, and again when it is told of more."""
+    """Send the main thread Ctrl-C once measuring goes on, and again on later progress."""
     sent = 0
 
     def watch(event: Event) -> None:
@@ -360,7 +360,7 @@ def _interrupted(times: int, name: str) -> Result:
 
 
 def test_one_interruption_finishes_and_saves() -> None:
-    """After one Ctrl-C the child ends its measurement in order, and the Result says so."""
+    """After one Ctrl-C the child finishes its measurement, and the Result says so."""
     result = _interrupted(1, "sleep_briefly")
     latency = result.find("latency")
 
@@ -404,7 +404,7 @@ def test_nothing_survives_the_death_of_the_parent(mark: str) -> None:
 
 
 def test_progress_reaches_the_watcher() -> None:
-    """Whoever watches is told the stages in their order."""
+    """The watcher receives the stages in order."""
     stages: list[str] = []
 
     def watch(event: Event) -> None:

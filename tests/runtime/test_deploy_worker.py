@@ -1,4 +1,4 @@
-"""A model's files beside configurations: written in a child, of the model that was measured and no other."""
+"""Writing a model's files beside configurations, in a child, and only of the measured model."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def job(path: Path | str, scheme: str = "onnx", **changes: Any) -> Job:
 
 
 def entry(folder: Path, name: str) -> Path:
-    """Make a directory for a configuration."""
+    """Create a directory for a configuration."""
     (folder / name).mkdir()
     return folder / name
 
 
 def test_each_entry_gets_what_its_configuration_asks_for(tmp_path: Path) -> None:
-    """The model in all, as a copy; what runs it where Triton's Python backend does."""
+    """The model is copied, with the code that runs it where Triton's Python backend needs that."""
     python, native = entry(tmp_path, "a"), entry(tmp_path, "b")
     deployed(job(DIGITS), {python: PYTHON, native: NATIVE}, "")
 
@@ -41,20 +41,20 @@ def test_each_entry_gets_what_its_configuration_asks_for(tmp_path: Path) -> None
 
 
 def test_another_model_by_now_is_refused(tmp_path: Path) -> None:
-    """A configuration that was found for one model is not put beside another."""
+    """Configurations found for one model are not combined with another."""
     with pytest.raises(RequestError, match="not the model that was measured"):
         deployed(job(DIGITS), {entry(tmp_path, "a"): NATIVE}, "sha256:of-another")
     assert not (tmp_path / "a" / "1").exists()
 
 
 def test_what_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
-    """A file that is gone, a backend that writes no files, and a directory that is none."""
+    """A missing file, a backend without deployment, and an invalid directory."""
     gone = shutil.copyfile(DIGITS, tmp_path / "gone.onnx")
     Path(gone).unlink()
     with pytest.raises(RequestError, match=r"gone\.onnx"):
         deployed(job(gone), {entry(tmp_path, "a"): NATIVE}, "")
     other = Job(model=ModelRef(scheme="onnx", locator=str(DIGITS)), backend="onnxruntime")
-    with pytest.raises(RequestError, match="'onnxruntime' writes no files"):
+    with pytest.raises(RequestError, match="'onnxruntime' cannot write deployable"):
         deployed(other, {tmp_path / "a": NATIVE}, "")
     with pytest.raises(RequestError, match="could not be written"):
         deployed(job(DIGITS), {tmp_path / "nowhere": NATIVE}, "")

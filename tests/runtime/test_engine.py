@@ -56,25 +56,25 @@ def job(locator: str, **changes: object) -> Job:
 
 
 def test_our_record_agrees_with_that_of_the_ground_truth() -> None:
-    """The samples of a Result are the calls that the callable itself recorded, in their order."""
+    """The samples of a Result are the calls that the callable itself recorded, in order."""
     before = len(known_latency.steady.record)
     result = run(job("modeldyno.testing.known_latency:steady"))
     own = known_latency.steady.record[before:]
-    found = result.find("latency")
-    assert found is not None
-    assert isinstance(found.value, Distribution)
-    ours = found.value.samples()
+    measured = result.find("latency")
+    assert measured is not None
+    assert isinstance(measured.value, Distribution)
+    ours = measured.value.samples()
     looks = int(result["checked_calls"] or 0) - 1
     theirs = [ns * 1e-9 for ns in own[-looks - len(ours) : -looks]]
     errors = sorted(mine - true for mine, true in zip(ours, theirs, strict=True))
 
     # One call was the first, some were looked at in the end, the others warmed up or are samples.
-    assert len(own) == 1 + looks + found.value.warmup_dropped + len(ours)
+    assert len(own) == 1 + looks + measured.value.warmup_dropped + len(ours)
     assert 0 <= errors[0] <= errors[len(errors) // 2] < 1e-4
 
 
 def test_a_clock_step_of_an_hour_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wall time that jumps to and fro gives no negative and no absurd latency."""
+    """Wall time that jumps back and forth gives neither negative nor absurd latencies."""
     steps = itertools.cycle((3600.0, -3600.0))
     real_time, real_ns = time.time, time.time_ns
     monkeypatch.setattr(time, "time", lambda: real_time() + next(steps))
@@ -103,9 +103,9 @@ def test_nothing_is_timed_by_the_wall_clock() -> None:
 
 
 def test_run_measures_load_time_first_call_and_the_memory_baseline_itself() -> None:
-    """These need no probe."""
+    """These measurements need no probe."""
     result = run(job("modeldyno.testing.known_latency:steady"))
-    found = {(m.metric, m.scope) for m in result.measurements}
+    measured = {(m.metric, m.scope) for m in result.measurements}
 
     assert {
         ("load_time", ""),
@@ -115,12 +115,12 @@ def test_run_measures_load_time_first_call_and_the_memory_baseline_itself() -> N
         ("first_call", ""),
         ("process_memory", "baseline"),
         ("process_memory", ""),
-    } <= found
+    } <= measured
     assert (result["first_call"] or 0) >= 0.002
 
 
 def looking(model: Model) -> SimpleNamespace:
-    """Make a loader that only looks."""
+    """Return a loader that only inspects."""
     return SimpleNamespace(requires=(), tools=(), load=None, look=lambda *_, **__: model)
 
 
@@ -137,9 +137,9 @@ def test_a_static_run_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a backend converted the model, an analysis beside it is of another; alone, nothing is doubted."""
-    found = plugins.backend("python")
-    real = found.open
+    """If the backend converted the model, a static analysis in the same run is doubted, but no run alone."""
+    backend = plugins.backend("python")
+    real = backend.open
 
     @contextmanager
     def converting(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
@@ -147,26 +147,26 @@ def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.Monkey
             session.converted = "bf16"  # type: ignore[union-attr]  # as torch's sessions have
             yield session
 
-    monkeypatch.setattr(found, "open", converting)
+    monkeypatch.setattr(backend, "open", converting)
     codes = [
         {doubt.code for doubt in run(job("modeldyno.testing.known_latency:steady", probes=probes)).doubts}
         for probes in (("static", "latency"), ("latency",))
     ]
 
-    assert ["as-stored" in found for found in codes] == [True, False]
+    assert ["as-stored" in doubt_codes for doubt_codes in codes] == [True, False]
 
 
 def test_what_tells_nothing_is_not_looked_at() -> None:
-    """A callable without weights or a graph is refused where nothing is run, in one sentence."""
+    """A callable without weights or a graph is refused in a static run."""
     before = len(known_latency.steady.record)
-    with pytest.raises(RequestError, match=r"'truth\.steady' is code that nothing is known of"):
+    with pytest.raises(RequestError, match=r"Nothing is known of the code 'truth\.steady'"):
         run(job("modeldyno.testing.known_latency:steady", probes=("static",)))
 
     assert len(known_latency.steady.record) == before
 
 
 def test_inline_says_that_it_is_not_isolated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run in the caller's process is doubted for it; where nothing is run, nothing is to be isolated."""
+    """A run in the caller's process gets a doubt, but a static run does not."""
     assert "not-isolated" in {d.code for d in inline(job("modeldyno.testing.known_latency:steady")).doubts}
     loader = looking(a_model())
     monkeypatch.setattr(plugins, "loader", lambda _name: loader)
@@ -176,7 +176,7 @@ def test_inline_says_that_it_is_not_isolated(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_form_that_the_backend_cannot_run_is_refused() -> None:
-    """The sentence says what the backend runs, and what runs the model."""
+    """The message says what the backend runs, and which backends run the model."""
     with pytest.raises(
         RequestError, match=r"of onnx, and call:.* leave --backend out, or .* it: inspector, python\."
     ):
@@ -184,7 +184,7 @@ def test_a_form_that_the_backend_cannot_run_is_refused() -> None:
 
 
 def test_a_model_that_cannot_be_loaded_is_told_from_a_request_that_cannot_be() -> None:
-    """The one is wrong whatever is asked of it, the other may be asked otherwise."""
+    """A model that cannot be loaded differs from a request that could be changed."""
     lost = Job(model=ModelRef(scheme="onnx", locator="nowhere.onnx"), backend="onnxruntime")
     loaded = Job(
         model=ModelRef(scheme="call", locator="modeldyno.testing.known_latency:steady"), backend="torch"
@@ -198,7 +198,7 @@ def test_a_model_that_cannot_be_loaded_is_told_from_a_request_that_cannot_be() -
 
 
 def test_a_callable_may_return_nothing() -> None:
-    """Nothing can be checked then, which is a doubt and no failure."""
+    """An output without arrays cannot be checked, which is a doubt, not a failure."""
     result = run(job("modeldyno.testing.faulty_models:return_nothing"))
 
     assert result.failures == ()
@@ -206,7 +206,7 @@ def test_a_callable_may_return_nothing() -> None:
 
 
 def test_every_payload_is_looked_at() -> None:
-    """A model that fails on the second of its payloads only is found out."""
+    """A model that fails only on its second payload is detected."""
     result = run(
         job(
             "modeldyno.testing.faulty_models:nan_for_negative",
@@ -218,7 +218,7 @@ def test_every_payload_is_looked_at() -> None:
 
 
 def test_a_first_call_that_fails_is_told_with_what_it_was_given(tmp_path: Path) -> None:
-    """The shapes are what one looks at first then."""
+    """The report shows the input shapes of the failed call."""
     (tmp_path / "m.py").write_text("def fail(x): raise ValueError(x.shape)")
     result = run(job(f"{tmp_path}/m.py:fail", inputs=(parse_input("x=2x3:float32"),)))
 
@@ -227,7 +227,7 @@ def test_a_first_call_that_fails_is_told_with_what_it_was_given(tmp_path: Path) 
 
 
 def test_a_failure_shows_the_line_of_the_model() -> None:
-    """The message ends with file and line of the code that raised, which is not ours."""
+    """The message ends with the file and line of the model's code that raised."""
     failure = failure_of(_raised(), "first call")
 
     assert failure.message.startswith("ZeroDivisionError: division by zero (test_engine.py:")
@@ -235,7 +235,7 @@ def test_a_failure_shows_the_line_of_the_model() -> None:
 
 
 def test_a_failure_within_a_library_shows_the_line_of_the_user() -> None:
-    """The message ends with the line of the user's code that called the library, which the log shows too."""
+    """The message ends with the user's line that called the library, whose line is in the log."""
     try:
         json.loads("no")
     except ValueError as error:
@@ -252,7 +252,7 @@ def _line_of(text: str) -> int:
 
 
 def test_a_server_that_fails_is_a_failure_of_the_server() -> None:
-    """Its sentence stands alone, without a line of code, and what its log says goes beside it."""
+    """The message has no line of code, and the server's log is shown."""
     failure = failure_of(ServerFailed("triton ended: no model", "a\nb"), "open")
 
     assert (failure.kind, failure.message, failure.log) == (
@@ -263,7 +263,7 @@ def test_a_server_that_fails_is_a_failure_of_the_server() -> None:
 
 
 def test_contexts_are_no_lines_of_the_model() -> None:
-    """What the standard library raises for a context is shown where the context is entered."""
+    """An error of the standard library in a context is shown at the line that enters it."""
     with pytest.raises(RuntimeError, match="didn't yield") as raised:
         contextmanager(lambda: iter(()))().__enter__()
 
@@ -279,15 +279,15 @@ def _raised() -> Exception:
 
 
 def test_latency_and_throughput_that_contradict_each_other_are_doubted() -> None:
-    """A second pass that was ten times slower than the first is found out."""
-    found = (
+    """A second pass that was ten times slower than the first is detected."""
+    measured = (
         Measurement(metric="latency", value=Distribution.of([0.01, 0.01])),
         observed("batch_rate", 10.0),
     )
 
     def execute(job: Job, *, watch: object) -> Result:
         del watch
-        return replace(empty(job), measurements=found)
+        return replace(empty(job), measurements=measured)
 
     result = replicated(execute, job("x:y"), watch=lambda _e: None)
 
@@ -295,7 +295,7 @@ def test_latency_and_throughput_that_contradict_each_other_are_doubted() -> None
 
 
 def test_replication_ends_with_the_first_failure() -> None:
-    """What fails once would fail again; the numbers of the others are kept, with a doubt."""
+    """A failure is not repeated; the other runs' numbers are kept, with a doubt."""
     good, bad = (
         job("modeldyno.testing.known_latency:steady"),
         job("modeldyno.testing.faulty_models:raise_error"),
@@ -324,14 +324,14 @@ def test_replication_ends_with_the_first_failure() -> None:
     ],
 )
 def test_what_was_raised_is_classified(error: Exception, kind: FailureKind, message: str) -> None:
-    """By type and first line; whatever speaks of memory is out of memory."""
+    """Exceptions are reported by type and first line; messages about memory mean out of memory."""
     failure = failure_of(error, "load")
 
     assert (failure.kind, failure.message, failure.where) == (kind, message, "load")
 
 
 def test_an_output_is_examined() -> None:
-    """NaN and infinity are faults; a mask's minus infinity is none, nor is nothing at all."""
+    """NaN and infinity are faults; minus infinity in a mask is not, nor is an empty output."""
     import numpy as np
 
     good = {"a": np.ones(3), "ids": np.arange(3), "mask": np.array([0.0, -np.inf])}
@@ -343,7 +343,7 @@ def test_an_output_is_examined() -> None:
 
 
 class Bench:
-    """A loader, a backend and a probe of a model that is only looked at."""
+    """A loader, a backend and a probe of a model that is only inspected."""
 
     requires = ("numpy",)
     tools = ()
@@ -357,13 +357,13 @@ class Bench:
         self.subjects: list[Subject] = []
 
     def load(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
-        """Note that it was loaded."""
+        """Record that it was loaded."""
         del ref, seed, trust
         self.loaded.append("load")
         return a_model()
 
     def measure(self, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Outline]:
-        """Give one thing of each kind that a probe may give."""
+        """Yield one item of each kind that a probe may yield."""
         del plan
         self.subjects.append(subject)
         yield Measurement(metric="macs", value=7)
@@ -372,17 +372,17 @@ class Bench:
 
 
 class Glass(Bench):
-    """The same, with a loader that can look without loading."""
+    """The same, with a loader that can inspect without loading."""
 
     def look(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
-        """Note that it was looked at."""
+        """Record that it was inspected."""
         del ref, seed, trust
         self.loaded.append("look")
         return a_model()
 
 
 def look_at(bench: Bench, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Result:
-    """Run a Job whose only probe looks at the model; its backend needs what is not installed."""
+    """Run a Job whose only probe is static; its backend needs a package that is not installed."""
     absent = SimpleNamespace(requires=("no_such_package",), knobs=(), accepts=frozenset())
     monkeypatch.setattr(plugins, "loader", lambda _name: bench)
     monkeypatch.setattr(plugins, "probe", lambda _name: bench)
@@ -391,7 +391,7 @@ def look_at(bench: Bench, monkeypatch: pytest.MonkeyPatch, **changes: object) ->
 
 
 def test_a_model_that_is_not_called_is_only_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither weights are loaded nor packages of the backend asked for, and no memory is watched."""
+    """Weights are not loaded, the backend's packages not required, and memory not watched."""
     bench = Glass()
     result = look_at(bench, monkeypatch)
 
@@ -403,7 +403,7 @@ def test_a_model_that_is_not_called_is_only_looked_at(monkeypatch: pytest.Monkey
 
 
 def test_a_loader_that_cannot_look_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader without `look` does what it can."""
+    """A loader without `look` loads the model."""
     bench = Bench()
 
     assert look_at(bench, monkeypatch).outline == an_outline()
@@ -411,23 +411,23 @@ def test_a_loader_that_cannot_look_loads(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_probe_is_told_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inputs, batch size and the inspection of the Job are the subject's."""
+    """The subject has the inputs, batch size and inspection of the Job."""
     bench = Bench()
-    asked = {
+    requested = {
         "inputs": (parse_input("x=8x4"),),
         "config": {"batch_size": 8},
         "inspection": Inspection(vary={"batch": (1, 2)}),
     }
-    look_at(bench, monkeypatch, **asked)
+    look_at(bench, monkeypatch, **requested)
     (subject,) = bench.subjects
 
-    assert (subject.inputs, subject.batch_size) == (asked["inputs"], 8)
-    assert subject.inspection == asked["inspection"]
+    assert (subject.inputs, subject.batch_size) == (requested["inputs"], 8)
+    assert subject.inspection == requested["inspection"]
     assert subject.session is None
 
 
 def test_an_interrupted_look_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was looked at up to an interruption has the doubt."""
+    """A static run that was interrupted gets the doubt."""
     bench = Bench()
     monkeypatch.setattr(plugins, "loader", lambda _name: bench)
     monkeypatch.setattr(plugins, "probe", lambda _name: bench)
@@ -437,19 +437,19 @@ def test_an_interrupted_look_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Refusing:
-    """A probe that refuses what it is asked for."""
+    """A probe that refuses the request."""
 
     needs = object
     pass_ = Pass.SECOND
 
     def measure(self, _subject: Subject, _plan: Plan) -> Iterator[Measurement]:
-        """Refuse."""
+        """Refuse the request."""
         yield from ()
         raise RequestError("There is nothing to see.")
 
 
 def test_a_late_refusal_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What others have measured is kept when a probe refuses; with nothing measured the request is wrong."""
+    """Earlier measurements are kept when a probe refuses; without any, the request is wrong."""
     known = plugins.probe
     monkeypatch.setattr(plugins, "probe", lambda name: Refusing() if name == "refusing" else known(name))
 
@@ -464,7 +464,7 @@ def test_a_late_refusal_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_session_was_told_is_kept_with_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that configured a server are in the document itself, to be used again."""
+    """Configuration files of a server are stored in the document, to be reused."""
     real = plugins.backend("python")
 
     @contextmanager

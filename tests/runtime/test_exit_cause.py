@@ -14,23 +14,23 @@ GIB = 1 << 30
 
 
 def kills(monkeypatch: pytest.MonkeyPatch, *counts: int | None) -> None:
-    """Let the kernel tell these counts, one after the other."""
-    told = iter(counts)
-    monkeypatch.setattr(machine, "memory_kills", lambda: next(told))
+    """Simulate these kill counts of the kernel, one after another."""
+    kill_counts = iter(counts)
+    monkeypatch.setattr(machine, "memory_kills", lambda: next(kill_counts))
 
 
 @pytest.mark.parametrize(
     ("counts", "largest", "kind", "words"),
     [
-        ((3, 4), 0, FailureKind.OOM, "the kernel killed it for want of memory"),
-        ((3, 3), 7 * GIB, FailureKind.KILLED, "something else killed it"),
+        ((3, 4), 0, FailureKind.OOM, "the kernel killed it because memory ran out"),
+        ((3, 3), 7 * GIB, FailureKind.KILLED, "another process killed it"),
         (
             (None, None),
             7 * GIB,
             FailureKind.OOM,
-            "when it took 7.000 GiB of 8.000 GiB, most likely for want of",
+            "when it used 7.000 GiB of 8.000 GiB, most likely because memory",
         ),
-        ((None, None), 2 * GIB, FailureKind.KILLED, "not for want of memory, as far as can be seen"),
+        ((None, None), 2 * GIB, FailureKind.KILLED, "no lack of memory was observed"),
     ],
 )
 def test_want_of_memory_is_told_where_the_kernel_or_the_size_speaks_of_it(
@@ -40,14 +40,14 @@ def test_want_of_memory_is_told_where_the_kernel_or_the_size_speaks_of_it(
     kind: FailureKind,
     words: str,
 ) -> None:
-    """The kernel's count decides; where it tells none, a size near the limit does."""
+    """The kernel's count decides; if it is unknown, a size near the limit does."""
     kills(monkeypatch, *counts)
     witness = Witness.begin(8 * GIB)
     witness.note(os.getpid(), largest)
-    found = witness.outcome(-signal.SIGKILL)
+    explanation = witness.outcome(-signal.SIGKILL)
 
-    assert found[0] is kind
-    assert words in found[1]
+    assert explanation[0] is kind
+    assert words in explanation[1]
 
 
 @pytest.mark.parametrize(
@@ -55,23 +55,23 @@ def test_want_of_memory_is_told_where_the_kernel_or_the_size_speaks_of_it(
     [
         (3, FailureKind.EXIT, "it ended the process with exit code 3"),
         (-signal.SIGSEGV, FailureKind.CRASH, "it crashed (SIGSEGV)"),
-        (-signal.SIGTERM, FailureKind.KILLED, "a signal from elsewhere ended it (SIGTERM)"),
-        (-signal.SIGXCPU, FailureKind.KILLED, "it used up its limit of processor time (SIGXCPU"),
-        (-40, FailureKind.KILLED, "a signal from elsewhere ended it (signal 40)"),
+        (-signal.SIGTERM, FailureKind.KILLED, "a signal from another process ended it (SIGTERM)"),
+        (-signal.SIGXCPU, FailureKind.KILLED, "it used up its CPU time limit (SIGXCPU"),
+        (-40, FailureKind.KILLED, "a signal from another process ended it (signal 40)"),
     ],
 )
 def test_an_end_is_told_by_its_code(code: int, kind: FailureKind, words: str) -> None:
-    """Crashes are told from signals that come from elsewhere."""
-    found = Witness(limit=GIB, kills=0).outcome(code)
+    """Crashes are distinguished from signals of other processes."""
+    explanation = Witness(limit=GIB, kills=0).outcome(code)
 
-    assert found[0] is kind
-    assert words in found[1]
+    assert explanation[0] is kind
+    assert words in explanation[1]
 
 
 def test_a_limit_of_processor_time_is_the_cause_only_of_what_has_used_it_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A process with a limit that it is far from was killed by something else."""
+    """A process far from its CPU time limit was killed by something else."""
     kills(monkeypatch, 0, 0, 0)
     limits = (resource.RLIM_INFINITY, 100)
     monkeypatch.setattr(resource, "prlimit", lambda _pid, _which: limits)
@@ -80,12 +80,12 @@ def test_a_limit_of_processor_time_is_the_cause_only_of_what_has_used_it_up(
 
     assert witness.processor_limit == 100
     witness.processor_time = 12.0
-    assert "something else" in witness.outcome(-signal.SIGKILL)[1]
+    assert "another process" in witness.outcome(-signal.SIGKILL)[1]
     witness.processor_time = 99.9
-    assert "used up its limit of processor time" in witness.outcome(-signal.SIGKILL)[1]
+    assert "used up its CPU time limit" in witness.outcome(-signal.SIGKILL)[1]
 
 
 def test_a_limit_that_was_not_given_is_told_as_such() -> None:
-    """Whoever gave a limit knows whence it is."""
-    assert "what was free" in too_large(2 * GIB, GIB, given=False)[1]
-    assert "what was free" not in too_large(2 * GIB, GIB, given=True)[1]
+    """The message explains the origin of a limit unless the user gave it."""
+    assert "the memory free" in too_large(2 * GIB, GIB, given=False)[1]
+    assert "the memory free" not in too_large(2 * GIB, GIB, given=True)[1]

@@ -1,4 +1,4 @@
-"""Analysis in a forked copy of the process."""
+"""Analysis in a fork of the process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DOUBT = Doubted(doubt=Doubt(code="not-analysed", seen="a reason", advice="nothin
 
 @pytest.fixture(autouse=True)
 def can_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The threads of whatever runs the tests do not count."""
+    """Ignore the threads of the test runner."""
     monkeypatch.setattr(forked_analysis, "_can_fork", lambda: True)
 
 
@@ -41,7 +41,7 @@ def told(analysis: Callable[[Watching], Iterator[Event]], **changes: Any) -> lis
 
 
 def test_what_a_copy_finds_is_told_and_its_progress_at_once() -> None:
-    """The findings come as they would from an analysis here, and so does its progress."""
+    """The events are those of an analysis here; progress is reported immediately."""
     seen: list[Event] = []
 
     def analysis(watch: Watching) -> Iterator[Event]:
@@ -54,7 +54,7 @@ def test_what_a_copy_finds_is_told_and_its_progress_at_once() -> None:
 
 
 def test_what_a_copy_takes_is_not_ours() -> None:
-    """An analysis that keeps 64 MiB leaves the size of this process as it was."""
+    """An analysis that keeps 64 MiB does not change the size of this process."""
     kept: list[bytes] = []
 
     def analysis(_watch: Watching) -> Iterator[Event]:
@@ -68,7 +68,7 @@ def test_what_a_copy_takes_is_not_ours() -> None:
 
 
 def test_a_copy_that_crashes_is_doubted() -> None:
-    """What was found until then counts; the model is measured all the same."""
+    """Events before the crash count, and the model is measured anyway."""
 
     def analysis(_watch: Watching) -> Iterator[Event]:
         yield WEIGHT
@@ -81,8 +81,8 @@ def test_a_copy_that_crashes_is_doubted() -> None:
 
 
 def test_a_copy_that_waits_for_a_thread_it_does_not_have_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It neither works nor tells anything, so it is ended, and the analysis done here."""
-    monkeypatch.setattr(forked_analysis, "_STUCK", 0.5)
+    """A fork that neither works nor reports is ended, and the analysis done here."""
+    monkeypatch.setattr(forked_analysis, "_STUCK_AFTER", 0.5)
     here, forever = os.getpid(), threading.Event()
 
     def analysis(_watch: Watching) -> Iterator[Event]:
@@ -97,7 +97,7 @@ def test_a_copy_that_waits_for_a_thread_it_does_not_have_is_replaced(monkeypatch
 
 
 def test_an_interruption_ends_a_copy() -> None:
-    """Nobody waits for an analysis that is no longer wanted."""
+    """An analysis is not awaited after an interruption."""
     forever = threading.Event()
 
     def analysis(_watch: Watching) -> Iterator[Event]:
@@ -111,7 +111,7 @@ def test_an_interruption_ends_a_copy() -> None:
 def test_where_a_copy_would_not_work_the_analysis_is_done_here(
     reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Another thread, or a device that is open, would be missing in a copy."""
+    """Another thread, or an open device, would be missing in a fork."""
     monkeypatch.undo()
     monkeypatch.setattr(threading, "active_count", lambda: 2 if reason == "threads" else 1)
     monkeypatch.setattr(forked_analysis, "_DEVICES", (str(tmp_path / "nvidia"),))
@@ -127,7 +127,7 @@ def test_where_a_copy_would_not_work_the_analysis_is_done_here(
 
 
 def test_a_process_of_one_thread_without_device_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing speaks against a copy, so one is made."""
+    """A process with one thread and no device is forked."""
     monkeypatch.undo()
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     pids: list[int] = []

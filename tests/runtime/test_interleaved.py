@@ -1,4 +1,4 @@
-"""Several Jobs at the same time, one of which measures at a time."""
+"""Several Jobs at the same time, of which one measures at a time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def network():
 
 
 def a_job(place: Path, name: str, text: str = SLEEPY, **plan: float) -> Job:
-    """Give the job of a callable that writes its name into a log at each call."""
+    """Return the Job of a callable that logs its name at each call."""
     source = place / f"{name}.py"
     source.write_text(text.format(log=str(place / "log"), name=name, pause=PAUSE))
     care = replace(Plan(min_time=1.0, max_time=3.0, precision=0.5), **plan)  # type: ignore[arg-type]
@@ -60,50 +60,54 @@ def a_job(place: Path, name: str, text: str = SLEEPY, **plan: float) -> Job:
 
 
 def run(*jobs: Job, watch: list[Event] | None = None) -> tuple[list[object], Together]:
-    """Run jobs together; give what came of each."""
+    """Run jobs together; return what came of each."""
     seen: list[Event] = [] if watch is None else watch
     with campaign() as bench:
         assert bench.together is not None
-        found = replace(bench, watch=seen.append).play([("side", job) for job in jobs])
-        return list(found), bench.together
+        results = replace(bench, watch=seen.append).play([("side", job) for job in jobs])
+        return list(results), bench.together
 
 
 def open_files() -> int:
-    """Count those of this process."""
+    """Count the open files of this process."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def turns_of(place: Path) -> list[str]:
-    """Give the calls of one turn after the other."""
+    """Return the consecutive calls of each turn."""
     return ["".join(calls) for _, calls in groupby((place / "log").read_text())]
 
 
 def test_two_models_measure_in_slices(tmp_path: Path) -> None:
-    """Neither calls while the other does, and each has many turns."""
-    found, together = run(a_job(tmp_path, "a"), a_job(tmp_path, "b"))
+    """Neither model is called during the other's turn, and each has many turns."""
+    results, together = run(a_job(tmp_path, "a"), a_job(tmp_path, "b"))
 
     assert together.order == INTERLEAVED
-    assert all(isinstance(each, Result) and not each.failures and each.find("latency") for each in found)
+    assert all(
+        isinstance(result, Result) and not result.failures and result.find("latency") for result in results
+    )
     turns = turns_of(tmp_path)
     assert len(turns) >= 5
     assert max(map(len, turns)) < 3 * SLICE / PAUSE  # none goes on while the other waits
 
 
 def test_three_sides_share_as_well(tmp_path: Path) -> None:
-    """The baton goes round; the results come in the order of the jobs."""
+    """The token goes round; the results come in the order of the jobs."""
     jobs = [a_job(tmp_path, name, min_time=0.4) for name in "abc"]
-    found, _ = run(*jobs)
+    results, _ = run(*jobs)
 
-    assert [each.job.model for each in found if isinstance(each, Result)] == [job.model for job in jobs]
+    assert [result.job.model for result in results if isinstance(result, Result)] == [
+        job.model for job in jobs
+    ]
     assert "".join(turn[0] for turn in turns_of(tmp_path)).startswith("abcabc")
 
 
 def test_one_that_dies_does_not_hold_the_other_up(tmp_path: Path) -> None:
-    """The other measures to its end; the dead one has its failure."""
+    """The other side measures to its end; the dead one has its failure."""
     dying = SLEEPY.replace("return 1.0", "return 1.0 if CALLS < 30 else __import__('os')._exit(3)")
-    found, _ = run(a_job(tmp_path, "a", dying), a_job(tmp_path, "b"))
+    results, _ = run(a_job(tmp_path, "a", dying), a_job(tmp_path, "b"))
 
-    first, second = found
+    first, second = results
     assert isinstance(first, Result)
     assert isinstance(second, Result)
     assert first.failures[0].kind is FailureKind.EXIT
@@ -112,40 +116,40 @@ def test_one_that_dies_does_not_hold_the_other_up(tmp_path: Path) -> None:
 
 
 def test_what_fails_at_once_is_not_waited_for(tmp_path: Path) -> None:
-    """Of those that come after it none is begun."""
+    """The sides after it are not started."""
     broken = "def network():\n    raise ValueError\n"
-    found, _ = run(a_job(tmp_path, "a", broken), a_job(tmp_path, "b"))
+    results, _ = run(a_job(tmp_path, "a", broken), a_job(tmp_path, "b"))
 
-    (only,) = found
+    (only,) = results
     assert isinstance(only, Result)
     assert only.failures
     assert not (tmp_path / "log").exists()
 
 
 def test_a_wrong_request_comes_back_as_its_error(tmp_path: Path) -> None:
-    """Whoever runs rounds knows what to do with it."""
+    """The caller of a round decides what to do with the error."""
     job = a_job(tmp_path, "a")
     missing = replace(job, model=replace(job.model, locator=str(tmp_path / "gone.py") + ":network"))
-    found, _ = run(missing, job)
+    results, _ = run(missing, job)
 
-    assert isinstance(found[0], RequestError)
+    assert isinstance(results[0], RequestError)
 
 
 def test_what_the_other_does_takes_no_time(tmp_path: Path) -> None:
-    """The limits of a side are of its own slices."""
+    """A side's time limits count only its own slices."""
     jobs = [a_job(tmp_path, name, max_time=1.2, min_time=1.2, precision=0.0001) for name in "ab"]
-    found, _ = run(*jobs)
+    results, _ = run(*jobs)
 
-    for each in found:
-        assert isinstance(each, Result)
-        latency = each.find("latency")
+    for result in results:
+        assert isinstance(result, Result)
+        latency = result.find("latency")
         assert latency is not None
         assert isinstance(latency.value, Distribution)
         assert float(latency.value.samples().sum()) + latency.value.warmup_time > 0.9
 
 
 def test_models_that_do_not_fit_beside_each_other_are_run_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in the rounds that follow; the order says so."""
+    """The rounds that follow are run sequentially, too, and the order says so."""
     calls: list[int] = []
 
     def too_large(jobs: list[Job], *_rest: object) -> list[Result]:
@@ -153,7 +157,7 @@ def test_models_that_do_not_fit_beside_each_other_are_run_apart(monkeypatch: pyt
         oom = Failure(where="load", kind=FailureKind.OOM, message="it took too much")
         return [replace(a_result(), failures=(oom,))]
 
-    monkeypatch.setattr(module, "_interleaved", too_large)
+    monkeypatch.setattr(module, "_run_interleaved", too_large)
     together = Together(interrupts=())
     bench = Campaign(execute=Track(), together=together)
     for _ in range(2):
@@ -163,7 +167,7 @@ def test_models_that_do_not_fit_beside_each_other_are_run_apart(monkeypatch: pyt
 
 
 def test_an_interruption_of_a_round_that_did_not_fit_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run at work is the last, also where the sides are to be run apart from then on."""
+    """The current run is the last, even if the sides would have been run sequentially."""
     interrupts: list[int] = []
 
     def too_large(*_rest: object) -> list[Result]:
@@ -171,22 +175,22 @@ def test_an_interruption_of_a_round_that_did_not_fit_begins_nothing(monkeypatch:
         oom = Failure(where="load", kind=FailureKind.OOM, message="it took too much")
         return [replace(a_result(), failures=(oom,))]
 
-    monkeypatch.setattr(module, "_interleaved", too_large)
+    monkeypatch.setattr(module, "_run_interleaved", too_large)
     bench = Campaign(execute=Track(), together=Together(interrupts=()), interrupted=lambda: len(interrupts))
     assert bench.play([("a", a_side("a")), ("b", a_side("b"))]) == []
 
 
 @pytest.mark.parametrize("names", ["ab", pytest.param("ba", marks=pytest.mark.slow)])
 def test_one_that_hangs_costs_the_other_nothing(tmp_path: Path, names: str) -> None:
-    """The limit of a side is of the time in which it has the baton."""
+    """A side's timeout counts only the time in which it holds the token."""
     hanging = SLEEPY.replace("return 1.0", "time.sleep(999 * (CALLS > 40))\n    return 1.0")
     texts = {"a": SLEEPY, "b": hanging}
-    found, _ = run(*(a_job(tmp_path, name, texts[name], timeout=9.0) for name in names))
+    results, _ = run(*(a_job(tmp_path, name, texts[name], timeout=9.0) for name in names))
 
-    whole, hung = (found[names.index(name)] for name in "ab")
+    whole, hung = (results[names.index(name)] for name in "ab")
     assert isinstance(whole, Result)
     assert isinstance(hung, Result)
-    assert [each.kind for each in hung.failures] == [FailureKind.TIMEOUT]
+    assert [failure.kind for failure in hung.failures] == [FailureKind.TIMEOUT]
     assert not whole.failures
     assert whole.find("latency") is not None
 
@@ -194,7 +198,7 @@ def test_one_that_hangs_costs_the_other_nothing(tmp_path: Path, names: str) -> N
 def test_a_child_that_cannot_be_started_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the pipes of its seat nor its own."""
+    """Neither the pipes of its seat nor its own stay open."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
     before = open_files()
     with pytest.raises(FileNotFoundError):
@@ -203,7 +207,7 @@ def test_a_child_that_cannot_be_started_leaves_nothing_open(
 
 
 def test_servers_and_devices_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two servers at once, or two models on a card, would measure each other."""
+    """Two servers at once, or two models on a GPU, would measure each other."""
     monkeypatch.setattr(machine, "may_have_device", lambda: False)
     job = a_side("a")
     assert can_share(job)
@@ -218,7 +222,7 @@ def test_servers_and_devices_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_one_after_the_other_ends_at_a_failure() -> None:
-    """And at an interruption: what follows is not begun."""
+    """An interruption ends the round, too: later sides are not started."""
     ran: list[str | None] = []
 
     def execute(job: Job, *, watch: object) -> Result:  # noqa: ARG001
@@ -232,22 +236,22 @@ def test_one_after_the_other_ends_at_a_failure() -> None:
 
 
 def test_an_interruption_is_heard() -> None:
-    """Whoever watches is told that the run at work is the last, and how to end it."""
+    """Progress says that the current run is the last, and how to end it."""
     seen: list[Event] = []
     interrupts: list[int] = []
     bench = Campaign(execute=Track(), watch=seen.append, interrupted=lambda: len(interrupts))
-    told = bench.labelled("round 1")
-    told(Progressed(stage="latency"))
+    report = bench.labelled("round 1")
+    report(Progressed(stage="latency"))
     interrupts.append(2)
-    told(Progressed(stage="latency"))
+    report(Progressed(stage="latency"))
     assert [event.stage for event in seen if isinstance(event, Progressed)] == [
         "round 1: latency",
-        "the last, Ctrl-C again stops now; round 1: latency",
+        "last run, Ctrl-C again stops now; round 1: latency",
     ]
 
 
 def test_a_child_without_a_parent_goes_on() -> None:
-    """When the pipe of the grants ends, nobody is there who could want a turn."""
+    """When the grant pipe ends, there is no other process that could want a turn."""
     seat = Seat.made()
     held = Held(granted=seat.theirs[0], asked=seat.theirs[1])
     os.close(seat.grants)
@@ -258,15 +262,15 @@ def test_a_child_without_a_parent_goes_on() -> None:
 
 
 def test_all_must_have_enough() -> None:
-    """A side that has enough of a phase goes on until the others have enough of the same one."""
+    """A side that has finished a phase goes on until the others have finished it."""
     seat = Seat.made()
     marks: list[str] = []
     held = Held(granted=seat.theirs[0], asked=seat.theirs[1], mark=marks.append)
-    told: list[tuple[bool, int]] = []
+    grants: list[tuple[bool, int]] = []
 
     def parent() -> None:
         seat.wait()
-        told.extend((seat.grant(enough), seat.enough) for enough in (0, 0, 1, 2))
+        grants.extend((seat.grant(enough), seat.enough) for enough in (0, 0, 1, 2))
 
     thread = threading.Thread(target=parent)
     thread.start()
@@ -290,7 +294,7 @@ def test_all_must_have_enough() -> None:
     os.close(seat.theirs[1])
     seat.theirs = seat.theirs[:1]
     thread.join()
-    assert told == [(True, 0), (True, 1), (True, 2), (False, 255)]
+    assert grants == [(True, 0), (True, 1), (True, 2), (False, 255)]
     assert marks == ["waiting", "timed"] * 3
     assert warmed
     seat.close()
@@ -300,7 +304,7 @@ def test_all_must_have_enough() -> None:
 def test_threads_rest_before_the_other_has_its_turn(
     monkeypatch: pytest.MonkeyPatch, spinning: float, waited: float
 ) -> None:
-    """Those that spin for the next call are waited for, if not for ever."""
+    """Threads that spin for the next call are awaited, but not forever."""
     world = {"now": 0.0, "spent": 0.0}
 
     def sleep(seconds: float) -> None:
@@ -310,13 +314,13 @@ def test_threads_rest_before_the_other_has_its_turn(
     monkeypatch.setattr(turn_token, "sleep", sleep)
     monkeypatch.setattr(turn_token, "perf_counter", lambda: world["now"])
     monkeypatch.setattr(turn_token, "process_time", lambda: world["spent"])
-    turn_token._rest()
+    turn_token._wait_until_idle()
 
     assert world["now"] == pytest.approx(waited, abs=0.0041)
 
 
 def test_progress_names_the_sides(tmp_path: Path) -> None:
-    """What each side says reaches its own watcher."""
+    """Each side's progress reaches its own watcher."""
     seen: list[Event] = []
     run(a_job(tmp_path, "a", min_time=0.2), a_job(tmp_path, "b", min_time=0.2), watch=seen)
 

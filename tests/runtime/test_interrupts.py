@@ -14,7 +14,7 @@ from modeldyno.runtime.interrupts import (
 
 
 def test_sigterm_is_counted_where_a_program_has_it_so() -> None:
-    """While something is measured it is an interruption like Ctrl-C, and lets a measurement end at once."""
+    """While measuring, SIGTERM counts as an interruption like Ctrl-C, but ends a measurement at once."""
     with terminable():
         with counted_interrupts() as seen:
             insisted = Insisted(lambda: len(seen))
@@ -36,7 +36,7 @@ def test_the_first_sigterm_ends_one_of_several_measurements_in_order() -> None:
 
 
 def test_a_library_leaves_sigterm_to_its_program() -> None:
-    """Without the program's word the handler stays what it was, before, meanwhile and after."""
+    """Unless the program asks for it, the handler stays unchanged before, during and after."""
     before = signal.getsignal(signal.SIGTERM)
     with counted_interrupts():
         assert signal.getsignal(signal.SIGTERM) is before
@@ -46,7 +46,7 @@ def test_a_library_leaves_sigterm_to_its_program() -> None:
 
 
 def test_each_command_begins_anew() -> None:
-    """What one was told counts neither after it nor for the next."""
+    """A signal counts neither after the command nor for the next one."""
     with terminable(), counted_interrupts() as seen:
         signal.raise_signal(signal.SIGTERM)
 

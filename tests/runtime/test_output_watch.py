@@ -38,21 +38,21 @@ def codes(looks: Looks) -> list[str]:
 
 
 def profiled(folder: Path, body: str) -> Result:
-    """Profile a function of no arguments with this body."""
+    """Profile a function without arguments that has this body."""
     (folder / "model.py").write_text(f"import numpy as np\nstate = []\ndef model():\n    {body}\n")
     reference = ModelRef(scheme="call", locator=f"{folder / 'model.py'}:model")
     return inline(Job(model=reference, backend="python", probes=("latency",), plan=QUICK))
 
 
 def test_a_model_that_is_steady_is_not_doubted() -> None:
-    """Equal outputs, and those that differ by rounding only, raise nothing."""
+    """Equal outputs, and those that differ only by rounding, raise no doubt."""
     looks = looked_at(lambda n: np.arange(1.0, 9.0) * (1 + n * 1e-7))
 
     assert (list(looks.sentences()), codes(looks)) == ([], [])
 
 
 def test_nan_now_and_then_is_told_with_how_often_it_came() -> None:
-    """The sentence counts the calls with NaN, and the calls that were looked at."""
+    """The message counts the calls with NaN, and the calls that were checked."""
     looks = looked_at(lambda n: [1.0, math.nan if n % 20 == 3 else 1.0])
 
     assert list(looks.sentences()) == ["output 'y' has 1 NaN of 2 values, in 3 of 60 calls"]
@@ -60,7 +60,7 @@ def test_nan_now_and_then_is_told_with_how_often_it_came() -> None:
 
 @pytest.mark.parametrize(("share", "least"), [(0.05, 0.95), (0.10, 0.99), (0.5, 1.0)])
 def test_a_rare_fault_is_likely_to_be_seen(share: float, least: float) -> None:
-    """Of 400 models that give NaN in this share of their calls, at least so many are found out."""
+    """Of 400 models that return NaN in this share of calls, at least the expected number is detected."""
     generator = np.random.default_rng(0)
     seen = [
         bool(list(looked_at(lambda _n: math.nan if generator.random() < share else 0.0).sentences()))
@@ -71,7 +71,7 @@ def test_a_rare_fault_is_likely_to_be_seen(share: float, least: float) -> None:
 
 
 def test_random_outputs_for_equal_inputs_are_a_doubt() -> None:
-    """The doubt says in how many of the calls they differed, and by how much; it is no failure."""
+    """The doubt says in how many calls they differed, and by how much; it is no failure."""
     generator = np.random.default_rng(0)
     looks = looked_at(lambda _n: generator.random(100) + 1)
     (doubt,) = looks.doubts()
@@ -82,13 +82,13 @@ def test_random_outputs_for_equal_inputs_are_a_doubt() -> None:
 
 
 def test_other_words_for_equal_inputs_are_a_doubt() -> None:
-    """What is no number is compared, too."""
+    """Outputs that are not numbers are compared, too."""
     assert codes(looked_at(lambda n: f"answer {n % 2}")) == ["nondeterministic"]
     assert codes(looked_at(lambda _n: "answer")) == []
 
 
 def test_shapes_that_change_for_equal_inputs_are_a_doubt() -> None:
-    """The first shapes are named, the others counted; an array that comes and goes is one, too."""
+    """The first shapes are listed, the others counted; an array that comes and goes counts as one, too."""
     (doubt,) = looked_at(lambda n: np.ones(n % 5 + 1)).doubts()
     coming = Looks()
     coming.add(0, {"y": np.ones(2)})
@@ -104,7 +104,7 @@ def test_types_that_change_from_call_to_call_are_a_doubt() -> None:
     looks = looked_at(lambda n: np.ones(3, np.float32 if n % 2 else np.float64))
 
     assert [(d.code, d.seen) for d in looks.doubts()] == [
-        ("nondeterministic", "output 'y' had 2 types of element for equal inputs: float64, float32")
+        ("nondeterministic", "output 'y' had 2 element types for equal inputs: float64, float32")
     ]
 
 
@@ -125,7 +125,7 @@ def test_other_inputs_may_give_other_outputs() -> None:
 
 
 def test_nothing_but_minus_infinity_is_a_fault_of_the_whole_and_a_doubt_of_a_part() -> None:
-    """One array of several may be a mask; where all hold nothing else, the model computes nothing."""
+    """One array of several may be a mask; if all are minus infinity, the model computes nothing."""
     whole, part = Looks(), Looks()
     whole.add(0, {"y": np.full(3, -np.inf)})
     part.add(0, {"y": np.full(3, -np.inf), "z": np.ones(3)})
@@ -144,7 +144,7 @@ def test_a_large_output_is_remembered_in_little_memory() -> None:
 
 
 def test_the_outputs_of_a_run_are_looked_at_outside_of_the_timed_pass(tmp_path: Path) -> None:
-    """NaN that comes after the first call is found; how many calls were looked at is told."""
+    """NaN after the first call is detected; the number of checked calls is reported."""
     result = profiled(tmp_path, "state.append(0); return float('nan') if len(state) % 25 == 0 else 1.0")
 
     assert [f.kind for f in result.failures] == [FailureKind.INVALID_OUTPUT]
@@ -153,7 +153,7 @@ def test_the_outputs_of_a_run_are_looked_at_outside_of_the_timed_pass(tmp_path: 
 
 
 def test_slow_calls_are_looked_at_for_a_moment_only(tmp_path: Path) -> None:
-    """A call of 0.2 s is made a few times more, not sixty."""
+    """A call of 0.2 s is repeated a few times, not sixty."""
     began = time.monotonic()
     result = profiled(tmp_path, "import time; time.sleep(0.2); return 1.0")
 
@@ -173,7 +173,7 @@ def test_slow_calls_are_looked_at_for_a_moment_only(tmp_path: Path) -> None:
 )
 @pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited")
 def test_what_has_yet_to_be_run_is_refused_by_its_name(tmp_path: Path, value: str, named: str) -> None:
-    """The time of such a call is that of making the object."""
+    """Timing such a call would time the creation of an object."""
     with pytest.raises(
         RequestError, match=rf"The call returned {named}.*not done within the call; profile a"
     ):
@@ -181,7 +181,7 @@ def test_what_has_yet_to_be_run_is_refused_by_its_name(tmp_path: Path, value: st
 
 
 def test_what_is_returned_unrun_later_is_an_invalid_output(tmp_path: Path) -> None:
-    """What was measured by then is kept."""
+    """Earlier measurements are kept."""
     result = profiled(tmp_path, "state.append(0); return 1.0 if len(state) < 10 else iter(())")
 
     assert [f.kind for f in result.failures] == [FailureKind.INVALID_OUTPUT]
@@ -189,7 +189,7 @@ def test_what_is_returned_unrun_later_is_an_invalid_output(tmp_path: Path) -> No
 
 
 def test_outputs_that_contain_themselves_or_have_no_end_are_taken_apart_as_far_as_it_goes() -> None:
-    """Neither a cycle, nor depth, nor a mapping without an end ends in an error or takes long."""
+    """Neither cycles, depth, nor endless mappings raise errors or take long."""
     from collections.abc import Iterator, Mapping
 
     from modeldyno.adapters.backends.output_leaves import leaves

@@ -1,4 +1,4 @@
-"""Whose memory is told: that of the model, and nothing that the profiler itself takes."""
+"""Measured memory is the model's, without what the profiler itself uses."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def most(result: Result) -> float:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    """A callable that holds some bytes, and answers so fast that its samples are many."""
+    """A callable that holds some bytes, and is fast enough for many samples."""
     path = tmp_path / "model.py"
     path.write_text(MODEL)
     return f"call:{path}:call"
 
 
 def test_what_a_model_holds_is_told(model: str) -> None:
-    """What holds 256 MiB takes 256 MiB, however many calls are made and by how many probes."""
+    """A model that holds 256 MiB is measured as 256 MiB, for any number of calls and probes."""
     with isolated() as executor:
         few = most(measured(executor, model, "latency", seconds=0.1))
         many = most(measured(executor, model, "latency", "throughput", seconds=3.0))
@@ -62,7 +62,7 @@ def test_what_a_model_holds_is_told(model: str) -> None:
 
 
 def test_analysis_and_second_pass_are_not_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With and without layers and analysis the figure is the same, also where the peaks are measured."""
+    """The figure is the same with and without layers and analysis, and when the peaks are measured."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     digits = str(ROOT / "examples/digits/digits.onnx")
     with isolated() as executor:
@@ -74,7 +74,7 @@ def test_analysis_and_second_pass_are_not_the_models(tmp_path: Path, monkeypatch
 
 
 def test_what_a_model_frees_and_takes_again_counts_once(tmp_path: Path) -> None:
-    """Memory that each call takes and frees is as much as one call takes, whatever we do between."""
+    """Memory that each call allocates and frees counts once, whatever the profiler does in between."""
     blocks, size = 1000, 96_000  # below what malloc takes from the kernel apart, so that it keeps them
     path = tmp_path / "model.py"
     path.write_text(
@@ -92,7 +92,7 @@ def test_what_a_model_frees_and_takes_again_counts_once(tmp_path: Path) -> None:
 
 
 def test_the_memory_of_an_open_model_is_told_alike_by_each_run(model: str) -> None:
-    """A second run of a child that keeps its model counts from the baseline of the first."""
+    """A second run of a warm child counts from the baseline of the first."""
     with warm() as executor:
         first, second = (most(measured(executor, model, "latency", seconds=s)) for s in (0.1, 0.2))
 
@@ -101,7 +101,7 @@ def test_the_memory_of_an_open_model_is_told_alike_by_each_run(model: str) -> No
 
 
 def test_the_peaks_of_the_machine_are_measured_in_another_process() -> None:
-    """What measuring them takes, hundreds of megabytes, is not taken from this process."""
+    """Measuring them takes hundreds of megabytes, but not in this process."""
     before = resident_size(os.getpid())
     flops, bandwidth = peaks.measured_apart("float32")
 
@@ -114,7 +114,7 @@ def test_the_peaks_of_the_machine_are_measured_in_another_process() -> None:
 def test_peaks_are_measured_here_where_no_process_answers(
     monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    """A process that cannot be started, or says nothing, is no reason to do without."""
+    """Used if a process cannot be started, or reports nothing."""
     monkeypatch.setattr(sys, "executable", program)
     monkeypatch.setattr(peaks, "measured", lambda _dtype: (1.0, 2.0))
 

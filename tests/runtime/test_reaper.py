@@ -9,7 +9,7 @@ from modeldyno.runtime import reaper
 
 
 def test_the_end_is_seen_where_the_caller_ignores_ends_of_children() -> None:
-    """A keeper ends as its command does, although the signal of that was ignored when it was started."""
+    """The reaper exits like its command, even if it was started with SIGCHLD ignored."""
     code = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"

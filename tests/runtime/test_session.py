@@ -28,7 +28,7 @@ def call(x=None):
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """Give a Job of some runs of a millisecond."""
+    """Return a Job of some runs of a millisecond."""
     path = tmp_path / "model.py"
     path.write_text(_MODEL)
     plan = Plan(min_time=0.1, max_time=0.2)
@@ -37,7 +37,7 @@ def job(tmp_path: Path) -> Job:
 
 
 def test_the_first_interruption_lets_the_measurement_at_work_end(job: Job) -> None:
-    """It is counted for whoever asks before the next one, and no doubt falls on the one at work."""
+    """It counts before the next measurement, and causes no doubt about the current one."""
     with campaign() as bench:
         before = bench.interrupted()
 
@@ -45,15 +45,15 @@ def test_the_first_interruption_lets_the_measurement_at_work_end(job: Job) -> No
             if isinstance(event, Progressed) and not bench.interrupted():
                 signal.raise_signal(signal.SIGINT)
 
-        found = bench.execute(job, watch=press)
+        result = bench.execute(job, watch=press)
 
     assert (before, bench.interrupted()) == (0, 1)
-    assert found.find("latency") is not None
-    assert "interrupted" not in {doubt.code for doubt in found.doubts}
+    assert result.find("latency") is not None
+    assert "interrupted" not in {doubt.code for doubt in result.doubts}
 
 
 def test_who_watches_is_handed_on(job: Job) -> None:
-    """What is to be told of events is given back with what runs a Job; alone it tells nobody."""
+    """The watch can be replaced together with the executor; by default events are ignored."""
     seen: list[Event] = []
     with campaign(seen.append) as bench:
         bench.execute(job, watch=bench.watch)

@@ -1,4 +1,4 @@
-"""Where the trials of a sweep are run: what is kept open, what is fresh, and what Ctrl-C does to them."""
+"""Executing trials of a sweep: what stays open, what is fresh, and what Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def answer():
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A callable whose module notes each process that loads it."""
+    """A callable whose module records each process that loads it."""
     path = tmp_path / "model.py"
     path.write_text(SOURCE)
     return path
@@ -56,7 +56,7 @@ def job(model: Path, slots: int = 1, **changes: Any) -> Job:
 
 
 def processes(model: Path) -> list[str]:
-    """The processes that loaded the model, in their order."""
+    """Return the processes that loaded the model, in order."""
     return (model.parent / "loaded").read_text().split()
 
 
@@ -65,7 +65,7 @@ def carried_out(room: trial_executor.Rooms, asked: Job, *, fresh: bool = False) 
 
 
 def test_in_a_process_each_trial_is_fresh(model: Path) -> None:
-    """What calls the model within a process runs in a new one each time."""
+    """A backend without a server gets a new process for each trial."""
     with children(lambda: 0) as room:
         for fresh in (False, False, True):
             assert carried_out(room, job(model), fresh=fresh).failures == ()
@@ -76,7 +76,7 @@ def test_in_a_process_each_trial_is_fresh(model: Path) -> None:
 def test_a_server_is_kept_until_a_fresh_one_is_asked_for(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loads of one server share its start; what is measured afresh has one of its own."""
+    """Loads of one server share its start; a fresh trial has a start of its own."""
     monkeypatch.setattr(trial_executor, "serves", lambda _backend: True)
     with children(lambda: 0) as room:
         afresh = (False, False, True, True, False)
@@ -90,7 +90,7 @@ def test_a_server_is_kept_until_a_fresh_one_is_asked_for(
 
 
 def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever calls the model within a process has the machine for itself."""
+    """A model in a process has the machine for itself."""
     served = {True}
     monkeypatch.setattr(trial_executor, "serves", lambda _backend: True in served)
     with children(lambda: 0) as room:
@@ -98,30 +98,32 @@ def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch:
         (kept,) = processes(model)
         served.clear()
         seen: list[bool] = []
-        asked = job(model)
-        room(asked, fresh=False)(asked, watch=lambda _event: seen.append(Path(f"/proc/{kept}").exists()))
+        first_job = job(model)
+        room(first_job, fresh=False)(
+            first_job, watch=lambda _event: seen.append(Path(f"/proc/{kept}").exists())
+        )
 
     assert set(seen) == {False}
 
 
 def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:
-    """After one Ctrl-C the trial comes to its own end, without a doubt; the second ends it at once."""
+    """After one Ctrl-C the trial finishes, without a doubt; the second ends it at once."""
     with counted_interrupts() as interrupts, children(lambda: len(interrupts)) as room:
 
         def press(_event: Event) -> None:
             if not interrupts:
                 signal.raise_signal(signal.SIGINT)
 
-        asked = job(model)
-        finished = room(asked, fresh=False)(asked, watch=press)
+        first_job = job(model)
+        finished = room(first_job, fresh=False)(first_job, watch=press)
 
         def press_again(event: Event) -> None:
             if isinstance(event, Progressed) and event.runs and len(interrupts) < 2:
                 signal.raise_signal(signal.SIGINT)
 
         begun = time.monotonic()
-        asked = job(model, plan=LONG)
-        ended = room(asked, fresh=False)(asked, watch=press_again)
+        first_job = job(model, plan=LONG)
+        ended = room(first_job, fresh=False)(first_job, watch=press_again)
 
     assert finished.doubts == () or "interrupted" not in {doubt.code for doubt in finished.doubts}
     assert finished.find("latency") is not None
@@ -132,7 +134,7 @@ def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:
 
 @pytest.mark.parametrize("executor", [isolated, warm])
 def test_what_the_watcher_raises_ends_the_child(model: Path, executor: Any) -> None:
-    """Whoever watches can stop a trial by an error: the child is gone at once, and the next one is fresh."""
+    """An exception of the watcher ends the child at once, and the next one is fresh."""
 
     def stop(event: Event) -> None:
         if isinstance(event, Located):
@@ -147,6 +149,6 @@ def test_what_the_watcher_raises_ends_the_child(model: Path, executor: Any) -> N
 
 
 def test_interruptions_are_passed_on_from_the_second() -> None:
-    """One is none; from the second on all count, of whatever tells how many there were."""
+    """The first does not count; from the second on all do."""
     assert [len(Insisted(lambda count=count: count)) for count in range(4)] == [0, 0, 2, 3]  # type: ignore[misc]
     assert len(Insisted(lambda: True)) == 0

@@ -53,7 +53,7 @@ def answer():
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A callable whose module notes each process that loads it."""
+    """A callable whose module records each process that loads it."""
     path = tmp_path / "model.py"
     path.write_text(SOURCE)
     return path
@@ -75,16 +75,16 @@ def execute(executor: Executor, asked: Job) -> Result:
 
 
 def loads(model: Path) -> list[str]:
-    """The processes that loaded the model, in their order."""
+    """Return the processes that loaded the model, in order."""
     return (model.parent / "loaded").read_text().split()
 
 
 def measured(result: Result) -> set[str]:
-    return {found.metric for found in result.measurements}
+    return {item.metric for item in result.measurements}
 
 
 def test_one_loading_serves_many_loads(model: Path) -> None:
-    """Jobs that differ in load and Plan alone run in one process, each with a Result of its own."""
+    """Jobs that differ only in load and Plan run in one process, with a Result each."""
     with warm() as executor:
         results = [execute(executor, job(model, slots)) for slots in (1, 2, 4)]
         results.append(execute(executor, job(model, plan=replace(QUICK, min_runs=7))))
@@ -98,7 +98,7 @@ def test_one_loading_serves_many_loads(model: Path) -> None:
 
 
 def test_what_a_warm_child_holds_is_no_want_of_memory(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that is open and holds more than is left free may be measured again."""
+    """An open model that holds more than the free memory may be measured again."""
     longer = replace(QUICK, min_time=0.5)
     with housed() as house:
         execute(house.execute, job(model))
@@ -113,7 +113,7 @@ def test_what_a_warm_child_holds_is_no_want_of_memory(model: Path, monkeypatch: 
 
 
 def test_what_differs_otherwise_is_loaded_afresh(model: Path) -> None:
-    """Another seed is another Job: its payload is drawn anew, in a new process."""
+    """Another seed is another Job: it gets a new process with another payload."""
     with warm() as executor:
         for seed in (0, 0, 1, 0):
             execute(executor, job(model, plan=replace(QUICK, seed=seed)))
@@ -122,7 +122,7 @@ def test_what_differs_otherwise_is_loaded_afresh(model: Path) -> None:
 
 
 def test_the_isolated_executor_keeps_nothing(model: Path) -> None:
-    """Beside it, two equal Jobs are two processes."""
+    """With it, two equal Jobs are two processes."""
     with isolated() as executor:
         for _ in range(2):
             execute(executor, job(model))
@@ -132,7 +132,7 @@ def test_the_isolated_executor_keeps_nothing(model: Path) -> None:
 
 @pytest.mark.parametrize(("name", "kind"), [("die", FailureKind.CRASH), ("fail", FailureKind.ERROR)])
 def test_after_a_failure_comes_a_fresh_child(model: Path, name: str, kind: FailureKind) -> None:
-    """A child that crashed, or whose model raised, is told as such and not used again."""
+    """A crash or an exception is reported, and the child not used again."""
     with warm() as executor:
         fine = execute(executor, job(model))
         (model.parent / name).touch()
@@ -147,7 +147,7 @@ def test_after_a_failure_comes_a_fresh_child(model: Path, name: str, kind: Failu
 
 
 def test_a_wrong_request_is_raised_here(model: Path) -> None:
-    """A Job that cannot be carried out raises, and the next one runs."""
+    """An invalid Job raises, and the next one runs."""
     with warm() as executor:
         with pytest.raises(RequestError, match="needs a session of a model behind a server"):
             execute(executor, job(model, probes=("load",)))
@@ -167,15 +167,15 @@ def test_an_interruption_is_told(model: Path) -> None:
     """After Ctrl-C the Job ends early, and its Result says so."""
 
     def watch(_event: Event) -> None:
-        if not told:
-            told.append(True)
+        if not stream:
+            stream.append(True)
             signal.raise_signal(signal.SIGINT)
 
-    told: list[bool] = []
+    stream: list[bool] = []
     with warm() as executor:
         result = executor(job(model, plan=replace(QUICK, min_time=30.0, max_time=60.0)), watch=watch)
 
-    assert "interrupted" in {found.code for found in result.doubts}
+    assert "interrupted" in {item.code for item in result.doubts}
     assert result.failures == ()
 
 
@@ -184,7 +184,7 @@ def test_an_interruption_is_told(model: Path) -> None:
 
 @dataclass
 class Served:
-    """A backend whose session is that of a server, and a probe that sends to it; they note what happens."""
+    """A backend whose session is a server's, and a probe that sends to it; both record what happens."""
 
     read: int = 0
     opened: int = 0
@@ -208,17 +208,17 @@ class Served:
             self.closed += 1
 
     def target(self, feeds: Any) -> Target:
-        """Give so many empty messages."""
+        """Return empty messages."""
         return Target(
             protocol="fake", transport=Transport.HTTP, host="127.0.0.1", port=1, messages=(b"",) * len(feeds)
         )
 
     def arrays(self, _output: object) -> dict[str, Any]:
-        """Give an answer."""
+        """Return an answer."""
         return {"y": np.ones(1)}
 
     def measure(self, subject: Subject, _plan: Plan) -> Iterator[Measurement]:
-        """Note the load, and give the rate that it asks for."""
+        """Record the load, and yield its rate."""
         self.loads.append(subject.load)
         yield observed("request_rate", 10.0 * (subject.load.slots or 0 if subject.load else 0))
         if self.broken:
@@ -227,7 +227,7 @@ class Served:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
-    """A fake of a served model, in place of the plugins."""
+    """Replace the plugins by a fake of a served model."""
     fake = Served()
 
     def load(*_ref: object, **_how: object) -> Model:
@@ -238,18 +238,22 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     monkeypatch.setattr(plugins, "loader", lambda _name: loader)
     monkeypatch.setattr(plugins, "backend", lambda _name: fake)
     monkeypatch.setattr(plugins, "probe", lambda _name: fake)
-    monkeypatch.setattr(session_setup, "_calls", lambda _session, _payload, _patience: iter((lambda: None,)))
+    monkeypatch.setattr(
+        session_setup, "_prepare_calls", lambda _session, _payload, _patience: iter((lambda: None,))
+    )
     return fake
 
 
 def carried_out(slots: int, kept: runtime_engine.Warm | None, **config: KnobValue) -> Result:
-    asked = job(Path("fake.py"), slots, probes=("load",), inputs=(parse_input("x=1x4"),), config=config)
-    told = runtime_engine.events(asked, interrupted=lambda: False, watch=lambda _event: None, warm=kept)
-    return fold(runtime_engine.empty(asked), told)
+    server_job = job(Path("fake.py"), slots, probes=("load",), inputs=(parse_input("x=1x4"),), config=config)
+    stream = runtime_engine.events(
+        server_job, interrupted=lambda: False, watch=lambda _event: None, warm=kept
+    )
+    return fold(runtime_engine.empty(server_job), stream)
 
 
 def test_a_server_stays_up_between_loads(served: Served) -> None:
-    """One server serves each load in turn, and is stopped when all is done."""
+    """One server serves each load in turn, and is stopped at the end."""
     with runtime_engine.Warm() as kept:
         results = [carried_out(slots, kept) for slots in (1, 8)]
         assert (served.opened, served.closed) == (1, 0)
@@ -261,7 +265,7 @@ def test_a_server_stays_up_between_loads(served: Served) -> None:
 
 
 def test_another_configuration_is_another_server(served: Served) -> None:
-    """The model stays loaded; the server of before is stopped, and that of the last Job used again."""
+    """The model stays loaded; the previous server is stopped, and the current one reused."""
     with runtime_engine.Warm() as kept:
         results = [carried_out(1, kept, instances=n) for n in (1, 2, 2, 1)]
         assert (served.opened, served.closed) == (3, 2)
@@ -272,7 +276,7 @@ def test_another_configuration_is_another_server(served: Served) -> None:
 
 
 def test_what_is_closed_is_opened_by_the_next_run(served: Served) -> None:
-    """Whoever wants a fresh server of the same configuration closes the one that there is."""
+    """Asking for a fresh server of the same configuration closes the current one."""
     with runtime_engine.Warm() as kept:
         kept.close()  # nothing is open yet
         carried_out(1, kept)
@@ -284,7 +288,7 @@ def test_what_is_closed_is_opened_by_the_next_run(served: Served) -> None:
 
 
 def test_a_server_that_broke_is_stopped_at_once(served: Served) -> None:
-    """What was measured is kept, the failure told, and the next load gets another server."""
+    """Measurements are kept, the failure reported, and the next load gets another server."""
     with runtime_engine.Warm() as kept:
         carried_out(1, kept)
         served.broken = True
@@ -299,7 +303,7 @@ def test_a_server_that_broke_is_stopped_at_once(served: Served) -> None:
 
 
 def test_without_a_warm_place_each_run_opens_and_closes(served: Served) -> None:
-    """As ever: what a run opens, it closes."""
+    """Without a warm state, a run closes what it opens."""
     carried_out(1, None)
     carried_out(2, None)
 

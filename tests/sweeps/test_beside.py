@@ -1,4 +1,4 @@
-"""Several models on one server, swept together: their knobs, their loads, one goal for all."""
+"""Sweeping several models on one server: their knobs, their loads, and one goal for all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from modeldyno.core.study.ranking import ranking
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.runtime.engine import _configs
-from modeldyno.runtime.warm_worker import _kept
+from modeldyno.runtime.warm_worker import _shared_part
 from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps.loop import sweep
 from modeldyno.sweeps.point_to_job import placed
@@ -31,18 +31,18 @@ SECOND = f"{MODEL} name=b concurrency=4 max_batch=16"
 
 
 def told(**tree: Any) -> Study:
-    """Read words of Python: of two models on one Triton."""
+    """Read the configuration of two models on one Triton from Python."""
     return words_of.study(Words(tree={"model": MODEL, "backend": "triton", "beside": SECOND, **tree}))[0]
 
 
 class Shared(Bench):
-    """A bench whose models share two instances' worth of one machine."""
+    """Simulates two models that share two instances' worth of one machine."""
 
     __slots__ = ()
 
     def _events(self, job: Job, *, fresh: bool) -> list[Event]:
         (other,) = job.beside
-        mine, theirs = (int(each.config.get("instances", 1)) for each in (job, other))
+        mine, theirs = (int(spec.config.get("instances", 1)) for spec in (job, other))
         slow = 1.0 + 0.4 * (mine + theirs - 2)
         parts = []
         for weight, count in ((300.0, mine), (100.0, theirs)):
@@ -57,7 +57,7 @@ def _constant(rate: float, _point: object) -> float:
 
 
 def test_knobs_and_loads_of_each_model_are_placed() -> None:
-    """A point says in front whose a knob or a load is; what was said of a model holds where no axis does."""
+    """Names in a point have the model as prefix; a model's settings apply where there is no axis."""
     study = told(
         space={"instances": "1,2", "b.instances": "1,2,3", "concurrency": "1,2", "b.concurrency": "1,8"},
         set={"b.queue_delay": 100, "queue_delay": 50},
@@ -78,19 +78,19 @@ def test_knobs_and_loads_of_each_model_are_placed() -> None:
 
 
 def test_a_server_stays_open_while_any_load_changes() -> None:
-    """Another load of the model beside needs no other server; another knob of it does."""
+    """Another load of the second model needs no restart; another knob of it does."""
     study = told(space={"b.instances": "1,2", "b.concurrency": "1,8"})
     one, other, third = (
         placed(study, {"b.instances": instances, "b.concurrency": slots})
         for instances, slots in ((1, 1), (1, 8), (2, 8))
     )
-    assert _kept(one) == _kept(other) == _kept(third)  # the child stays in any case
+    assert _shared_part(one) == _shared_part(other) == _shared_part(third)  # the child stays in any case
     assert _configs(one) == _configs(other)
     assert _configs(one) != _configs(third)
 
 
 def test_what_is_worth_a_look_is_varied_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Knobs that are set and loads that are told are left alone, of each model by itself."""
+    """Fixed knobs and given loads are not varied, for each model separately."""
     monkeypatch.setattr(machine, "allowed_cores", lambda: (0, 1))
     names = {str(axis) for axis in told().space.axes}
     other = {str(axis) for axis in told(beside=f"{MODEL} name=b instances=2").space.axes}
@@ -103,7 +103,7 @@ def test_what_is_worth_a_look_is_varied_for_each_model(monkeypatch: pytest.Monke
 
 
 def test_a_goal_is_meant_of_every_model() -> None:
-    """Without a name, an objective and a bound hold for each; with names, weights are given."""
+    """Without a model's name, an objective or bound applies to each; with names, weights are given."""
     study = told(space={"instances": "1,2"}, require="latency.p99 <= 20ms", minimize="process_memory.max")
     weighed = told(space={"instances": "1,2"}, maximize={"throughput@digits": 2, "throughput@b": 1})
 
@@ -119,7 +119,7 @@ def test_a_goal_is_meant_of_every_model() -> None:
     ("tree", "error", "said"),
     [
         ({"beside": f"{MODEL}"}, RequestError, "Two models are called 'digits'"),
-        ({"beside": f"{MODEL} name=b ports=free"}, RequestError, "The knob ports is the server's"),
+        ({"beside": f"{MODEL} name=b ports=free"}, RequestError, "The knob ports belongs to the server"),
         ({"beside": f"{MODEL} name=b instancs=2"}, UnknownName, "no knob 'b.instancs'"),
         ({"backend": "onnxruntime"}, RequestError, "--backend triton"),
         ({"space": {"b.concurrency": "0,1"}}, RequestError, "concurrency takes whole numbers"),
@@ -132,7 +132,7 @@ def test_a_goal_is_meant_of_every_model() -> None:
     ],
 )
 def test_wrong_words_are_refused(tree: dict[str, Any], error: type[Exception], said: str) -> None:
-    """Before anything is measured, in one sentence."""
+    """Before anything is measured, with one message."""
 
     def asked() -> None:
         study = told(**{"space": {"instances": "1,2"}, **tree})
@@ -143,10 +143,10 @@ def test_wrong_words_are_refused(tree: dict[str, Any], error: type[Exception], s
 
 
 def test_a_file_has_them_in_a_list() -> None:
-    """The same words as on the command line, and the line of a mistake."""
+    """The same text as on the command line, and the line of an error."""
     text = f"model: {MODEL}\nbackend: triton\nbeside:\n  - {SECOND}\nspace: {{b.instances: [1, 2]}}\n"
     study = words_of.study(parse(text, "s.yaml"))[0]
-    assert [each.name for each in study.job.beside] == ["b"]
+    assert [spec.name for spec in study.job.beside] == ["b"]
     assert study.job.name == "digits"
     with pytest.raises(RequestError, match=r"s\.yaml.*line 4"):
         words_of.study(parse(text.replace("name=b", "name"), "s.yaml"))
@@ -154,7 +154,7 @@ def test_a_file_has_them_in_a_list() -> None:
 
 @pytest.mark.parametrize(("weights", "best"), [((1, 1), (2, 2)), ((9, 1), (2, 1)), ((1, 9), (1, 2))])
 def test_weights_decide_which_model_is_favoured(weights: tuple[int, int], best: tuple[int, int]) -> None:
-    """A grid over both models' instances ends at what is best by the weighted mean."""
+    """A grid over both models' instances finds the best weighted mean."""
     study = told(
         space={"instances": "1,2", "b.instances": "1,2"},
         load={"concurrency": 4},
@@ -162,14 +162,14 @@ def test_weights_decide_which_model_is_favoured(weights: tuple[int, int], best: 
         strategy="grid",
     )
     *_, (study, _, _) = sweep(study, rooms=Shared(rate=lambda _point: 1.0))
-    found = ranking(study).best
-    assert found is not None
-    assert (found.point["instances"], found.point["b.instances"]) == best
+    best_row = ranking(study).best
+    assert best_row is not None
+    assert (best_row.point["instances"], best_row.point["b.instances"]) == best
     assert {key.scope for key in study.goal.queries} == {"", "b"}
 
 
 def test_a_new_goal_speaks_of_every_model_once() -> None:
-    """What it does not name stays as it was, and what it names is asked of all."""
+    """Unnamed parts stay unchanged, and new parts apply to every model."""
     study = told(space={"instances": [1, 2]}, maximize="throughput", require="latency.p99 <= 5ms")
     bound = words_of.goal_over(Words(tree={"require": "error_rate <= 1%"}), study.goal, study.job)
     aim = words_of.goal_over(Words(tree={"minimize": "latency.p99@b"}), study.goal, study.job)

@@ -1,4 +1,4 @@
-"""From words to a Study: what they may be, what they come to, and what is wrong with others."""
+"""Building a Study from its configuration: what is accepted, and what is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONNX = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 
 
 def told(**tree: Any) -> Study:
-    """Read words of Python."""
+    """Read a configuration from Python."""
     return made(**tree)[0]
 
 
@@ -36,7 +36,7 @@ def made(**tree: Any) -> tuple[Study, tuple[Axis, ...]]:
 
 
 def filed(text: str) -> Study:
-    """Read words of a file."""
+    """Read a configuration from a file."""
     return words_of.study(parse(f"model: {ONNX}\n{text}", "s.yaml"))[0]
 
 
@@ -57,12 +57,12 @@ def spoken(study: Study) -> list[str]:
     ],
 )
 def test_values_are_written_in_many_ways(text: str) -> None:
-    """A list, a text and a range come to the same axis, whatever name of its knob is used."""
+    """A list, a text and a range give the same axis, under any name of the knob."""
     assert spoken(filed(text)) == ["batch_size=1,2,4,8"]
 
 
 def test_a_range_has_steps() -> None:
-    """A step is 1 unless it is told."""
+    """The step is 1 by default."""
     assert spoken(filed("space: {batch_size: {from: 1, to: 3}}")) == ["batch_size=1,2,3"]
     assert spoken(filed("space: {batch_size: {from: 1, to: 9, step: 4}}")) == ["batch_size=1,5,9"]
 
@@ -79,7 +79,7 @@ def test_an_axis_may_depend_on_another(condition: str) -> None:
 
 
 def test_a_list_within_a_list_is_one_value() -> None:
-    """Sizes of batches that belong together stay together."""
+    """Batch sizes that belong together stay together."""
     study = filed("backend: triton\nspace: {preferred_batch: [[4, 8], 16]}")
 
     assert study.space.axes[0].values == ("4,8", "16")
@@ -87,7 +87,7 @@ def test_a_list_within_a_list_is_one_value() -> None:
 
 
 def test_words_of_python_and_of_a_file_say_the_same() -> None:
-    """Numbers, truths and tables of Python are read as the text of a file is."""
+    """Python's numbers, booleans and mappings are read like the text of a file."""
     ours = told(
         space={"batch_size": [1, 2], "parallel": [False, True]}, require=["latency.p99 <= 10ms"],
         budget={"max_time": 600.0}, plan={"seed": 3},
@@ -102,7 +102,7 @@ def test_words_of_python_and_of_a_file_say_the_same() -> None:
 
 
 def test_shorthands_are_a_goal() -> None:
-    """Online under a latency budget is the throughput of a server, its 99th percentile bounded."""
+    """Online under a latency budget means throughput of a server with a bounded p99."""
     study = told(mode="online", latency_budget="10ms", min_throughput=500)
 
     assert study.job.backend == "triton"
@@ -114,7 +114,7 @@ def test_shorthands_are_a_goal() -> None:
 
 
 def test_objectives_have_weights() -> None:
-    """As a table, as text, maximised and minimised together."""
+    """As a mapping, as text, maximized and minimized together."""
     study = told(
         maximize={"throughput": "2"}, minimize=["latency.p99:3", "process_memory.max"], rank="each-load"
     )
@@ -127,7 +127,7 @@ def test_objectives_have_weights() -> None:
 
 
 def test_objectives_know_their_directions() -> None:
-    """With weights as other tools have them, and beside those whose direction is said."""
+    """With weights as in other tools, combined with explicit directions."""
     study = told(objectives={"throughput": "10", "latency.p99": "5"}, minimize="process_memory.max")
 
     assert [str(aim) for aim in study.goal.objectives] == [
@@ -136,7 +136,7 @@ def test_objectives_know_their_directions() -> None:
 
 
 def test_without_axes_what_usually_matters_is_varied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each backend says what; what is set already, or has one value here, is left out."""
+    """Each backend suggests axes; those set already, or with one value here, are left out."""
     monkeypatch.setattr(machine, "allowed_cores", lambda: (0, 1, 2, 3))
     study, chosen = made()
     fixed, _ = made(set={"threads": 2})
@@ -152,30 +152,32 @@ def test_without_axes_what_usually_matters_is_varied(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("backend", plugins.names("backend"))
 def test_what_a_backend_finds_worth_a_look_is_its_own(backend: str) -> None:
-    """Each of its axes is a knob of its own, in its types; some backends name none."""
+    """Each suggested axis is a knob of the backend, in its types; some backends suggest none."""
     knobs = {knob.name for knob in plugins.backend(backend).knobs}
 
     assert {axis.name for axis in axes.usual(backend, {}, 4, ())} <= knobs
 
 
 def test_a_server_is_put_under_rising_loads_unless_told_otherwise() -> None:
-    """Its concurrency is varied where nobody speaks of the load, and left alone where somebody does."""
+    """Concurrency is varied unless the load is configured."""
     study, chosen = made(backend="triton", space={"instances": [1, 2]})
-    kept, _ = made(backend="triton", space={"instances": [1, 2]}, load={"concurrency": 8, "duration": "2s"})
+    with_load, _ = made(
+        backend="triton", space={"instances": [1, 2]}, load={"concurrency": 8, "duration": "2s"}
+    )
     paced, _ = made(space={"rate": "100..300:100"}, load={"arrivals": "poisson", "drivers": "2"})
 
     assert spoken(study) == ["instances=1,2", "concurrency=1,2,4,8,16,32,64"]
     assert [axis.name for axis in chosen] == ["concurrency"]
-    assert spoken(kept) == ["instances=1,2"]
-    assert kept.job.load is not None
-    assert (kept.job.load.concurrency, kept.job.load.duration) == (8, 2.0)
+    assert spoken(with_load) == ["instances=1,2"]
+    assert with_load.job.load is not None
+    assert (with_load.job.load.concurrency, with_load.job.load.duration) == (8, 2.0)
     assert paced.job.load is not None
     assert (paced.job.load.arrivals, paced.job.load.rate) == (Arrivals.POISSON, 100.0)
     assert paced.job.backend == "triton"
 
 
 def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
-    """A knob that is set and varied tells the default's value; one of which nobody knows it is left out."""
+    """A fixed knob that is varied gives the default's value; one without a known default is left out."""
     study = told(space={"batch_size": [1, 2], "threads": [1, 2], "parallel": [True]}, set={"threads": "2"})
     bare = told(space={"batch_size": [1, 2], "threads": [1, 2]})
     served = told(backend="triton", space={"instances": [1, 2]})
@@ -187,7 +189,7 @@ def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
 
 
 def test_the_default_names_its_backend_where_that_is_varied() -> None:
-    """It is one of the points, and not its own rival."""
+    """The default is one of the points, and not compared with itself."""
     study = told(space={"backend": ["onnxruntime"], "batch_size": [1, 8]})
 
     assert study.default == {"backend": "onnxruntime", "batch_size": 1}
@@ -195,14 +197,14 @@ def test_the_default_names_its_backend_where_that_is_varied() -> None:
 
 
 def test_only_what_a_run_does_not_tell_needs_an_analysis() -> None:
-    """The static probe is left out, for its time, unless the goal asks for what it alone gives."""
+    """The static probe is left out, to save time, unless the goal needs it."""
     assert told().job.probes == ("latency", "throughput")
     assert told(minimize="macs").job.probes == ("static", "latency", "throughput")
     assert told(probe="static,latency").job.probes == ("static", "latency")
 
 
 def test_a_study_has_the_name_of_its_model() -> None:
-    """That of the file, the function or the model on a server; or the one that is given."""
+    """That of the file, the function or the model on a server, or the given one."""
     assert told().name == "digits"
     assert told(model=MODEL, space={"batch_size": [1, 2]}).name == "steady"
     assert told(name="mine").name == "mine"
@@ -224,23 +226,23 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("space:\n  batch_size: {form: 1}", "line 3: .*did you mean 'from'"),
         ("space:\n  batch_size: {from: 1, start: 1, to: 2}", "line 3: from and start mean the same"),
         ("space:\n  batch_size: {values: 1, from: 1, to: 2}", "line 3: .*both values and a range"),
-        ("space:\n  batch_size: {values: [1], if: [a]}", "line 3: .*depends on one other axis"),
+        ("space:\n  batch_size: {values: [1], if: [a]}", "line 3: .*names one other axis"),
         ("space:\n  batch_size: [{a: 1}]", "line 3: A value of an axis is a word or a number"),
         ("space:\n  instances: 1,2", "line 3: There is no knob 'instances' here, but a server has it"),
         ("backend: onnxruntime\nspace:\n  concurrency: 1..4", "line 3: .*where there is no concurrency"),
         ("require:\n- latency.p99 <= 10ms\n- latncy.p50 <= 1", "line 4: .*did you mean 'latency'"),
         ("latency_budget: 10 MiB", "line 2: 'MiB' in '10 MiB' is not a unit here"),
         ("latency_budget: 10", "line 2: '10' leaves the unit open; write 10ms or 10s"),
-        ("maximize:\n  throughput: much", "line 3: 'much' is no number"),
-        ("maximize:\n- latency.p99.ci", "line 3: .*not an objective"),
+        ("maximize:\n  throughput: much", "line 3: 'much' is not a number"),
+        ("maximize:\n- latency.p99.ci", "line 3: .*no objective"),
         ("rank: best", "line 2: There is no value of rank: 'best'"),
         ("mode: offlin", "line 2: .*did you mean 'offline'"),
         ("plan:\n  max_tim: 1s", "line 3: .*did you mean 'max_time'"),
         ("plan:\n  max_time: soon", "line 3: 'soon' is not a quantity"),
-        ("plan:\n  min_runs: few", "line 3: 'few' is no whole number"),
+        ("plan:\n  min_runs: few", "line 3: 'few' is not a whole number"),
         ("plan:\n  min_runs: 0", "line 2: min_runs is 0"),
         ("plan:\n  processes: 3", "line 3: There is no 'plan' part 'processes'"),
-        ("plan:\n  pin: a", "line 3: --pin 'a' is no list of cores"),
+        ("plan:\n  pin: a", "line 3: --pin 'a' is not a list of cores"),
         ("budget:\n  certain: 200%", "line 3: certain is 200%"),
         ("budget:\n  certain: certain >= 200%", "line 3: certain is 200%"),
         ("budget:\n  max_trials: 0", "line 3: max_trials is 0, but must be 1 or more"),
@@ -255,19 +257,19 @@ def test_a_study_has_the_name_of_its_model() -> None:
     ],
 )
 def test_a_mistake_tells_its_line_and_what_to_write(text: str, said: str) -> None:
-    """What is wrong with a file is told before anything runs."""
+    """Errors in a file are reported before anything runs."""
     with pytest.raises(RequestError, match=f"^s.yaml, {said}"):
         filed(text)
 
 
 def test_words_without_a_model_are_refused() -> None:
-    """The model is the one thing that must be there."""
+    """Only the model is required."""
     with pytest.raises(RequestError, match="names no model"):
         words_of.study(Words(tree={"space": {"batch_size": [1]}}))
 
 
 def test_what_has_no_knobs_to_vary_is_told_so() -> None:
-    """A backend without a usual space needs axes."""
+    """A backend without suggested axes needs explicit ones."""
     with pytest.raises(RequestError, match="nothing to vary"):
         told(model=MODEL)
 
@@ -309,7 +311,7 @@ WRONG: tuple[dict[str, Any], ...] = (
 
 
 def test_the_schema_takes_what_is_right_and_no_more() -> None:
-    """An editor that knows the JSON Schema marks the same mistakes."""
+    """Editors with the JSON Schema mark the same errors."""
     validator = jsonschema.Draft202012Validator(sweeps_schema.schema())
     validator.check_schema(sweeps_schema.schema())
 

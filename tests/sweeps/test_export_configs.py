@@ -1,4 +1,4 @@
-"""What ``--export-configs`` writes is a model repository: another Triton takes it as it is."""
+"""``--export-configs`` writes a model repository that another Triton can serve as it is."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 
 @pytest.mark.engine
 def test_another_triton_takes_what_was_written(modeldyno: Callable[..., Said], tmp_path: Path) -> None:
-    """A fresh server, told nothing but where the directory is, loads every entry, and all give one answer."""
-    said = modeldyno(
+    """A fresh server that gets only the directory loads every entry, and all give the same answer."""
+    outcome = modeldyno(
         "sweep", MODEL, "--backend", "triton", "--space", "instances=1,2", "--set", "queue_delay=500",
         "-c", "2", "--strategy", "grid", "--max-trials", "3", "--trial-time", "1s", "--min-time", "0.2s",
         "--export-configs", "out", "--json", "study.json",
     )  # fmt: skip
-    assert said.code in {0, 5}, said.err
-    assert "The model is beside each" in said.out
+    assert outcome.code in {0, 5}, outcome.err
+    assert "The model is beside each" in outcome.out
     entries = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert "digits_default" in entries
     assert json.loads((tmp_path / "study.json").read_text())
@@ -55,7 +55,7 @@ def test_another_triton_takes_what_was_written(modeldyno: Callable[..., Said], t
 
 
 def plain(repository: Path, entries: list[str]) -> Launch:
-    """Give the start of a tritonserver as a user starts one: on a repository, with all of its models."""
+    """Return the start of a tritonserver by a user: on a repository, with all of its models."""
     program = triton.program()
 
     def command(folder: Path, chosen: dict[str, int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What may happen to a sweep: kill -9 at any moment. Whatever was finished is there, and it goes on."""
+"""Sweeps under kill -9 at any moment: finished trials are kept, and the sweep can be resumed."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ print("end", flush=True)
 
 
 def rate(point: dict[str, KnobValue]) -> float:
-    """Give what the process above measures."""
+    """Return what the process above measures."""
     return 100 * float(point.get("batch_size", 1)) / float(point.get("intra_threads", 1))
 
 
 def a_long_study(trials: int) -> Study:
-    """Make a study of so many trials, of points in a fixed order, verification included."""
+    """Return a study with trials of points in a fixed order, verification included."""
     axes = ("batch_size=1,2,4,8,16,32,64,128", "intra_threads=1..40")
     goal = Goal(objectives=(Objective.parse("throughput"),))
     return a_study(*axes, goal=goal, budget=Budget(max_trials=trials))
 
 
 def timeless(trial: Trial) -> Trial:
-    """Leave away what differs from run to run."""
+    """Remove what differs between runs."""
     return replace(trial, seconds=0.0, result="")
 
 
 @pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.slow)])
 def test_killed(tmp_path: Path, kills: int) -> None:
-    """A sweep that is killed at random moments loses no finished trial, and ends as if it had never been."""
+    """A sweep that is killed at random moments loses no finished trial, and ends like an undisturbed one."""
     url, begun = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "begun"
     study, moments = a_long_study(6 * kills), random.Random(kills)
     with sql.open(url) as store:
@@ -85,21 +85,21 @@ def test_killed(tmp_path: Path, kills: int) -> None:
             assert set(acknowledged) <= set(numbers)
     acknowledged += run_to_the_end(url, study.id, begun)
     with sql.open(url) as store:
-        found = store.study(study.id)
-        for trial in found.measured:
+        stored = store.study(study.id)
+        for trial in stored.measured:
             assert store.get(trial.result).id == trial.result
 
     *_, (whole, _, _) = sweep(study, rooms=Bench(rate=rate, noise=0.05))
-    assert [timeless(trial) for trial in found.trials] == [timeless(trial) for trial in whole.trials]
-    best, expected = ranking(found).best, ranking(whole).best
+    assert [timeless(trial) for trial in stored.trials] == [timeless(trial) for trial in whole.trials]
+    best, expected = ranking(stored).best, ranking(whole).best
     assert best is not None
     assert expected is not None
     assert best.point == expected.point
     assert max(Counter(acknowledged).values()) == 1
     # What was begun and not kept is what was under way when it was killed.
-    assert begun.stat().st_size <= len(found.measured) + kills
+    assert begun.stat().st_size <= len(stored.measured) + kills
     print(
-        f"{kills} kills, {len(found.trials)} trials, {begun.stat().st_size} begun, {len(acknowledged)} told"
+        f"{kills} kills, {len(stored.trials)} trials, {begun.stat().st_size} begun, {len(acknowledged)} told"
     )
 
 
@@ -109,7 +109,7 @@ def start(url: str, study: str, begun: Path) -> subprocess.Popen[str]:
 
 
 def killed(url: str, study: str, begun: Path, moments: random.Random) -> list[int]:
-    """Kill a sweep, mostly while it measures and sometimes while it begins; give the trials that it told."""
+    """Kill a sweep, mostly while it measures and sometimes while it starts; return the reported trials."""
     sweeper = start(url, study, begun)
     assert sweeper.stdout is not None
     if moments.random() < 0.9:

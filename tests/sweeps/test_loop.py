@@ -1,4 +1,4 @@
-"""The loop of a sweep: what is measured in which order, what ends it, and how it goes on after a stop."""
+"""The loop of a sweep: the order of measurements, what ends it, and how it is resumed."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ if TYPE_CHECKING:
 
 
 def by_batch(point: dict[str, Any]) -> float:
-    """More in a batch is faster; graph optimisation doubles it."""
+    """Larger batches are faster; graph optimization doubles the rate."""
     return 100.0 * float(point.get("batch_size", 1)) * (2 if point.get("graph_optimization") == "all" else 1)
 
 
 def follow(points: list[Point]) -> Any:
-    """Make a strategy that asks for these points, one after the other."""
+    """Return a strategy that proposes these points in order."""
 
     def propose(study: Study) -> Ask | None:
-        asked = sum(trial.stage is Stage.SEARCH for trial in study.trials)
-        return Ask(point=points[asked]) if asked < len(points) else None
+        searched = sum(trial.stage is Stage.SEARCH for trial in study.trials)
+        return Ask(point=points[searched]) if searched < len(points) else None
 
     return SimpleNamespace(requires=(), propose=propose)
 
 
 @pytest.fixture
 def strategy(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Point]], None]:
-    """Give what has every study follow these points."""
+    """Make every study follow these points."""
     return lambda points: monkeypatch.setattr(plugins, "strategy", lambda _name: follow(points))
 
 
 @pytest.fixture
 def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the verification out."""
+    """Disable verification."""
     monkeypatch.setattr(verification, "next_ask", lambda _study: None)
 
 
 def swept(study: Study, rooms: Rooms, **options: Any) -> Study:
-    """Carry a study out to its end."""
-    for found, _, _ in sweep(study, rooms=rooms, **options):
-        study = found
+    """Run a study to its end."""
+    for final, _, _ in sweep(study, rooms=rooms, **options):
+        study = final
     return study
 
 
@@ -75,7 +75,7 @@ def stages(study: Study) -> list[Stage]:
 
 
 def test_the_default_comes_first_and_verification_last() -> None:
-    """The default is measured, then every point that is asked for, then the best again beside the default."""
+    """The default is measured, then every proposed point, then the best again along with the default."""
     bench = Bench(rate=by_batch)
     study = swept(a_study("batch_size=1,2,4"), bench)
 
@@ -88,7 +88,7 @@ def test_the_default_comes_first_and_verification_last() -> None:
 
 @pytest.mark.usefixtures("unverified")
 def test_each_step_has_its_trial_and_its_result() -> None:
-    """A step is the study with one trial more, and that trial names the Result which comes with it."""
+    """A step is the study with one more trial, which names the accompanying Result."""
     before = a_study("batch_size=1,2")
     for study, trial, result in sweep(before, rooms=Bench(rate=by_batch)):
         assert study == replace(before.add(trial), model=study.model, environment=study.environment)
@@ -105,7 +105,7 @@ def test_each_step_has_its_trial_and_its_result() -> None:
 def test_the_default_of_a_server_is_measured_at_its_best_load(
     strategy: Callable[[list[Point]], None],
 ) -> None:
-    """Beside a ladder of loads the default is measured at few, and at the best of them."""
+    """With a ladder of loads the default is measured at a few, and at the best of them."""
     strategy([])
     bench = Bench(rate=lambda point: min(float(point["concurrency"]), 8.0))
     study = swept(a_served_study("concurrency=1..64*2", "instances=1,2"), bench)
@@ -117,7 +117,7 @@ def test_the_default_of_a_server_is_measured_at_its_best_load(
 
 @pytest.mark.usefixtures("unverified")
 def test_looks_of_the_search_are_short() -> None:
-    """A search looks for 2 s at most, whatever the Plan says of what verifies."""
+    """A search trial measures for at most 2 s, whatever the Plan says for verification."""
     bench = Bench(rate=by_batch)
     study = a_study("batch_size=1,2")
     plan = Plan(max_time=20.0, precision=0.01)
@@ -133,7 +133,7 @@ def test_looks_of_the_search_are_short() -> None:
 
 @pytest.mark.usefixtures("unverified")
 def test_a_failed_trial_is_a_row() -> None:
-    """What runs out of memory is a trial with its cause, and the sweep goes on."""
+    """A trial that runs out of memory has its cause, and the sweep goes on."""
     bench = Bench(
         rate=by_batch, fails=lambda point: FailureKind.OOM if point.get("intra_threads") == 2 else None
     )
@@ -148,7 +148,7 @@ def test_a_failed_trial_is_a_row() -> None:
 @pytest.mark.usefixtures("unverified")
 @pytest.mark.parametrize(("stage", "runs"), [("open", 1), ("load", 3)])
 def test_a_server_that_does_not_start_is_started_once(stage: str, runs: int) -> None:
-    """Its other loads are skipped with the reason; what starts and fails under load is tried under each."""
+    """Its other loads are skipped with the reason; one that fails only under load is tried under each."""
     bench = Bench(
         rate=lambda point: float(point["concurrency"]),
         fails=lambda point: FailureKind.SERVER if point.get("instances") == 2 else None,
@@ -165,7 +165,7 @@ def test_a_server_that_does_not_start_is_started_once(stage: str, runs: int) -> 
 
 @pytest.mark.usefixtures("unverified")
 def test_a_point_that_cannot_be_is_a_row(strategy: Callable[[list[Point]], None]) -> None:
-    """What the backend refuses is skipped, with the reason, and nothing is run for it."""
+    """A point that the backend refuses is skipped, with the reason, and nothing is run for it."""
     points: list[Point] = [{"max_batch": 0, "queue_delay": 5}, {"max_batch": 4, "queue_delay": 5}]
     strategy(points)
     bench = Bench(rate=lambda _point: 1.0)
@@ -177,12 +177,12 @@ def test_a_point_that_cannot_be_is_a_row(strategy: Callable[[list[Point]], None]
 
 
 class Lost(Bench):
-    """A bench whose model cannot be loaded, or that refuses what it is asked, from some Job on."""
+    """Simulated trials whose model cannot be loaded, or whose requests are refused, from some Job on."""
 
     __slots__ = ("after", "error")
 
     def __init__(self, error: Exception, after: int, **given: Any) -> None:
-        """Refuse with this error after so many Jobs."""
+        """Refuse with this error after the given number of Jobs."""
         super().__init__(**given)
         self.error, self.after = error, after
 
@@ -193,39 +193,39 @@ class Lost(Bench):
 
 
 def ended(study: Study, rooms: Rooms) -> tuple[Study, str]:
-    """Carry a study out until it is refused; give it as far as it came, and what was said."""
-    said, left = "", study
+    """Run a study until it is refused; return its last state, and the message."""
+    message, left = "", study
     try:
-        for found, _, _ in sweep(study, rooms=rooms):
-            left = found
+        for final, _, _ in sweep(study, rooms=rooms):
+            left = final
     except RequestError as error:
-        said = f"{type(error).__name__}: {error}"
-    return left, said
+        message = f"{type(error).__name__}: {error}"
+    return left, message
 
 
 @pytest.mark.parametrize("after", [1, 4])
 def test_a_model_that_is_gone_ends_the_sweep(after: int) -> None:
-    """It is wrong at every point; nothing is noted as what cannot be, so that the study can go on later."""
+    """It would fail at every point; no point is marked as invalid, so the study can be resumed later."""
     study = a_study("batch_size=1,2,4", default={"batch_size": 1})
-    left, said = ended(study, Lost(Unloadable("There is no file."), after, rate=by_batch))
+    left, message = ended(study, Lost(Unloadable("There is no file."), after, rate=by_batch))
     whole = swept(left, Bench(rate=by_batch))
 
-    assert (said, len(left.trials)) == ("Unloadable: There is no file.", after)
+    assert (message, len(left.trials)) == ("Unloadable: There is no file.", after)
     assert not whole.skipped
     assert {trial.point["batch_size"] for trial in whole.measured} == {1, 2, 4}
 
 
 def test_what_was_measured_can_be() -> None:
-    """A point that is refused while it is verified is none that cannot be: something else is wrong."""
+    """A point that is refused during verification was valid before: something else is wrong."""
     study = a_study("batch_size=1,2,4", default={"batch_size": 1})
-    left, said = ended(study, Lost(RequestError("out of ports"), 3, rate=by_batch))
+    left, message = ended(study, Lost(RequestError("out of ports"), 3, rate=by_batch))
 
-    assert said == "RequestError: out of ports"
+    assert message == "RequestError: out of ports"
     assert [trial.state for trial in left.trials] == [State.DONE] * 3
 
 
 def test_a_sweep_that_cannot_succeed_ends() -> None:
-    """Where the first two trials fail, the cause is told, with the end of the log and where the whole is."""
+    """If the first two trials fail, the error has the cause, the end of the log and where to find it."""
     bench = Bench(rate=by_batch, fails=lambda _point: FailureKind.CRASH)
     with pytest.raises(RunFailed) as caught:
         swept(a_study("batch_size=1,2,4"), bench)
@@ -236,7 +236,7 @@ def test_a_sweep_that_cannot_succeed_ends() -> None:
 
 
 def test_a_goal_that_is_not_measured_ends_the_sweep() -> None:
-    """What no probe gives cannot be improved, and that is known after the first trial."""
+    """A metric that no probe measures cannot be improved, which is known after the first trial."""
     goal = Goal(objectives=(Objective.parse("energy"),))
     bench = Bench(rate=by_batch)
     with pytest.raises(RequestError, match="goal asks for energy"):
@@ -246,9 +246,9 @@ def test_a_goal_that_is_not_measured_ends_the_sweep() -> None:
 
 
 def test_a_strategy_that_does_not_listen_is_stopped(strategy: Callable[[list[Point]], None]) -> None:
-    """A strategy that asks again and again for what cannot be would never end."""
+    """A strategy that keeps proposing invalid points would never end."""
     strategy([{"max_batch": 0, "queue_delay": 5}] * 2)
-    with pytest.raises(RunFailed, match="asks again for what it was told cannot be"):
+    with pytest.raises(RunFailed, match="proposed again a point that cannot be run"):
         swept(a_served_study("max_batch=0,4", "queue_delay=5"), Bench(rate=lambda _point: 1.0))
 
 
@@ -267,7 +267,7 @@ def test_a_strategy_that_does_not_listen_is_stopped(strategy: Callable[[list[Poi
     ],
 )
 def test_a_wrong_axis_is_refused_at_once(axis: str, message: str) -> None:
-    """Names and values are checked before anything is measured, with the name that may be meant."""
+    """Names and values are checked before anything is measured, with suggestions for names."""
     bench = Bench(rate=by_batch)
     with pytest.raises(RequestError, match=message):
         swept(a_study(axis), bench)
@@ -277,7 +277,7 @@ def test_a_wrong_axis_is_refused_at_once(axis: str, message: str) -> None:
 
 @pytest.mark.usefixtures("unverified")
 def test_a_dimension_of_the_inputs_is_an_axis() -> None:
-    """A name that is no knob is looked for among the dimensions, and sizes them in each trial."""
+    """A name that is no knob is looked up among the dimensions, and sizes them in each trial."""
     bench = Bench(rate=lambda point: 1000.0 / float(point.get("seq", 128)))
     study = swept(a_study("seq=16,64"), bench)
 
@@ -288,18 +288,18 @@ def test_a_dimension_of_the_inputs_is_an_axis() -> None:
 def test_fresh_processes_are_not_asked_for_twice() -> None:
     """A sweep verifies in fresh processes by itself."""
     study = a_study("batch_size=1,2")
-    with pytest.raises(RequestError, match="leave processes away"):
+    with pytest.raises(RequestError, match="leave out processes"):
         check(replace(study, job=replace(study.job, plan=Plan(processes=5))))
 
 
 def test_a_space_that_a_strategy_cannot_search_is_refused() -> None:
-    """Before the default is measured, and before a plan of it is printed."""
+    """Before the default is measured, and before a plan is printed."""
     with pytest.raises(RequestError, match="ladder"):
         check(a_study("batch_size=1,2", "intra_threads=1,2", strategy="ladder"))
 
 
 def test_an_unknown_strategy_is_refused() -> None:
-    """The strategies are plugins, and are named where one is missing."""
+    """Strategies are plugins, and an unknown one lists them."""
     with pytest.raises(UnknownName, match="no strategy 'griddy'; did you mean 'grid'"):
         check(a_study("batch_size=1,2", strategy="griddy"))
 
@@ -308,7 +308,7 @@ def test_an_unknown_strategy_is_refused() -> None:
 
 
 def test_so_many_trials_and_no_more() -> None:
-    """A budget of trials is kept, and a third of it is left for what verifies."""
+    """The budget of trials is kept, and a third of it reserved for verification."""
     study = swept(a_study("batch_size=1,2,4,8,16,32,64", budget=Budget(max_trials=6)), Bench(rate=by_batch))
 
     assert len(study.measured) == 6
@@ -317,35 +317,35 @@ def test_so_many_trials_and_no_more() -> None:
 
 @pytest.mark.parametrize(("most", "verified"), [(7, 0), (8, 0), (10, 2)])
 def test_a_budget_of_all_points_covers_a_grid(most: int, verified: int) -> None:
-    """With as many measurements as points all are made; then come the default, and what verifies."""
+    """If the budget covers all points, all are measured; then come the default and verification."""
     study = a_study("batch_size=1,2,4,8,16,32,64", budget=Budget(max_trials=most))
-    found = swept(study, Bench(rate=by_batch))
+    final = swept(study, Bench(rate=by_batch))
 
-    assert {t.point["batch_size"] for t in found.measured if t.point} == {1, 2, 4, 8, 16, 32, 64}
-    assert (len(found.measured), stages(found).count(Stage.VERIFY)) == (most, verified)
-    assert stages(found).count(Stage.DEFAULT) == (most > 7)
+    assert {t.point["batch_size"] for t in final.measured if t.point} == {1, 2, 4, 8, 16, 32, 64}
+    assert (len(final.measured), stages(final).count(Stage.VERIFY)) == (most, verified)
+    assert stages(final).count(Stage.DEFAULT) == (most > 7)
 
 
 @pytest.mark.parametrize("most", [3, 5, 6])
 def test_what_is_kept_to_verify_is_searched_with_where_there_is_nothing_to_verify(most: int) -> None:
-    """The loads of the default alone have no rival; with what is left others are measured."""
+    """The loads of the default alone need no verification; the reserve is used for others."""
     axes = ("instances=1..4", "concurrency=1..64*2")
     study = a_served_study(*axes, default={"instances": 1}, budget=Budget(max_trials=most))
-    found = swept(study, Bench(rate=lambda point: 100.0 * float(point.get("concurrency", 1))))
+    final = swept(study, Bench(rate=lambda point: 100.0 * float(point.get("concurrency", 1))))
 
-    assert len(found.measured) == most
+    assert len(final.measured) == most
 
 
 def test_a_grid_that_holds_the_default_begins_with_it() -> None:
-    """Where the default is a point of the space, nothing is measured beside that."""
+    """If the default is a point of the space, it is not measured additionally."""
     study = a_study("batch_size=1,2,4", default={"batch_size": 2}, budget=Budget(max_trials=3))
-    found = swept(study, Bench(rate=by_batch))
+    final = swept(study, Bench(rate=by_batch))
 
-    assert [t.point["batch_size"] for t in found.measured] == [2, 1, 4]
+    assert [t.point["batch_size"] for t in final.measured] == [2, 1, 4]
 
 
 def test_the_time_of_earlier_calls_counts() -> None:
-    """A study that has used its time up measures nothing more; with more of it, it goes on."""
+    """A study without time left measures nothing more; with more time, it goes on."""
     study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
     slow = replace(study, trials=tuple(replace(t, seconds=60.0) for t in study.trials))
     bench = Bench(rate=by_batch)
@@ -358,7 +358,7 @@ def test_the_time_of_earlier_calls_counts() -> None:
 
 
 def test_the_search_leaves_time_for_verification() -> None:
-    """The search ends when two thirds of the time are gone, and what comes next is verification."""
+    """The search ends after two thirds of the time, and verification follows."""
     study = swept(a_study("batch_size=1,2,4,8", budget=Budget(max_trials=2)), Bench(rate=by_batch))
     slow = replace(
         study, trials=tuple(replace(t, seconds=10.0) for t in study.trials), budget=Budget(max_time=42.0)
@@ -375,7 +375,7 @@ def test_the_search_leaves_time_for_verification() -> None:
 
 @pytest.mark.parametrize("stop", range(1, 9))
 def test_nothing_is_measured_twice(stop: int, tmp_path: Path) -> None:
-    """A sweep that is left after any trial goes on as if it had never stopped."""
+    """A sweep that is stopped after any trial goes on as if it had never stopped."""
     study = a_study("batch_size=1,2,4", "io_binding=true,false", budget=Budget(max_trials=12))
     whole = swept(study, Bench(rate=by_batch, noise=0.02))
     first, second = Bench(rate=by_batch, noise=0.02), Bench(rate=by_batch, noise=0.02)
@@ -383,20 +383,20 @@ def test_nothing_is_measured_twice(stop: int, tmp_path: Path) -> None:
         store.put_study(study, headline="")
         steps = saved(sweep(study, rooms=first), store)
         list(islice(steps, stop))
-        found = swept(store.study(study.id), second)
+        final = swept(store.study(study.id), second)
 
-    assert [timeless(trial) for trial in found.trials] == [timeless(trial) for trial in whole.trials]
+    assert [timeless(trial) for trial in final.trials] == [timeless(trial) for trial in whole.trials]
     assert len(first.jobs) == stop
     assert len(first.jobs) + len(second.jobs) == len(whole.measured)
 
 
 def timeless(trial: Any) -> Any:
-    """Leave away what differs from time to time."""
+    """Remove what differs between runs."""
     return replace(trial, seconds=0.0, result="")
 
 
 def test_other_models_and_machines_are_refused() -> None:
-    """A study does not go on with another model, or on other hardware, before anything is timed."""
+    """A study is not resumed with another model or hardware, before anything is timed."""
     study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
     more = replace(study, budget=Budget())
     for bench, what in (
@@ -412,12 +412,12 @@ def test_other_models_and_machines_are_refused() -> None:
 
 
 def test_other_models_are_a_doubt_where_that_is_forced() -> None:
-    """Whoever insists goes on, and every trial from then on says so."""
+    """With force it goes on, and every further trial has the doubt."""
     study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
     bench = Bench(rate=by_batch, digest="sha256:" + "00" * 32, hardware={"cores": 1})
-    found = swept(replace(study, budget=Budget(max_trials=4)), bench, force=True)
+    final = swept(replace(study, budget=Budget(max_trials=4)), bench, force=True)
 
-    assert [{"model-changed", "hardware-changed"} <= set(t.doubts) for t in found.trials] == [
+    assert [{"model-changed", "hardware-changed"} <= set(t.doubts) for t in final.trials] == [
         False,
         False,
         True,
@@ -426,25 +426,25 @@ def test_other_models_are_a_doubt_where_that_is_forced() -> None:
 
 
 def test_other_versions_are_a_doubt_that_is_told_once() -> None:
-    """Software that has changed since the first trial is told, and noted in the trials."""
+    """Software that has changed since the first trial is reported once, and noted in the trials."""
     study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), Bench(rate=by_batch))
     told: list[Event] = []
     software = {"python": "3.11.7", "onnxruntime": "1.19.0", "torch": "2.9"}
     more = replace(study, budget=Budget(max_trials=4))
-    found = swept(more, Bench(rate=by_batch, software=software), watch=told.append)
+    final = swept(more, Bench(rate=by_batch, software=software), watch=told.append)
     doubts = [event.doubt for event in told if isinstance(event, Doubted)]
 
     assert [doubt.code for doubt in doubts] == ["software-changed"]
     assert "onnxruntime was 1.18.0 and is 1.19.0" in doubts[0].seen
     assert "torch" not in doubts[0].seen
-    assert ["software-changed" in trial.doubts for trial in found.trials] == [False, False, True, True]
+    assert ["software-changed" in trial.doubts for trial in final.trials] == [False, False, True, True]
 
 
 # --- interruptions, and what is told ---------------------------------------------------------------
 
 
 def test_an_interruption_ends_after_the_trial() -> None:
-    """The trial that runs when the user interrupts is finished, and is the last."""
+    """The current trial is finished after an interruption, and is the last."""
     bench = Bench(rate=by_batch)
     study = swept(a_study("batch_size=1,2,4"), bench, interrupted=lambda: int(len(bench.jobs) >= 3))
 
@@ -453,15 +453,15 @@ def test_an_interruption_ends_after_the_trial() -> None:
 
 
 def test_progress_says_where_the_sweep_stands() -> None:
-    """Which trial, at which point, what the best is so far, and how long it will still take."""
+    """Number and point of the trial, the best so far, and the estimated remaining time."""
     told: list[Event] = []
     swept(a_study("batch_size=1,2", budget=Budget(max_time=600.0)), Bench(rate=by_batch), watch=told.append)
     progress = [event for event in told if isinstance(event, Progressed)]
-    said = [event.stage for event in progress]
+    lines = [event.stage for event in progress]
 
-    assert said[0] == "trial 1: default"
-    assert "trial 2 (best so far 200/s): batch_size=1: latency: steady" in said
-    assert any(stage.startswith("trial 4 (best so far 400/s): again batch_size=2") for stage in said)
+    assert lines[0] == "trial 1: default"
+    assert "trial 2 (best so far 200/s): batch_size=1: latency: steady" in lines
+    assert any(stage.startswith("trial 4 (best so far 400/s): again batch_size=2") for stage in lines)
     assert all(event.left is not None and 0 < event.left <= 600 for event in progress)
 
 
@@ -469,7 +469,7 @@ def test_progress_says_where_the_sweep_stands() -> None:
 
 
 def a_million(**changes: Any) -> Study:
-    """Give a study of 10^6 points."""
+    """Return a study of 10^6 points."""
     threads = [f"{name}=1..10" for name in ("batch_size", "intra_threads", "inter_threads")]
     others = ["seq=1..10", "len=1..10", "time=1..10"]
     return a_study(*threads, *others, **changes)
@@ -478,7 +478,7 @@ def a_million(**changes: Any) -> Study:
 def test_a_million_points_are_not_walked_through(
     monkeypatch: pytest.MonkeyPatch, strategy: Callable[[list[Point]], None]
 ) -> None:
-    """A large space is checked by its axes: no point of it is made until one is asked for."""
+    """A large space is checked by its axes: no point is created until one is proposed."""
     study = a_million()
     strategy([])
     made: list[Any] = []
@@ -490,16 +490,16 @@ def test_a_million_points_are_not_walked_through(
     monkeypatch.setattr(type(study.space), "points", counted)
     monkeypatch.setattr(type(study.space), "at", counted)
     monkeypatch.setattr("modeldyno.sweeps.loop.check_dimensions", lambda *_: None)
-    found, _, _ = next(sweep(study, rooms=Bench(rate=by_batch)))
+    final, _, _ = next(sweep(study, rooms=Bench(rate=by_batch)))
 
     assert study.space.size == 10**6
-    assert len(found.trials) == 1
+    assert len(final.trials) == 1
     assert made == []
 
 
 @pytest.mark.slow
 def test_a_million_points_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep of 10^6 points has its first trial within a second, where that takes no time."""
+    """A sweep of 10^6 points has its first trial within a second, if that takes no time."""
     monkeypatch.setattr("modeldyno.sweeps.loop.check_dimensions", lambda *_: None)
     begun = time.monotonic()
     next(sweep(a_million(strategy="quick"), rooms=Bench(rate=by_batch)))

@@ -1,4 +1,4 @@
-"""A point as a Job: every kind of axis, and what cannot be."""
+"""Mapping a point to a Job: every kind of axis, and invalid points."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modeldyno.testing.studies import a_served_study, a_study
 
 
 def test_a_knob_is_set_over_what_the_user_set() -> None:
-    """A point wins over a setting, by whatever name either is called; defaults of the backend are added."""
+    """A point overrides a setting, under any of its names; the backend's defaults are added."""
     study = a_served_study("max_batch_size=4,8", settings={"max_batch": 2, "instances": 3})
     config = placed(study, {"max_batch_size": 8, "config.dynamic_batching.priority_levels": 2}).config
 
@@ -25,14 +25,14 @@ def test_a_knob_is_set_over_what_the_user_set() -> None:
 
 
 def test_values_get_the_types_of_their_knobs() -> None:
-    """What was written as a number is text where the knob takes text."""
+    """A number becomes text if the knob takes text."""
     assert (
         placed(a_served_study("preferred_batch=4"), {"preferred_batch": 4}).config["preferred_batch"] == "4"
     )
 
 
 def test_a_load_is_changed_and_the_rest_of_it_stays() -> None:
-    """A concurrency is that of a closed loop; a rate opens it, or is that of the loop that is open."""
+    """A concurrency means a closed loop; a rate opens it, or replaces that of an open loop."""
     study = a_served_study("concurrency=1,2")
     closed = replace(study, job=replace(study.job, load=Load(duration=5.0)))
     open_ = replace(study, job=replace(study.job, load=Load(arrivals=Arrivals.POISSON, rate=1.0)))
@@ -51,7 +51,7 @@ def test_what_is_no_knob_sizes_a_dimension() -> None:
 
 
 def test_another_backend_has_its_own_knobs_probes_and_load() -> None:
-    """A point that chooses a server measures requests under a load, and one in a process measures calls."""
+    """A point with a server measures requests under a load; one in a process measures calls."""
     study = a_study("backend=onnxruntime,triton", "instances=1,2 if backend=triton")
     here = placed(study, {"backend": "onnxruntime"})
     there = placed(study, {"backend": "triton", "instances": 2})
@@ -85,7 +85,7 @@ def test_another_backend_has_its_own_knobs_probes_and_load() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(point: dict[str, Any], message: str) -> None:
-    """A point that contradicts itself, or the server, is refused in one sentence."""
+    """A point that contradicts itself, or the server, is refused with one message."""
     study = a_served_study("backend=triton,onnxruntime", "instances=1,2")
     with pytest.raises(RequestError, match=message) as caught:
         placed(study, point)
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_refused(point: dict[str, Any], message: str) -> None:
 
 
 def test_axes_are_checked_by_their_names_and_values() -> None:
-    """Knobs and loads are checked whole; what is neither is given back, to be looked for in the model."""
+    """Knobs and loads are checked completely; other names are returned, to be looked up in the model."""
     study = a_served_study("instances=1,2", "concurrency=1..64*2", "seq=16,32", "backend=triton")
 
     assert check_axes(study) == ("seq",)
@@ -116,20 +116,20 @@ def test_axes_are_checked_by_their_names_and_values() -> None:
     ],
 )
 def test_wrong_axes_are_refused(axes: tuple[str, ...], message: str) -> None:
-    """A value that its axis does not take, or an axis that not all backends know, is refused at once."""
+    """A value that does not fit its axis, or an axis that not all backends know, is refused at once."""
     with pytest.raises(RequestError, match=message):
         check_axes(a_served_study(*axes))
 
 
 def test_infinity_is_no_value() -> None:
-    """What cannot be written down cannot be a value."""
+    """A number that cannot be written down is no valid value."""
     space = Space(axes=(Axis(name="seq", values=(1.0, float("inf"))),))
-    with pytest.raises(RequestError, match="no finite number"):
+    with pytest.raises(RequestError, match="not a finite number"):
         check_axes(a_study(space=space))
 
 
 def test_settings_must_fit_every_backend() -> None:
-    """What is set for all is known to all, or else becomes an axis with a condition."""
+    """A setting must be known to all backends, or become an axis with a condition."""
     study = a_served_study("backend=triton,onnxruntime", settings={"instances": 2})
     with pytest.raises(RequestError, match="'onnxruntime' has no knob instances; give it an axis"):
         check_axes(study)
@@ -138,14 +138,14 @@ def test_settings_must_fit_every_backend() -> None:
 
 
 def test_a_backend_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every backend of the space must be there before anything is measured."""
+    """Every backend of the space must be installed before anything is measured."""
     monkeypatch.setattr("modeldyno.plugins.find_spec", lambda name: None if name == "torch" else object())
     with pytest.raises(MissingExtra, match="torch"):
         check_axes(a_study("backend=onnxruntime,torch"))
 
 
 def test_dimensions_are_checked_by_the_model() -> None:
-    """A dimension that the model has is an axis; a mistake is answered with what it may have meant."""
+    """A dimension of the model is an axis; a mistake gets a suggestion."""
     study = a_served_study("seq=16,32", "sek=1,2", "instances=1")
     check_dimensions(study, ("seq",), {"batch", "seq"})
     check_dimensions(study, ("seq", "sek"), None)
@@ -169,11 +169,11 @@ def test_which_backends_an_axis_is_for() -> None:
 
 
 def test_names_of_knobs() -> None:
-    """A knob is found by its name, by another, and as a member of its family, and by nothing else."""
+    """A knob is found by its name, an alias, and as a member of its family."""
     from modeldyno.adapters.backends.served import triton
 
-    found = [
+    names = [
         knob_of(name, triton.knobs) for name in ("max_batch", "max_batch_size", "config.a.b", "config", "a.b")
     ]
 
-    assert [knob and knob.name for knob in found] == ["max_batch", "max_batch", "config", None, None]
+    assert [knob and knob.name for knob in names] == ["max_batch", "max_batch", "config", None, None]

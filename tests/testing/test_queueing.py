@@ -1,4 +1,4 @@
-"""The ground truth is true: the simulated server agrees with queueing theory, and the theory with itself.
+"""The simulated server agrees with queueing theory, and the theory with itself.
 
 Runs begin with an empty queue; the first requests are left out. Queues are correlated over thousands of
 requests, so that even a million of them know the mean at 90 % load no better than to a percent.
@@ -50,18 +50,18 @@ def poisson(busy: float, workers: int = 1) -> Load:
 
 
 def sojourns(served: Served, skipped: int = SKIPPED) -> statistics.Samples:
-    """The times from due to end, in the order of the ends, without the first ones."""
+    """Return times from due to end, in the order of the ends, without the first ones."""
     seconds: statistics.Samples = (served.records.end - served.records.due)[skipped:] * 1e-9
     return seconds
 
 
 def assert_agrees(times: statistics.Samples, truth: Sojourn) -> None:
     """Mean and quantiles are within twice the half-width of their own 95 % intervals: 4 standard errors."""
-    found = {"mean": (float(times.mean()), statistics.mean_interval(times), truth.mean)}
+    estimates = {"mean": (float(times.mean()), statistics.mean_interval(times), truth.mean)}
     for p in TAILS:
         interval = statistics.quantile_interval(times, p)
-        found[f"p{100 * p:g}"] = (statistics.quantile(times, p), interval, truth.quantile(p))
-    for name, (value, (low, high), true) in found.items():
+        estimates[f"p{100 * p:g}"] = (statistics.quantile(times, p), interval, truth.quantile(p))
+    for name, (value, (low, high), true) in estimates.items():
         assert high - low < 0.35 * true, name
         assert abs(value - true) <= high - low, name
 
@@ -69,7 +69,7 @@ def assert_agrees(times: statistics.Samples, truth: Sojourn) -> None:
 @pytest.mark.parametrize("busy", LOADS)
 @pytest.mark.parametrize("workers", [1, 4])
 def test_random_queues_agree_with_theory(workers: int, busy: float) -> None:
-    """Many requests to M/M/1 and M/M/4 take the times that theory says."""
+    """Simulated M/M/1 and M/M/4 have the response times of the theory."""
     service = Service(durations=exponential(CALL), workers=workers)
     served = simulate(service, poisson(busy, workers), requests=REQUESTS, seed=3)
     rate = busy * workers / CALL
@@ -78,7 +78,7 @@ def test_random_queues_agree_with_theory(workers: int, busy: float) -> None:
 
 @pytest.mark.parametrize("busy", LOADS)
 def test_a_queue_for_a_constant_service_agrees_with_theory(busy: float) -> None:
-    """Many requests to M/D/1 take the times that theory says."""
+    """Simulated M/D/1 has the response times of the theory."""
     times = sojourns(simulate(Service(durations=constant(CALL)), poisson(busy), requests=REQUESTS, seed=5))
     truth = queueing.open_constant(busy / CALL, CALL)
     rounded = np.round(times, 12)  # many are served at once, and take exactly one service time
@@ -92,11 +92,11 @@ def test_the_mean_of_many_runs_is_that_of_theory(workers: int, busy: float) -> N
     """Over 100 runs of a million requests, mean and quantiles are within 4 standard errors and 0.5 %."""
     service = Service(durations=exponential(CALL), workers=workers)
     truth = queueing.open_exponential(busy * workers / CALL, CALL, workers)
-    found = []
+    estimates = []
     for seed in range(100):
         times = sojourns(simulate(service, poisson(busy, workers), requests=1_000_000, seed=seed))
-        found.append([float(times.mean()), *(statistics.quantile(times, p) for p in TAILS)])
-    runs = np.array(found) / [truth.mean, *map(truth.quantile, TAILS)] - 1
+        estimates.append([float(times.mean()), *(statistics.quantile(times, p) for p in TAILS)])
+    runs = np.array(estimates) / [truth.mean, *map(truth.quantile, TAILS)] - 1
     error = runs.std(axis=0, ddof=1) / 10
     print(f"M/M/{workers} at {busy:.0%}: off by {runs.mean(axis=0)}, standard errors {error}")
     assert (abs(runs.mean(axis=0)) <= 4 * error).all()
@@ -107,7 +107,7 @@ def test_the_mean_of_many_runs_is_that_of_theory(workers: int, busy: float) -> N
     "durations", [constant(CALL), exponential(CALL), lognormal(0.008, 0.5), recorded([0.001, 0.003, 0.02])]
 )
 def test_any_service_agrees_with_pollaczek_and_khinchine(durations: Durations) -> None:
-    """The mean of M/G/1 at 70 % follows from mean and deviation of the service time alone."""
+    """The mean of M/G/1 at 70 % load follows from mean and deviation of the service time alone."""
     load = Load(arrivals=Arrivals.POISSON, rate=0.7 / durations.mean)
     times = sojourns(simulate(Service(durations=durations), load, requests=REQUESTS, seed=1))
     low, high = statistics.mean_interval(times)
@@ -117,7 +117,7 @@ def test_any_service_agrees_with_pollaczek_and_khinchine(durations: Durations) -
 
 @pytest.mark.parametrize(("slots", "workers"), [(1, 1), (8, 1), (8, 3), (2, 4)])
 def test_a_closed_loop_obeys_little(slots: int, workers: int) -> None:
-    """So many slots are never idle: rate x time = slots, and the time is what theory says."""
+    """The slots are never idle: rate x time = slots, and the time agrees with the theory."""
     served = simulate(
         Service(durations=exponential(CALL), workers=workers), Load(concurrency=slots), requests=50_000
     )
@@ -144,7 +144,7 @@ def test_the_two_ways_of_simulating_agree() -> None:
 
 
 def test_nothing_gets_done_in_a_stall() -> None:
-    """From the 2nd to the 4th second no request ends, those that began go on afterwards, and none is lost."""
+    """From the 2nd to the 4th second no request ends; those in progress go on afterwards, none is lost."""
     service = Service(durations=constant(CALL), stalls=(Stall(at=2.0, seconds=2.0),))
     served = simulate(service, Load(arrivals=Arrivals.CONSTANT, rate=50), requests=400)
     ended = (served.records.end - served.records.due.min()) * 1e-9
@@ -159,7 +159,7 @@ def test_nothing_gets_done_in_a_stall() -> None:
     st.floats(0, 50),
 )
 def test_work_and_its_moment_are_inverse(gaps: list[tuple[float, float]], work: float) -> None:
-    """After as much time as some work takes with the stalls, as much work is done."""
+    """When some work is done despite stalls, exactly that much work is done."""
     stalls, at = [], 0.0
     for gap, seconds in gaps:
         at += gap
@@ -170,7 +170,7 @@ def test_work_and_its_moment_are_inverse(gaps: list[tuple[float, float]], work: 
 
 
 def test_a_slot_limit_holds_requests_back_and_not_their_due_times() -> None:
-    """At most four are ever on their way; what waits for a slot was due before it was sent."""
+    """At most four are in flight; a request that waits for a slot was due before it was sent."""
     load = Load(arrivals=Arrivals.POISSON, rate=300, concurrency=4)
     served = simulate(Service(durations=exponential(CALL), workers=4), load, requests=5000)
     free = simulate(
@@ -207,7 +207,7 @@ def test_batches_raise_the_capacity() -> None:
 
 
 def test_beyond_its_limit_a_server_refuses() -> None:
-    """With no room to wait, a request is refused at once if and only if the worker is busy (Erlang's B)."""
+    """Without a queue, a request is refused at once if and only if the worker is busy (Erlang's B)."""
     service = Service(durations=exponential(CALL), limit=0)
     served = simulate(service, poisson(1.0), requests=20_000)
     refused = served.records.outcome == Outcome.REJECTED
@@ -219,25 +219,25 @@ def test_beyond_its_limit_a_server_refuses() -> None:
 
 @pytest.mark.parametrize("limit", [None, 10**9])
 def test_a_client_gives_up_after_its_timeout(limit: int | None) -> None:
-    """No request takes longer than the timeout; those that would are timeouts without a first byte."""
+    """No request takes longer than the timeout; slower ones are timeouts without a first byte."""
     service = Service(durations=constant(1.0), limit=limit)
     load = Load(arrivals=Arrivals.CONSTANT, rate=2, timeout=1.6)
     served = simulate(service, load, requests=4)
-    words = [Outcome(each).word for each in served.records.outcome]
+    words = [Outcome(outcome).word for outcome in served.records.outcome]
     assert words == ["ok", "ok", "timeout", "timeout"]
     assert sojourns(served, 0).tolist() == pytest.approx([1.0, 1.5, 1.6, 1.6])
     assert (served.records.first[~served.records.fine] == 0).all()
 
 
 def test_a_timeout_frees_the_slot() -> None:
-    """A closed loop whose server stalls for long sends the next request when it has given up."""
+    """A closed loop whose server stalls for long sends the next request after the timeout."""
     service = Service(durations=constant(CALL), stalls=(Stall(at=0.0, seconds=10.0),), workers=100)
     served = simulate(service, Load(concurrency=1, timeout=1.0), requests=5)
     assert ((served.records.due - served.records.due.min()) * 1e-9).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
 def test_arrivals_are_what_they_are_called() -> None:
-    """Bursts come at once, a ramp begins slowly, and a duration ends the arrivals."""
+    """Bursts are simultaneous, a ramp begins slowly, and a duration ends the arrivals."""
     service = Service(durations=constant(0.0))
     burst = Load(arrivals=Arrivals.BURST, rate=100, burst=5)
     due = simulate(service, burst, requests=20).records.due
@@ -253,7 +253,7 @@ def test_arrivals_are_what_they_are_called() -> None:
 
 
 def test_a_closed_loop_ends_with_its_duration() -> None:
-    """No request is due after the duration, and slots begin one after the other during the ramp."""
+    """No request is due after the duration, and slots start one after another during the ramp."""
     load = Load(concurrency=4, ramp=1.0, duration=2.0)
     records = simulate(Service(durations=constant(0.1), workers=4), load).records
     seconds = (records.due - records.due.min()) * 1e-9
@@ -270,7 +270,7 @@ def test_a_closed_loop_ends_with_its_duration() -> None:
     ],
 )
 def test_what_cannot_be_simulated_is_refused(load: Load, word: str) -> None:
-    """A load without an end or a rate is refused in a sentence."""
+    """A load without an end or a rate is refused with a message."""
     with pytest.raises(RequestError, match=word):
         simulate(Service(durations=constant(0.1)), load)
 
@@ -278,7 +278,7 @@ def test_what_cannot_be_simulated_is_refused(load: Load, word: str) -> None:
 @pytest.mark.parametrize("workers", [1, 2, 4, 16])
 @pytest.mark.parametrize("busy", [0.1, 0.75, 0.99])
 def test_the_theory_is_a_distribution(workers: int, busy: float) -> None:
-    """The share beyond falls from 1 to 0, and its area is the mean."""
+    """The share of longer times falls from 1 to 0, and its area is the mean."""
     sojourn = queueing.open_exponential(busy * workers, 1.0, workers)
     times = np.linspace(0, 40 * sojourn.mean, 20_001)
     beyond = np.array([sojourn.beyond(t) for t in times])
@@ -299,12 +299,12 @@ def test_the_theory_of_one_worker_is_the_textbook_s() -> None:
         assert level.beyond(1.0) == pytest.approx(busy)
         assert level.mean - 1 == pytest.approx((sojourn.mean - 1) / 2)
     assert queueing.erlang_c(2, 1.0) == pytest.approx(1 / 3)
-    with pytest.raises(RequestError, match="never have a steady state"):
+    with pytest.raises(RequestError, match="never reach a steady state"):
         queueing.open_exponential(100, 0.01)
 
 
 def test_distributions_are_read_from_text(tmp_path: Path) -> None:
-    """Each has the mean and the deviation that it says, and what is none is refused in a sentence."""
+    """Each has the declared mean and deviation, and malformed ones are refused with a message."""
     file = tmp_path / "times"
     file.write_text("0.001\n0.003\n")
     rng = np.random.default_rng(0)
@@ -316,5 +316,5 @@ def test_distributions_are_read_from_text(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="exponential"):
         parse_durations("exponental:1")
     for wrong in ("exponential", "constant:x", "constant:-1", "lognormal:1"):
-        with pytest.raises(RequestError, match="is no distribution"):
+        with pytest.raises(RequestError, match="is not a distribution"):
             parse_durations(wrong)

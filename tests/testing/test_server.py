@@ -1,4 +1,4 @@
-"""The ground-truth server does what it says, and its ledger says what it did.
+"""The ground-truth server behaves as configured, and its ledger agrees with its behaviour.
 
 A busy machine makes it slower than asked for, never quicker: times have lower bounds only.
 """
@@ -23,7 +23,7 @@ import pytest
 
 from modeldyno.environment.process_tree import birth
 from modeldyno.errors import RunFailed
-from modeldyno.testing.server import Running, _arguments, serving
+from modeldyno.testing.server import Running, _argument_parser, serving
 from modeldyno.testing.server_faults import FAULTS
 from modeldyno.testing.server_queue import Workers
 from modeldyno.testing.service_model import Durations, Service
@@ -42,7 +42,7 @@ def server() -> Iterator[Running]:
 
 
 def test_the_first_requests_wait_for_no_draw() -> None:
-    """The first times are drawn, and what draws them is imported, before anything listens."""
+    """The first service times are drawn, and numpy imported, before the server listens."""
     drawn: list[int] = []
 
     def draw(_rng: object, number: int) -> Any:
@@ -57,7 +57,7 @@ def test_the_first_requests_wait_for_no_draw() -> None:
 def ask(
     running: Running, path: str, body: bytes | dict[str, Any] | None = None, **headers: str
 ) -> http.client.HTTPResponse:
-    """Send one request on a connection of its own; the answer has been read."""
+    """Send one request on its own connection; return after the answer has been read."""
     connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
     sent = json.dumps(body).encode() if isinstance(body, dict) else body
     names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -69,25 +69,25 @@ def ask(
 
 
 def read(running: Running, path: str, body: bytes | dict[str, Any] | None = None, **headers: str) -> Any:
-    """Send one request that is answered in JSON."""
+    """Send one request and decode its JSON answer."""
     return json.loads(ask(running, path, body, **headers).text)  # type: ignore[attr-defined]
 
 
 def loaded(running: Running, requests: int, at_once: int, path: str = "/") -> None:
-    """Send requests from so many threads."""
+    """Send requests from several threads."""
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(lambda n: ask(running, path, X_Id=str(n)), range(requests)))
 
 
 def most_at_once(begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> int:
-    """How many intervals overlap at most; one that begins where another ends does not."""
+    """Return how many intervals overlap at most; touching intervals do not overlap."""
     moments = np.concatenate([end, begin])
     steps = np.concatenate([-np.ones(len(end)), np.ones(len(begin))])
     return int(np.cumsum(steps[np.argsort(moments, kind="stable")]).max())
 
 
 def test_workers_take_requests_in_turn_and_never_too_quickly() -> None:
-    """Two workers serve at most two requests at once, in the order of arrival, each for at least its time."""
+    """Two workers serve at most two requests at once, in order of arrival, each for at least its time."""
     with serving("--service", "constant:0.005", "--workers", "2") as running:
         loaded(running, 24, 6)
         truth = running.truth()
@@ -114,21 +114,21 @@ def test_the_ledger_is_within_what_the_client_saw(server: Running) -> None:
 
 
 def test_a_distribution_is_really_waited_for() -> None:
-    """The times served are the drawn ones and what the machine adds; the same seed gives the same ones."""
-    found = []
+    """The served times are the drawn ones plus the machine's overhead; the same seed gives the same ones."""
+    service_times = []
     for _ in range(2):
         with serving("--service", "exponential:0.003", "--seed", "4") as running:
             loaded(running, 20, 1)
             truth = running.truth()
-            found.append((truth.end - truth.start) / 1e9)
+            service_times.append((truth.end - truth.start) / 1e9)
     drawn = np.random.default_rng(4).exponential(0.003, 4096)[:20]
-    for times in found:
+    for times in service_times:
         assert (times >= drawn - 1e-8).all()
         assert (times - drawn).min() < 0.010
 
 
 def test_a_batch_is_served_together() -> None:
-    """Requests that wait share a call, up to the largest batch, and end with it."""
+    """Waiting requests share a call, up to the largest batch, and end together."""
     with serving(
         "--service", "constant:0.02", "--batch", "4", "--delay", "0.01", "--each", "0.001"
     ) as running:
@@ -139,13 +139,13 @@ def test_a_batch_is_served_together() -> None:
         members = truth.start == start
         assert (truth.batch[members] == members.sum()).all()
         assert (truth.end - truth.start)[members].min() >= (20 + members.sum() - 1) * MS
-    sizes = {each["batch_size"]: each["compute_infer"]["count"] for each in counters["batch_stats"]}
+    sizes = {event["batch_size"]: event["compute_infer"]["count"] for event in counters["batch_stats"]}
     assert sum(size * count for size, count in sizes.items()) == 32
     assert counters["execution_count"] == len(np.unique(truth.start)) == sum(sizes.values())
 
 
 def test_the_counters_are_the_sums_of_the_ledger() -> None:
-    """Queue and compute time as Triton shows them are those of the requests, and sum to the whole."""
+    """Queue and compute times in Triton's format are sums over the requests."""
     with serving("--service", "constant:0.002") as running:
         loaded(running, 20, 4)
         truth, counters = running.truth(), running.counters()
@@ -160,7 +160,7 @@ def test_the_counters_are_the_sums_of_the_ledger() -> None:
 
 @pytest.mark.parametrize("status", ["429", "503"])
 def test_beyond_the_limit_a_request_is_refused(status: str) -> None:
-    """While a request is served and another waits, a third one is refused at once."""
+    """While one request is served and another waits, a third is refused at once."""
     with serving("--service", "constant:0.25", "--limit", "1", "--full", status) as running:
         with ThreadPoolExecutor(10) as pool:
             answers = list(pool.map(lambda _: ask(running, "/").status, range(10)))
@@ -172,7 +172,7 @@ def test_beyond_the_limit_a_request_is_refused(status: str) -> None:
 
 
 def test_nothing_is_begun_in_a_stall() -> None:
-    """Requests that come in a stall are begun after it; the stall counts from the first request."""
+    """Requests that arrive during a stall begin after it; stalls count from the first request."""
     with serving("--stall", "0:0.4") as running:
         loaded(running, 8, 4)
         truth = running.truth()
@@ -187,11 +187,11 @@ def test_nothing_is_begun_in_a_stall() -> None:
 
 
 def test_kserve_echoes_in_json_and_in_binary(server: Running) -> None:
-    """An input comes back as the output y, in the form that was asked for."""
+    """An input is returned as the output y, in the requested form."""
     tensor: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 3]}
-    said = read(server, "/v2/models/echo/infer", {"inputs": [tensor | {"data": [1, 2, 3.5]}], "id": "a"})
-    assert said["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3.5]}]
-    assert said["id"] == "a"
+    received = read(server, "/v2/models/echo/infer", {"inputs": [tensor | {"data": [1, 2, 3.5]}], "id": "a"})
+    assert received["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3.5]}]
+    assert received["id"] == "a"
     block = struct.pack("<3f", 1, 2, 3.5)
     head = json.dumps(
         {
@@ -205,13 +205,13 @@ def test_kserve_echoes_in_json_and_in_binary(server: Running) -> None:
     assert json.loads(answer.text[:size])["outputs"][0]["parameters"] == {"binary_data_size": 12}
     assert answer.text[size:] == block
     plain = head.replace(b', "parameters": {"binary_data": true}', b"")
-    said = read(
+    received = read(
         server,
         "/v2/models/echo/infer",
         plain + block,
         Inference_Header_Content_Length=str(len(plain)),
     )
-    assert said["outputs"][0]["data"] == [1, 2, 3.5]
+    assert received["outputs"][0]["data"] == [1, 2, 3.5]
     mixed = {
         "inputs": [tensor | {"data": [1, 2, 3.5]}],
         "parameters": {"binary_data_output": True},
@@ -221,7 +221,7 @@ def test_kserve_echoes_in_json_and_in_binary(server: Running) -> None:
 
 
 def test_what_is_no_request_is_said_to_be_none(server: Running) -> None:
-    """A body that cannot be read and an unknown path have their statuses, and the server goes on."""
+    """A malformed body and an unknown path have their statuses, and the server goes on."""
     assert ask(server, "/v2/models/echo/infer", b"{").status == 400
     assert ask(server, "/v2/models/echo/infer", {"inputs": [{}]}).status == 400
     assert ask(server, "/nowhere").status == 404
@@ -230,7 +230,7 @@ def test_what_is_no_request_is_said_to_be_none(server: Running) -> None:
 
 
 def test_a_server_tells_of_itself(server: Running) -> None:
-    """It is healthy, and tells the model's inputs."""
+    """It reports its health and the model's inputs."""
     for path in ("/v2/health/ready", "/v2/health/live", "/v2/models/echo/ready", "/ping"):
         assert ask(server, path).status == 200
     assert read(server, "/v2/models/echo")["inputs"][0]["name"] == "x"
@@ -238,28 +238,28 @@ def test_a_server_tells_of_itself(server: Running) -> None:
 
 
 def test_torchserve_and_tensorflow_echo(server: Running) -> None:
-    """Both give back what they were given."""
+    """Both return their input."""
     assert ask(server, "/predictions/echo", b"abc").text == b"abc"  # type: ignore[attr-defined]
     assert read(server, "/v1/models/echo:predict", {"instances": [[1.0]]}) == {"predictions": [[1.0]]}
     assert read(server, "/v1/models/echo:predict", {"inputs": [[1.0]]}) == {"outputs": [[1.0]]}
 
 
 def events(text: bytes) -> list[Any]:
-    """What server-sent events hold."""
-    said = [event.removeprefix("data: ") for event in text.decode().split("\n\n") if event]
-    return [each if each == "[DONE]" else json.loads(each) for each in said]
+    """Return the contents of server-sent events."""
+    received = [event.removeprefix("data: ") for event in text.decode().split("\n\n") if event]
+    return [item if item == "[DONE]" else json.loads(item) for item in received]
 
 
 @pytest.mark.parametrize(("path", "text"), [("/v1/chat/completions", "delta"), ("/v1/completions", "text")])
 def test_a_stream_keeps_its_pace(server: Running, path: str, text: str) -> None:
-    """Ten tokens come in ten pieces, the last one nine paces after the first, with the usage at the end."""
+    """Ten tokens come in ten pieces, the last nine paces after the first, with the usage at the end."""
     server.forget()
-    asked = {"prompt": "a b", "messages": [], "max_tokens": 10, "stream": True}
-    answer: Any = ask(server, path, asked | {"stream_options": {"include_usage": True}})
-    said = events(answer.text)
-    assert said[-1] == "[DONE]"
-    assert said[-2]["usage"]["completion_tokens"] == 10
-    words = [each for each in said[:10] if "word" in str(each["choices"][0][text])]
+    request = {"prompt": "a b", "messages": [], "max_tokens": 10, "stream": True}
+    answer: Any = ask(server, path, request | {"stream_options": {"include_usage": True}})
+    received = events(answer.text)
+    assert received[-1] == "[DONE]"
+    assert received[-2]["usage"]["completion_tokens"] == 10
+    words = [event for event in received[:10] if "word" in str(event["choices"][0][text])]
     assert len(words) == 10
     truth = server.truth()
     assert truth.end[0] - truth.start[0] >= 9 * 2 * MS
@@ -268,20 +268,20 @@ def test_a_stream_keeps_its_pace(server: Running, path: str, text: str) -> None:
 
 @pytest.mark.parametrize("service", ["constant:0", "constant:0.002"])
 def test_a_stream_without_a_pace_keeps_its_order(service: str) -> None:
-    """What is due at once is sent in its order, after the head."""
+    """Pieces due at once are sent in order, after the head."""
     with serving("--pace", "0", "--service", service) as running:
         for _ in range(3):
             answer: Any = ask(running, "/v1/completions", {"prompt": "a", "max_tokens": 5, "stream": True})
-            said = events(answer.text)
-            assert said[-1] == "[DONE]"
-            assert [each["choices"][0]["text"] for each in said[:-1]] == [" word"] * 5 + [""]
+            received = events(answer.text)
+            assert received[-1] == "[DONE]"
+            assert [event["choices"][0]["text"] for event in received[:-1]] == [" word"] * 5 + [""]
 
 
 def test_a_piece_may_hold_several_tokens() -> None:
     """Five tokens two at a time are three pieces; without a stream they are one answer."""
     with serving("--together", "2") as running:
         answer: Any = ask(running, "/v1/completions", {"prompt": "a", "max_tokens": 5, "stream": True})
-        texts = [each["choices"][0]["text"] for each in events(answer.text)[:-1]]
+        texts = [event["choices"][0]["text"] for event in events(answer.text)[:-1]]
         assert texts == [" word word", " word word", " word", ""]
         whole = read(running, "/v1/completions", {"prompt": "a", "max_tokens": 5})
         assert whole["choices"][0]["text"] == " word" * 5
@@ -294,23 +294,23 @@ _REQUEST = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n%b\r\nbody"
 
 
 def heard(running: Running, path: bytes, headers: bytes = b"", until: bytes = b"") -> tuple[bytes, str]:
-    """Send one request; give all that comes, and how it ends: ``closed``, ``reset`` or ``open``.
+    """Send one request; return what arrives, and how it ends: ``closed``, ``reset`` or ``open``.
 
     Where the words `until` have come, an end is waited for a moment only.
     """
     with socket.create_connection((running.host, running.port), timeout=30) as connection:
         connection.sendall(_REQUEST % (path, headers))
-        said = b""
+        received = b""
         try:
             while data := connection.recv(65536):
-                said += data
-                if until and until in said:
+                received += data
+                if until and until in received:
                     connection.settimeout(0.1)
         except TimeoutError:
-            return said, "open"
+            return received, "open"
         except ConnectionResetError:
-            return said, "reset"
-        return said, "closed"
+            return received, "reset"
+        return received, "closed"
 
 
 WHOLE = b"Content-Length: 4\r\n\r\nbody"
@@ -338,18 +338,18 @@ WHOLE = b"Content-Length: 4\r\n\r\nbody"
 def test_each_fault_is_what_it_is_called(
     server: Running, fault: str, ending: str, there: bytes, missing: bytes
 ) -> None:
-    """By path and by header, the fault is on the wire as described."""
-    asked = [(b"/fault/%b/predictions/echo" % fault.encode(), b"")]
-    asked += [(b"/predictions/echo", b"X-Fault: %b\r\n" % fault.encode())]
-    for path, headers in asked:
-        said, how = heard(server, path, headers, there if ending == "open" else b"")
+    """Requested by path or header, the fault occurs on the wire as described."""
+    requests = [(b"/fault/%b/predictions/echo" % fault.encode(), b"")]
+    requests += [(b"/predictions/echo", b"X-Fault: %b\r\n" % fault.encode())]
+    for path, headers in requests:
+        received, how = heard(server, path, headers, there if ending == "open" else b"")
         assert how == ending
-        assert there in said
-        assert missing not in said
+        assert there in received
+        assert missing not in received
 
 
 def test_a_hanging_request_is_never_answered(server: Running) -> None:
-    """Nothing comes, and others are served meanwhile."""
+    """Nothing arrives, and others are served meanwhile."""
     with socket.create_connection((server.host, server.port), timeout=0.3) as connection:
         connection.sendall(_REQUEST % (b"/fault/hang/", b""))
         assert ask(server, "/").status == 200
@@ -374,15 +374,15 @@ def test_faults_come_in_the_shares_asked_for() -> None:
 
 
 def test_an_idle_connection_is_closed_early() -> None:
-    """After an answer the server closes a connection that nobody uses."""
+    """The server closes a connection that is idle after an answer."""
     with serving("--idle", "0.05") as running:
-        said, how = heard(running, b"/")
-    assert said.endswith(b"ok")
+        received, how = heard(running, b"/")
+    assert received.endswith(b"ok")
     assert how == "closed"
 
 
 def test_every_fault_is_tried_here() -> None:
-    """The tests above leave out none."""
+    """The tests above cover every fault."""
     mark = test_each_fault_is_what_it_is_called.pytestmark[0]  # type: ignore[attr-defined]
     assert {row[0] for row in mark.args[1]} | {"hang"} == set(FAULTS)
 
@@ -394,10 +394,10 @@ def test_requests_may_come_in_pieces_and_together(server: Running) -> None:
             connection.sendall(bytes([byte]))
         assert connection.recv(65536).endswith(WHOLE)
         connection.sendall(2 * (_REQUEST % (b"/predictions/echo", b"")))
-        said = b""
-        while said.count(b"body") < 2:
-            said += connection.recv(65536)
-        assert said.count(b"HTTP/1.1 200 OK") == 2
+        received = b""
+        while received.count(b"body") < 2:
+            received += connection.recv(65536)
+        assert received.count(b"HTTP/1.1 200 OK") == 2
 
 
 def test_a_server_ends_with_its_context() -> None:
@@ -423,14 +423,14 @@ def test_a_server_of_the_command_line_outlives_its_shell() -> None:
 
 
 def test_a_server_ends_when_its_time_is_over() -> None:
-    """It tells its port, serves for as long as it is told to, and ends well."""
+    """It prints its port, serves for the given time, and exits cleanly."""
     command = [sys.executable, "-m", "modeldyno.testing.server", "--seconds", "0.1"]
     ended = subprocess.run(command, capture_output=True, check=True, timeout=120)
     assert ended.stdout.strip().isdigit()
 
 
 def test_a_server_whose_parent_is_gone_does_not_begin() -> None:
-    """It says no port when another process than the one that it is to end with has started it."""
+    """It prints no port if its parent is another process than the given one."""
     command = [sys.executable, "-m", "modeldyno.testing.server", "--parent", "1"]
     assert subprocess.run(command, capture_output=True, check=True, timeout=120).stdout == b""
 
@@ -442,7 +442,7 @@ def test_a_server_whose_parent_is_gone_does_not_begin() -> None:
         (("--service", "recorded:/no/such/file"), "No such file"),
         (("--stall", "3"), "AT:SECONDS"),
         (("--fault", "hung=1"), "did you mean 'hang'"),
-        (("--fault", "hang"), "tells no share"),
+        (("--fault", "hang"), "has no share"),
     ],
 )
 def test_a_wrong_argument_is_told_in_a_sentence(
@@ -450,11 +450,11 @@ def test_a_wrong_argument_is_told_in_a_sentence(
 ) -> None:
     """The last line says what is wrong, and no server starts."""
     with pytest.raises(SystemExit):
-        _arguments().parse_args(arguments)
+        _argument_parser().parse_args(arguments)
     assert word in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_server_that_does_not_start_is_no_server() -> None:
-    """Whoever wanted it hears of it."""
+    """The caller gets the error."""
     with pytest.raises(RunFailed, match="did not start"), serving("--stall", "x"):
         pass

@@ -48,12 +48,12 @@ def surface(tmp_path: Path) -> Surface:
 
 
 def test_a_point_is_its_mean_over_all_that_was_recorded(surface: Surface) -> None:
-    """Judged are means, not the luck of one run."""
+    """Means are judged, not the random values of one run."""
     assert surface.values({"max_batch": 1, "concurrency": 1})[RATE] == pytest.approx(100.0)
 
 
 def test_the_best_is_the_best_that_holds_the_bounds(surface: Surface) -> None:
-    """A point that breaks one has no score."""
+    """A point that breaks a bound has no score."""
     (goal,), (best,) = surface.goals, surface.bests
 
     assert best == pytest.approx(math.log(100.0))
@@ -61,7 +61,7 @@ def test_the_best_is_the_best_that_holds_the_bounds(surface: Surface) -> None:
 
 
 def test_measurements_differ_as_much_as_those_that_were_recorded(surface: Surface) -> None:
-    """But for what shifts all of a pass: of 90 and 110, beside twice the same, half is of the point itself.
+    """Except for shifts of a whole pass: of 90 and 110, next to a constant, half belongs to the point.
 
     What rises with what is kept.
     """
@@ -74,7 +74,7 @@ def test_measurements_differ_as_much_as_those_that_were_recorded(surface: Surfac
 
 
 def test_what_failed_fails_and_what_is_not_there_cannot_be(surface: Surface) -> None:
-    """A trial of the first has its cause; the other is skipped."""
+    """A trial at a failed point has its cause; one at an unmeasured point is skipped."""
     study = study_of(surface, surface.goals[0])
     source = np.random.default_rng(0)
     failed = measured(surface, study, Ask(point={"max_batch": 4, "queue_delay": 0, "concurrency": 1}), source)
@@ -87,7 +87,7 @@ def test_what_failed_fails_and_what_is_not_there_cannot_be(surface: Surface) -> 
 
 
 def test_a_server_is_started_where_more_than_the_load_changes(surface: Surface) -> None:
-    """The default at both loads is one start."""
+    """The default at both loads needs one start."""
     study = searched(surface, surface.goals[0], grid.propose)
     default = [trial for trial in study.measured if trial.stage is Stage.DEFAULT]
 
@@ -97,7 +97,7 @@ def test_a_server_is_started_where_more_than_the_load_changes(surface: Surface) 
 
 
 def test_what_is_verified_is_measured_again() -> None:
-    """The measurements that verify come after those of the search."""
+    """Verification follows the search."""
     surface = FAMILIES["compiled"](0)
     study = searched(surface, surface.goals[0], grid.propose)
     after = verified(surface, study).measured[len(study.measured) :]
@@ -108,7 +108,7 @@ def test_what_is_verified_is_measured_again() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_made_up_surfaces_are_the_same_again_and_have_a_best(family: str) -> None:
-    """Each has points that hold its bounds, and points that do not."""
+    """Each has points that meet its bounds, and points that do not."""
     surface, again = FAMILIES[family](3), FAMILIES[family](3)
 
     assert {k: list(row) for k, row in surface.means.items()} == {

@@ -1,3 +1,3 @@
-"""Use case: is one better than the other? compare, gate, check, doctor, advise, trend."""
+"""Use case: compare models or results: compare, gate, check, doctor, advise, trend."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model, its findings, and what comes of trying them: each in turns with the model as it is."""
+"""Advise on a model: try the settings that its findings suggest, each interleaved with the baseline."""
 
 from __future__ import annotations
 
@@ -45,87 +45,89 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_TIME", "TOLERANCE", "Wish", "advise"]
 
-_LOOKS = {("static", "ops", "layers"): 4.0, ("static", "ops"): 3.0, ("static",): 1.5}
-"""Probes beside the timed ones, and about how many times as long as without them a run takes: those of the
-first line that the backend bears, and that there is time for, are taken."""
-_WATCHING = 0.25
-"""Part of the time that this may take."""
-_ROUNDS, _FINAL = 5, 7
+_WATCH_PROBES = {("static", "ops", "layers"): 4.0, ("static", "ops"): 3.0, ("static",): 1.5}
+"""Probes added to the timed ones, with the run time relative to a run without them. The first entry that the
+backend supports and that there is time for is used."""
+_WATCH_SHARE = 0.25
+"""Share of the time that this may take."""
+_CANDIDATE_ROUNDS, _FINAL_ROUNDS = 5, 7
 """Rounds of the candidates, and of the finalists."""
-_FIRST, _SHARE = 0.5, 0.75
-"""Parts of what is left then: for the first looks at candidates, and for their rounds, too; the rest is for
-the finalists."""
-_SEVERAL = 3
-"""First looks for which there must be time before any is kept for rounds."""
-_PORTION, _BRIEFEST = 1 / 60, 0.3
-"""Part of the time that a probe of a run may measure, and seconds that it always may."""
+_FIRST_LOOK_SHARE, _ROUNDS_SHARE = 0.5, 0.75
+"""Shares of the remaining time: for first looks at candidates, and for those plus their rounds; the rest is
+for the finalists."""
+_MIN_FIRST_LOOKS = 3
+"""First looks that must fit before any time is reserved for rounds."""
+_PROBE_SHARE, _MIN_PROBE_TIME = 1 / 60, 0.3
+"""Share of the time that a probe of a run may measure, and its minimum in seconds."""
 
 
 def advise(job: Job, wish: Wish, campaign: Campaign) -> Iterator[Advice]:
-    """Try what may help; give the Advice so far after each stage, the last one being the answer.
+    """Try what may help; yield the Advice so far after each stage, the last one being the answer.
 
-    The baseline is looked at, and where there is time for that, watched, and findings made of it. Each
-    candidate is run once, which shows whether it runs and what it does to the outputs; those not far worse
-    are measured in turns with the baseline. What helped is combined and measured anew, so that the best of
-    several is not quoted for its luck. No stage begins what would not end in time, but for the first run of
-    the baseline.
+    The baseline is run, watched if there is time, and findings are derived from it. Each candidate is run
+    once, which shows whether it works and what it does to the outputs; those not far worse are measured in
+    turns with the baseline. What helped is combined and measured again, which avoids the selection bias of
+    quoting the best of several measurements. No stage starts anything that would not end in time, except the
+    first run of the baseline.
 
     Args:
         job: the baseline.
-        wish: what to improve, and how long.
-        campaign: what runs Jobs; after an interruption what was measured by then is kept.
+        wish: what to improve, and within what time.
+        campaign: runs the Jobs; after an interruption, what was measured by then is kept.
 
     Raises:
-        RequestError: the model cannot be tried so, or the metric is none to improve.
+        RequestError: the model cannot be tried like this, or the metric cannot be improved.
         RunFailed: the baseline failed.
     """
     _check(job, wish)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(
-            job=replace(job, plan=replace(job.plan, processes=1, max_time=_measuring(job, wish))),
+            job=replace(job, plan=replace(job.plan, processes=1, max_time=_probe_time(job, wish))),
             wish=wish,
             campaign=campaign,
             folder=Path(folder),
             begun=time.monotonic(),
         )
-        yield from _tried(trial)
+        yield from _run_stages(trial)
 
 
-def _measuring(job: Job, wish: Wish) -> float:
-    """Say how long a probe may measure, so that there is time for several candidates."""
-    return min(job.plan.max_time, max(_BRIEFEST, _PORTION * wish.max_time))
+def _probe_time(job: Job, wish: Wish) -> float:
+    """Return how many seconds a probe may measure, so that there is time for several candidates."""
+    return min(job.plan.max_time, max(_MIN_PROBE_TIME, _PROBE_SHARE * wish.max_time))
 
 
-def _tried(trial: Trial) -> Iterator[Advice]:
-    advice = _looked(trial)
+def _run_stages(trial: Trial) -> Iterator[Advice]:
+    advice = _inspect_baseline(trial)
     yield advice
-    every = candidates(advice.findings, _axes(trial), advice.baseline, trial.wish.query.metric)
-    whole = max(0.0, trial.left)
-    looked, left_out = _first_looks(trial, advice.baseline, every, _reserve(trial, whole))
+    all_candidates = candidates(advice.findings, _axes(trial), advice.baseline, trial.wish.query.metric)
+    remaining = max(0.0, trial.left)
+    looked, left_out = _first_looks(trial, advice.baseline, all_candidates, _reserve(trial, remaining))
     advice = replace(advice, tried=looked, left_out=left_out)
     yield advice
-    measured = trial.in_turns(promising(looked), _ROUNDS, trial.left - (1 - _SHARE) * whole)
-    advice = replace(advice, tried=_merged(looked, measured))
+    measured = trial.in_turns(
+        promising(looked), _CANDIDATE_ROUNDS, trial.left - (1 - _ROUNDS_SHARE) * remaining
+    )
+    advice = replace(advice, tried=_merge_measured(looked, measured))
     yield advice
     finalists = combinations(helped(advice.tried, trial.wish.tolerance))
-    if not measured:  # there was no time for both: what looks best is confirmed at once
-        finalists = _likeliest(looked, trial.wish.tolerance)
+    if not measured:  # there was no time for both: confirm the most promising candidate at once
+        finalists = _most_promising(looked, trial.wish.tolerance)
     if not finalists or trial.campaign.interrupted():
         return
-    finals = _finals(trial, advice, finalists)
+    finals = _measure_finalists(trial, advice, finalists)
     chosen = best(finals, trial.wish.tolerance)
-    told = "" if chosen is None else _command(trial, advice, chosen.candidate)
-    yield replace(advice, finals=finals, best=chosen, command=told)
+    command = "" if chosen is None else _command(trial, advice, chosen.candidate)
+    yield replace(advice, finals=finals, best=chosen, command=command)
 
 
 def _reserve(trial: Trial, whole: float) -> float:
-    """Say how much of the time is kept for rounds: enough to confirm one candidate, or else nothing."""
-    kept = max((1 - _FIRST) * whole, 2 * FEWEST * trial.cost)
-    return kept if whole - kept >= _SEVERAL * trial.cost else 0.0
+    """Return the seconds reserved for rounds: enough to confirm one candidate, or else none."""
+    reserve = max((1 - _FIRST_LOOK_SHARE) * whole, 2 * FEWEST * trial.cost)
+    return reserve if whole - reserve >= _MIN_FIRST_LOOKS * trial.cost else 0.0
 
 
-def _likeliest(looked: Sequence[Tried], tolerance: float) -> tuple[Candidate, ...]:
-    """Give the one candidate that gained most at its first look, if any did."""
+def _most_promising(looked: Sequence[Tried], tolerance: float) -> tuple[Candidate, ...]:
+    """Return the candidate with the largest gain at its first look, if any gained."""
     gained = [tried for tried in promising(looked) if gain(tried.change) > 0 and tried.error <= tolerance]
     return tuple(tried.candidate for tried in gained[:1])
 
@@ -133,14 +135,14 @@ def _likeliest(looked: Sequence[Tried], tolerance: float) -> tuple[Candidate, ..
 def _check(job: Job, wish: Wish) -> None:
     if serves(job.backend):
         raise RequestError(
-            "modeldyno advise runs a model in a process; for a server see what modeldyno show RESULT "
+            "modeldyno advise runs a model within a process; for a server, see what modeldyno show RESULT "
             "--findings suggests, and try it with modeldyno sweep."
         )
     if job.inspection.mode is Mode.TRAIN:
-        raise RequestError("modeldyno advise times calls, and no training steps; leave --mode train away.")
+        raise RequestError("modeldyno advise times calls, not training steps; leave out --mode train.")
     if wish.query.metric not in {"latency", *TIMED[1:], "batch_rate"}:
         raise RequestError(
-            f"{wish.query} is not what advise can improve; give --metric throughput, or latency.p50."
+            f"{wish.query} is not a metric that advise can improve; give --metric throughput, or latency.p50."
         )
 
 
@@ -151,18 +153,18 @@ def _command(trial: Trial, advice: Advice, candidate: Candidate) -> str:
 # --- the stages ------------------------------------------------------------------------------------
 
 
-def _looked(trial: Trial) -> Advice:
-    """Look at the baseline, and then watch it.
+def _inspect_baseline(trial: Trial) -> Advice:
+    """Run the baseline, then watch it with further probes.
 
     Raises:
         RunFailed: it failed.
     """
-    found = trial.look(trial.job, BASELINE, BASELINE)
-    if found.failures:
-        failure = found.failures[0]
+    result = trial.look(trial.job, BASELINE, BASELINE)
+    if result.failures:
+        failure = result.failures[0]
         raise RunFailed(f"The model failed in {failure.where}: {failure.message}")
     knobs = plugins.backend(trial.job.backend).knobs
-    baseline = replace(_watched(trial, found), job=trial.job)
+    baseline = replace(_with_watched_run(trial, result), job=trial.job)
     return Advice(
         id=secrets.token_hex(6),
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -174,22 +176,22 @@ def _looked(trial: Trial) -> Advice:
     )
 
 
-def _watched(trial: Trial, found: Result) -> Result:
-    """Add what can be seen of it with as many probes as it bears and as there is time for."""
+def _with_watched_run(trial: Trial, result: Result) -> Result:
+    """Add the observations of as many probes as the backend supports and as there is time for."""
     job = replace(trial.job, inspection=replace(trial.job.inspection, devices=(HERE,), modules=True))
-    for probes, times in _LOOKS.items():
-        if times * trial.cost > _WATCHING * trial.wish.max_time or trial.campaign.interrupted():
+    for probes, times in _WATCH_PROBES.items():
+        if times * trial.cost > _WATCH_SHARE * trial.wish.max_time or trial.campaign.interrupted():
             continue
         try:
-            seen = trial.look(job, "watched", "baseline, watched", probes=probes, timeout=trial.left)
+            watched = trial.look(job, "watched", "baseline, watched", probes=probes, timeout=trial.left)
         except RequestError:
-            continue  # the backend cannot be watched so
-        return enriched(found, seen)
-    return found
+            continue  # the backend cannot be watched with these probes
+        return enriched(result, watched)
+    return result
 
 
 def _axes(trial: Trial) -> tuple[Axis, ...]:
-    """Give the axes that the backend finds worth a look."""
+    """Return the axes that the backend suggests trying."""
     backend = plugins.backend(trial.job.backend)
     if not trial.wish.space or not isinstance(backend, HasSpace):
         return ()
@@ -198,39 +200,40 @@ def _axes(trial: Trial) -> tuple[Axis, ...]:
 
 
 def _first_looks(
-    trial: Trial, baseline: Result, every: tuple[Candidate, ...], reserve: float
+    trial: Trial, baseline: Result, all_candidates: tuple[Candidate, ...], reserve: float
 ) -> tuple[tuple[Tried, ...], tuple[Candidate, ...]]:
-    """Run each candidate once, as many as the time allows; give those it does not.
+    """Run each candidate once while time allows; return what was tried, and what was left out.
 
-    `reserve` is what is to be left for the later stages, in seconds.
+    `reserve` is the time in seconds to leave for the later stages.
     """
     looked: list[Tried] = []
-    for number, candidate in enumerate(every):
+    for number, candidate in enumerate(all_candidates):
         if trial.campaign.interrupted():
             break
         if trial.left - trial.cost < reserve or trial.left <= 0:
-            return tuple(looked), every[number:]
-        label = f"candidate {number + 1} of {len(every)}"
+            return tuple(looked), all_candidates[number:]
+        label = f"candidate {number + 1} of {len(all_candidates)}"
         tried = trial.first_look(baseline, candidate, str(number), label)
-        if tried.failure and trial.left <= 0:  # it was ended with the time
-            return tuple(looked), every[number:]
+        if tried.failure and trial.left <= 0:  # it was ended because time was up
+            return tuple(looked), all_candidates[number:]
         looked.append(tried)
     return tuple(looked), ()
 
 
-def _merged(looked: Sequence[Tried], measured: Sequence[Tried]) -> tuple[Tried, ...]:
-    """Put what was measured in turns in the place of the first look."""
-    better = {id(tried.candidate): tried for tried in measured}
-    return tuple(better.get(id(tried.candidate), tried) for tried in looked)
+def _merge_measured(looked: Sequence[Tried], measured: Sequence[Tried]) -> tuple[Tried, ...]:
+    """Replace first looks by measurements in rounds where there are any."""
+    by_candidate = {id(tried.candidate): tried for tried in measured}
+    return tuple(by_candidate.get(id(tried.candidate), tried) for tried in looked)
 
 
-def _finals(trial: Trial, advice: Advice, finalists: Sequence[Candidate]) -> tuple[Tried, ...]:
-    """Measure the finalists anew; a combination is run once before."""
-    known = {id(tried.candidate): tried for tried in advice.tried}
-    ready = [
-        known.get(id(candidate)) or trial.first_look(advice.baseline, candidate, "combination", "combination")
+def _measure_finalists(trial: Trial, advice: Advice, finalists: Sequence[Candidate]) -> tuple[Tried, ...]:
+    """Measure the finalists again; a combination is first run once."""
+    already_tried = {id(tried.candidate): tried for tried in advice.tried}
+    runnable = [
+        already_tried.get(id(candidate))
+        or trial.first_look(advice.baseline, candidate, "combination", "combination")
         for candidate in finalists
     ]
-    running = [replace(tried, rounds=0) for tried in ready if not tried.failure]
-    measured = trial.in_turns(running, _FINAL, trial.left)
-    return (*measured, *(tried for tried in ready if tried.failure))
+    successful = [replace(tried, rounds=0) for tried in runnable if not tried.failure]
+    measured = trial.in_turns(successful, _FINAL_ROUNDS, trial.left)
+    return (*measured, *(tried for tried in runnable if tried.failure))

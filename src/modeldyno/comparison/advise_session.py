@@ -1,4 +1,4 @@
-"""One session of trying settings: each is run once, and those that promise something run in turns."""
+"""One advise session: run each setting once, then measure the promising ones in turns with the baseline."""
 
 from __future__ import annotations
 
@@ -26,168 +26,172 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 TOLERANCE = 0.01
-"""Largest difference of outputs, relative to their largest element, up to which settings are combined."""
+"""Largest difference of outputs, relative to their largest element, at which settings are still combined."""
 MAX_TIME = 180.0
 TIMED = ("latency", "throughput")
 BASELINE = "baseline"
-"""Name of what the candidates are held against."""
+"""Name of the baseline."""
 FEWEST = 3
-"""Rounds that are worth making."""
-_BESIDE = "latency.p50"
-_PATIENCE = 1 / 3
-"""Part of the time that any first look may take, loading and compiling included."""
-_SHORTEST = 1.0
-"""Seconds that a look is given at least."""
-_INSTANT = 1e-6
-_NOTHING = Candidate(codes=(), settings={})
+"""Smallest number of rounds worth running."""
+_SECONDARY_METRIC = "latency.p50"
+_FIRST_LOOK_TIMEOUT_SHARE = 1 / 3
+"""Share of the time that any first look may take, including loading and compiling."""
+_MIN_TIMEOUT = 1.0
+"""Seconds granted to a look at least."""
+_MIN_COST = 1e-6
+_UNCHANGED = Candidate(codes=(), settings={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What advice is asked for."""
+    """Options of an advise session."""
 
     query: Query
     max_time: float = MAX_TIME
-    """Seconds in all; the baseline is looked at in any case."""
+    """Seconds in all; the baseline is run in any case."""
     tolerance: float = TOLERANCE
     space: bool = True
-    """Whether what is usual for the backend's knobs is tried beside what findings suggest."""
+    """Whether the usual values of the backend's knobs are tried in addition to what findings suggest."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Trial:
-    """One session of trying; it times its runs, for what the next would take."""
+    """One advise session; it times its runs, to estimate what the next would take."""
 
     job: Job
     wish: Wish
     campaign: Campaign
     folder: Path
     begun: float
-    """Monotonic seconds."""
+    """Start of the session, in monotonic seconds."""
     times: list[float] = field(default_factory=list)
-    """Seconds of each run without further probes."""
+    """Seconds of each run without additional probes."""
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """Seconds left."""
         return self.wish.max_time - (time.monotonic() - self.begun)
 
     @property
     def cost(self) -> float:
-        """Seconds that a run takes: the median of those so far."""
+        """Estimated seconds of a run: the median of those so far."""
         return median(self.times)
 
     @property
     def patience(self) -> float:
-        """Seconds after which a run is given up: one candidate is not to take the time of all."""
-        return max(_SHORTEST, 2 * max(self.times, default=0.0), _PATIENCE * self.wish.max_time)
+        """Seconds after which a run is given up, so that one candidate cannot use up the time of all."""
+        return max(
+            _MIN_TIMEOUT, 2 * max(self.times, default=0.0), _FIRST_LOOK_TIMEOUT_SHARE * self.wish.max_time
+        )
 
     def of(self, candidate: Candidate) -> Job:
-        """Give the Job with what is to be tried."""
+        """Return the Job with the settings of a candidate."""
         return self.job.at(candidate.settings)
 
     def look(
         self, job: Job, name: str, label: str, *, probes: tuple[str, ...] = (), timeout: float | None = None
     ) -> Result:
-        """Run a Job once, and keep what it returned.
+        """Run a Job once, and save its outputs.
 
         Args:
             job: the model with its settings.
-            name: of the file of its outputs.
-            label: what progress is called.
-            probes: beside those that time calls.
-            timeout: seconds after which it is given up, where its Plan gives none.
+            name: stem of the file of its outputs.
+            label: label of the progress line.
+            probes: in addition to those that time calls.
+            timeout: seconds after which it is given up, if its Plan sets none.
         """
-        looking = replace(
+        look_job = replace(
             job,
             probes=(*probes, *TIMED, "outputs"),
             plan=replace(job.plan, timeout=job.plan.timeout or timeout),
             observation=replace(job.observation, outputs=str(self.folder / f"{name}.npz")),
         )
-        begun = time.monotonic()
-        found = self.campaign.execute(looking, watch=self.campaign.labelled(label))
+        started = time.monotonic()
+        result = self.campaign.execute(look_job, watch=self.campaign.labelled(label))
         if not probes:
-            self.times.append(time.monotonic() - begun)
-        kept = tuple(each for each in found.artifacts if not each.path.startswith(str(self.folder)))
-        return replace(found, job=replace(found.job, observation=job.observation), artifacts=kept)
+            self.times.append(time.monotonic() - started)
+        artifacts = tuple(
+            artifact for artifact in result.artifacts if not artifact.path.startswith(str(self.folder))
+        )
+        return replace(result, job=replace(result.job, observation=job.observation), artifacts=artifacts)
 
     def first_look(self, baseline: Result, candidate: Candidate, name: str, label: str) -> Tried:
-        """Run a candidate once: whether it runs, about how fast, and what it does to the outputs.
+        """Run a candidate once, to see whether it works, about how fast, and what it does to the outputs.
 
         Args:
-            baseline: the first look at the model as it is.
+            baseline: the first run of the unchanged model.
             candidate: what to try.
-            name: of the file of its outputs.
-            label: what progress is called.
+            name: stem of the file of its outputs.
+            label: label of the progress line.
         """
         try:
-            end = max(_SHORTEST, min(self.patience, self.left))
-            found = self.look(self.of(candidate), name, label, timeout=end)
-        except ModelDynoError as error:  # a setting that this model or this machine does not bear
+            timeout = max(_MIN_TIMEOUT, min(self.patience, self.left))
+            result = self.look(self.of(candidate), name, label, timeout=timeout)
+        except ModelDynoError as error:  # this model or machine does not support the setting
             return Tried(candidate=candidate, failure=str(error))
-        if found.failures:
-            return Tried(candidate=candidate, failure=found.failures[0].message)
-        first, *others = contrast(baseline, found, self.question).changes
-        tried = Tried(candidate=candidate, change=first, beside=tuple(others))
-        return _compared(tried, self.folder / f"{BASELINE}.npz", self.folder / f"{name}.npz")
+        if result.failures:
+            return Tried(candidate=candidate, failure=result.failures[0].message)
+        change, *others = contrast(baseline, result, self.question).changes
+        tried = Tried(candidate=candidate, change=change, beside=tuple(others))
+        return _with_output_agreement(tried, self.folder / f"{BASELINE}.npz", self.folder / f"{name}.npz")
 
     @property
     def question(self) -> Question:
-        """What is judged: the wish, and the time of a call beside it."""
-        metrics = tuple(dict.fromkeys((str(self.wish.query), _BESIDE)))
+        """What is compared: the requested metric, and the time of a call."""
+        metrics = tuple(dict.fromkeys((str(self.wish.query), _SECONDARY_METRIC)))
         return Question(metrics=metrics, why=False)
 
     def in_turns(self, chosen: Sequence[Tried], rounds: int, seconds: float) -> tuple[Tried, ...]:
-        """Measure candidates in rounds beside the baseline; of too many for the time the first are taken.
+        """Measure candidates in rounds with the baseline; if time is short, only the first ones.
 
         Args:
-            chosen: the best first.
-            rounds: at most.
-            seconds: that they may take; where not even the fewest rounds of one candidate fit, none is made.
+            chosen: candidates, the best first.
+            rounds: largest number of rounds.
+            seconds: time limit; if not even the fewest rounds of one candidate fit, nothing is run.
         """
-        affordable = seconds / max(self.cost, _INSTANT)
-        few = chosen[: max(0, int(affordable / FEWEST) - 1)]
-        sides = 1 + len(few)
-        made = min(rounds, int(affordable / sides))
-        if not few or self.campaign.interrupted():
+        affordable = seconds / max(self.cost, _MIN_COST)
+        affordable_candidates = chosen[: max(0, int(affordable / FEWEST) - 1)]
+        sides = 1 + len(affordable_candidates)
+        round_count = min(rounds, int(affordable / sides))
+        if not affordable_candidates or self.campaign.interrupted():
             return ()
-        settings = (_NOTHING, *(tried.candidate for tried in few))
-        looks = tuple(
+        settings = (_UNCHANGED, *(tried.candidate for tried in affordable_candidates))
+        comparisons = tuple(
             in_turns(
-                [self._timed(candidate) for candidate in settings],
-                Turns(sides=sides, first=made, most=made, max_time=seconds),
+                [self._timed_job(candidate) for candidate in settings],
+                Turns(sides=sides, first=round_count, most=round_count, max_time=seconds),
                 self.question,
                 self.campaign,
             )
         )
-        if not looks:
+        if not comparisons:
             return ()
-        found = looks[-1]
+        latest = comparisons[-1]
         return tuple(
-            _with_changes(tried, contrast, found.baseline.processes)
-            for tried, contrast in zip(few, found.contrasts, strict=True)
+            _with_changes(tried, comparison, latest.baseline.processes)
+            for tried, comparison in zip(affordable_candidates, latest.contrasts, strict=True)
         )
 
-    def _timed(self, candidate: Candidate) -> Job:
+    def _timed_job(self, candidate: Candidate) -> Job:
         job = self.of(candidate)
         return replace(job, probes=TIMED, plan=replace(job.plan, timeout=job.plan.timeout or self.patience))
 
 
-def _compared(tried: Tried, baseline: Path, candidate: Path) -> Tried:
-    """Hold the outputs against those of the baseline; of another batch those of the samples in both."""
+def _with_output_agreement(tried: Tried, baseline: Path, candidate: Path) -> Tried:
+    """Compare the outputs with those of the baseline; with another batch size, the samples in both."""
     with suppress(OSError):
         try:
             before, after = outputs.load(baseline), outputs.load(candidate)
-            agreed = outputs.agreement(*outputs.shared_samples(before, after))
-            return with_outputs(tried, agreed)
+            agreement = outputs.agreement(*outputs.shared_samples(before, after))
+            return with_outputs(tried, agreement)
         except ValueError as error:
             return with_outputs(tried, (), str(error))
-    return with_outputs(tried, (), "the outputs were not kept")
+    return with_outputs(tried, (), "the outputs were not saved")
 
 
-def _with_changes(tried: Tried, found: Contrast, rounds: int) -> Tried:
-    failures = found.candidate.failures
+def _with_changes(tried: Tried, comparison: Contrast, rounds: int) -> Tried:
+    failures = comparison.candidate.failures
     if failures:
         return replace(tried, failure=failures[0].message)
-    first, *others = found.changes
-    return replace(tried, change=first, beside=tuple(others), rounds=rounds)
+    change, *others = comparison.changes
+    return replace(tried, change=change, beside=tuple(others), rounds=rounds)

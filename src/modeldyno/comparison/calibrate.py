@@ -1,7 +1,7 @@
-"""The doctor: what a gate can see on this machine, how often it would be wrong, and what to change.
+"""The doctor: what a gate can detect on this machine, how often it would be wrong, and what to improve.
 
-A model is run against itself, in fresh processes, two by two as the sides of a gate's round, for as long as
-a gate may take. On these runs the gate is rehearsed: every alarm that it raises is false.
+A model is run against itself in fresh processes, in pairs like the rounds of a gate, for as long as
+a gate may take. The gate is rehearsed on these runs: every alarm that it raises is false.
 """
 
 from __future__ import annotations
@@ -32,55 +32,55 @@ if TYPE_CHECKING:
     from modeldyno.runtime.session import Campaign
 
 TAG = "doctor"
-"""Of the runs of a model against itself by which a machine was judged."""
+"""Tag of the runs of a model against itself, from which a machine is judged."""
 SPECIMEN = "call:modeldyno.testing.sample_network:network"
-"""What a machine is judged by unless a model is given."""
+"""Model with which a machine is judged unless another is given."""
 PLAN = Plan(min_time=0.5, max_time=1.0)
 FEWEST_PROCESSES, _MOST_PROCESSES = 12, 400
-_REHEARSALS, _LOOKED_AT, _PAIR = 400, 20, 2
-_LOADED = 0.5
-"""Load average for each core from which on the machine is busy with something else."""
+_REHEARSAL_COUNT, _STORED_LIMIT, _SIDES = 400, 20, 2
+_BUSY_LOAD = 0.5
+"""Load average per core above which the machine counts as busy with something else."""
 
 
 def against_itself(job: Job, campaign: Campaign, *, budget: float) -> Result:
-    """Run a Job in fresh processes until the time is over; give them pooled, in the order in which they ran.
+    """Run a Job in fresh processes until time is up; return them pooled, in the order in which they ran.
 
     Raises:
-        RunFailed: it failed, or was interrupted before there were enough.
+        RunFailed: a run failed, or there were too few runs before an interruption.
     """
-    begun, found = time.monotonic(), []  # type: float, list[Result]
+    started, results = time.monotonic(), []  # type: float, list[Result]
     job = replace(job, plan=replace(job.plan, processes=1))
-    while len(found) < _MOST_PROCESSES and not campaign.interrupted():
-        spent = time.monotonic() - begun
-        if len(found) >= FEWEST_PROCESSES and spent + _PAIR * spent / len(found) > budget:
+    while len(results) < _MOST_PROCESSES and not campaign.interrupted():
+        spent = time.monotonic() - started
+        if len(results) >= FEWEST_PROCESSES and spent + _SIDES * spent / len(results) > budget:
             break
-        campaign.watch(Progressed(stage=f"process {len(found) + 1} and {len(found) + 2}"))
-        pair = replace(campaign, watch=silent).play([("", job)] * _PAIR)
-        whole = [result for result in map(_checked, pair) if result is not None]
-        if len(whole) < _PAIR:
+        campaign.watch(Progressed(stage=f"process {len(results) + 1} and {len(results) + 2}"))
+        pair = replace(campaign, watch=silent).play([("", job)] * _SIDES)
+        completed = [result for result in map(_completed, pair) if result is not None]
+        if len(completed) < _SIDES:
             break
-        found += whole
-    if len(found) < FEWEST_PROCESSES:
+        results += completed
+    if len(results) < FEWEST_PROCESSES:
         raise RunFailed(
-            f"It takes {FEWEST_PROCESSES} processes to judge a machine, and {len(found)} were run."
+            f"Judging a machine takes {FEWEST_PROCESSES} processes, and only {len(results)} were run."
         )
-    pooled = merge(found)
-    plan = replace(pooled.job.plan, processes=len(found))
+    pooled = merge(results)
+    plan = replace(pooled.job.plan, processes=len(results))
     return replace(pooled, job=replace(pooled.job, plan=plan))
 
 
-def _checked(found: Result | ModelDynoError) -> Result | None:
-    """Give what came of a run; None where it was interrupted.
+def _completed(result: Result | ModelDynoError) -> Result | None:
+    """Return the Result of a run; None if it was interrupted.
 
     Raises:
         RunFailed: it failed.
     """
-    if isinstance(found, ModelDynoError):
-        raise found
-    if found.failures:
-        failure = found.failures[0]
+    if isinstance(result, ModelDynoError):
+        raise result
+    if result.failures:
+        failure = result.failures[0]
         raise RunFailed(f"The model failed in {failure.where}: {failure.message}.")
-    return None if any(doubt.code == INTERRUPTED.code for doubt in found.doubts) else found
+    return None if any(doubt.code == INTERRUPTED.code for doubt in result.doubts) else result
 
 
 def calibration(
@@ -89,67 +89,74 @@ def calibration(
     """Rehearse a gate on the processes of a Result, in the order in which they ran.
 
     Raises:
-        RequestError: it has too few processes, or nothing that a gate could judge.
+        RequestError: it has too few processes, or no metric that a gate could judge.
     """
-    named = {query: found for query in headlines(result, result) if (found := _varying(result, query))}
-    if not named or result.processes < FEWEST_PROCESSES:
+    values_by_query = {
+        query: values for query in headlines(result, result) if (values := _varying_numbers(result, query))
+    }
+    if not values_by_query or result.processes < FEWEST_PROCESSES:
         raise RequestError(
-            f"{result.name} was measured in {result.processes} processes; to rehearse a gate on them takes "
-            f"{FEWEST_PROCESSES}, and times."
+            f"{result.name} was measured in {result.processes} processes; rehearsing a gate on them takes "
+            f"{FEWEST_PROCESSES} processes, with timings."
         )
-    return calibrate(named, rule, rounds=rounds, comparisons=comparisons, smallest=smallest)
+    return calibrate(values_by_query, rule, rounds=rounds, comparisons=comparisons, smallest=smallest)
 
 
-def _varying(result: Result, query: Query) -> list[float]:
-    """Give the numbers of the processes, where they vary and have a ratio."""
-    found = result.find(query.metric, query.scope)
-    assert found is not None
-    values = [] if exact(found) else numbers(query, found)
+def _varying_numbers(result: Result, query: Query) -> list[float]:
+    """Return the values by process if they vary and are positive, otherwise none."""
+    measurement = result.find(query.metric, query.scope)
+    assert measurement is not None
+    values = [] if exact(measurement) else numbers(query, measurement)
     return values if values and min(values) > 0 else []
 
 
 def kept_calibration(store: Store, result: Result) -> Result | None:
-    """Give the newest runs of a model against itself on the hardware of a Result."""
-    for entry in store.find(tag=TAG, limit=_LOOKED_AT):
-        found = store.get(entry.id)
-        if found.environment.hardware == result.environment.hardware:
-            return found
+    """Return the newest run of a model against itself on the hardware of a Result."""
+    for entry in store.find(tag=TAG, limit=_STORED_LIMIT):
+        stored = store.get(entry.id)
+        if stored.environment.hardware == result.environment.hardware:
+            return stored
     return None
 
 
 def told_calibration(kept: Result) -> str:
-    """Say what a gate does on the machine on which a model was run against itself."""
-    rounds = max(1, kept.processes // _PAIR)
-    found = calibration(kept, Rule(), rounds=rounds, comparisons=_REHEARSALS)
-    return f"on this machine (doctor of {kept.created[:10]}, {kept.name}): {told(found, rounds)}"
+    """Describe the gate's error rate on the machine from a stored run of a model against itself."""
+    rounds = max(1, kept.processes // _SIDES)
+    rehearsed = calibration(kept, Rule(), rounds=rounds, comparisons=_REHEARSAL_COUNT)
+    return f"on this machine (doctor of {kept.created[:10]}, {kept.name}): {told(rehearsed, rounds)}"
 
 
-def told(found: Calibration, rounds: int) -> str:
-    """Say how often the gate is wrong, and what it sees."""
-    most = share_interval(found.alarms, found.comparisons)[1]
-    seen = "not even a doubling" if found.smallest is None else f"a slowdown of {100 * found.smallest:.1f}%"
+def told(rehearsed: Calibration, rounds: int) -> str:
+    """Describe how often the gate is wrong, and what it detects."""
+    upper_bound = share_interval(rehearsed.alarms, rehearsed.comparisons)[1]
+    detectable = (
+        "not even a doubling"
+        if rehearsed.smallest is None
+        else f"a slowdown of {100 * rehearsed.smallest:.1f}%"
+    )
     return (
-        f"{found.alarms} false alarms in {found.comparisons:,} rehearsals (at most {most:.1%}), "
-        f"and {seen} is found in {POWER:.0%} of the cases within {rounds} rounds"
+        f"{rehearsed.alarms} false alarms in {rehearsed.comparisons:,} rehearsals "
+        f"(at most {upper_bound:.1%}), and {detectable} is detected in {POWER:.0%} of the cases "
+        f"within {rounds} rounds"
     )
 
 
 def advice(result: Result) -> Iterator[Doubt]:
-    """Say what to change on the machine, or in how it is used, so that the gate sees more."""
+    """Yield what to change on the machine, or in its use, so that the gate detects smaller changes."""
     conditions, hardware = result.environment.conditions, result.environment.hardware
     governor = str(conditions.get("governor", "performance"))
     if governor != "performance":
         yield Doubt(
             code="governor",
             seen=f"the processor's frequency follows the governor {governor}",
-            advice="choose the governor performance: cpupower frequency-set -g performance",
+            advice="switch to the governor performance: cpupower frequency-set -g performance",
         )
     load, cores = conditions.get("load_average", 0.0), hardware.get("cores_allowed", 1)
-    if isinstance(load, int | float) and isinstance(cores, int | float) and load > _LOADED * cores + 1:
+    if isinstance(load, int | float) and isinstance(cores, int | float) and load > _BUSY_LOAD * cores + 1:
         yield Doubt(
             code="busy-machine",
-            seen=f"the load average was {load:.1f} on {cores:g} cores when it began",
-            advice="stop what else runs here, or wait for it",
+            seen=f"the load average was {load:.1f} on {cores:g} cores at the start",
+            advice="stop other programs on this machine, or wait for them to end",
         )
     noise = {"interference", "steal", "oversubscribed", "drift", "unsettled", "noise-floor", "throttled"}
     yield from (doubt for doubt in result.doubts if doubt.code in noise)

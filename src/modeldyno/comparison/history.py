@@ -1,4 +1,4 @@
-"""The history of a model: what the store has of it, as far as the results can be held against each other."""
+"""The history of a model: its stored results, as far as they are comparable."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def trend_of(
 ) -> Trend:
     """Find levels and steps in the stored results of a model.
 
-    They are those with the backend, the settings, the inputs and the load of the newest one that fits what
-    is asked for; results of another setup are counted and left out.
+    Used are those with the backend, settings, inputs and load of the newest one that matches the
+    request; results of other setups are counted and left out.
 
     Args:
-        model: its name in the store, or a reference that gives it that name.
-        metric: a query, such as ``latency.p99``; by default the typical time of a call.
+        model: its name in the store, or a reference from which that name follows.
+        metric: a query, such as ``latency.p99``; by default the typical latency.
         backend: only results of this one.
         settings: only results with these knobs.
-        limit: results that are looked at, the newest.
+        limit: number of newest results to search.
         smallest: relative change that matters.
 
     Raises:
@@ -50,92 +50,99 @@ def trend_of(
     """
     query = None if metric is None else Query.parse(metric)
     with plugins.store() as store:
-        name, entries = _entries(store, model, limit)
-        wanted = [e for e in entries if not e.failed and _fits(e, backend, settings or {})]
-        if not wanted:
+        name, entries = _find_entries(store, model, limit)
+        matching = [e for e in entries if not e.failed and _matches(e, backend, settings or {})]
+        if not matching:
             raise RequestError(
-                f"Of the {len(entries)} stored results of {name} none has that backend and those settings, "
+                f"None of the {len(entries)} stored results of {name} has that backend and those settings, "
                 "or all of them failed; see modeldyno list."
             )
-        newest = _newest(store, wanted, query)
-        alike = [e for e in wanted if (e.backend, e.config) == (newest.job.backend, newest.job.config)]
-        results = [newest, *(store.get(each.id) for each in alike if each.id != newest.id)]
-    asked = query or usual_query(newest)
+        newest = _newest_with_metric(store, matching, query)
+        same_config = [
+            e for e in matching if (e.backend, e.config) == (newest.job.backend, newest.job.config)
+        ]
+        results = [newest, *(store.get(entry.id) for entry in same_config if entry.id != newest.id)]
+    requested = query or usual_query(newest)
     same = [result for result in results if setup(result) == setup(newest)]
-    readings = [reading for result in same if (reading := Reading.of(result, asked)) is not None]
+    readings = [reading for result in same if (reading := Reading.of(result, requested)) is not None]
     if not readings:
-        raise RequestError(_nothing(name, asked, newest))
+        raise RequestError(_no_readings_message(name, requested, newest))
     left_out = len(entries) - len(readings)
-    return trend(name, asked, readings, smallest=smallest, left_out=left_out, setup=setup(newest))
+    return trend(name, requested, readings, smallest=smallest, left_out=left_out, setup=setup(newest))
 
 
 def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) -> dict[Query, Scatter]:
-    """Learn from the store what results of the baseline's model differ by, metric by metric.
+    """Estimate from the store how much results of the baseline's model scatter, by metric.
 
-    Those count that were measured on the same machine with the same software, as the baseline was. Results of
-    one version of the model are held against each other where that tells enough, so that a change of the
-    model is no noise; else all are, around the levels of their history. A store that cannot be read tells
-    nothing.
+    Only results on the same machine with the same software as the baseline count. If there are enough, only
+    results of one version of the model are compared, so that a change of the model is not noise; otherwise all
+    are, around the levels of their history. A store that cannot be read yields nothing.
     """
     results: list[Result] = []
     with suppress(ModelDynoError), plugins.store() as store:
-        alike = [e for e in store.find(name=baseline.name, limit=_NEWEST) if not e.failed]
-        results = [store.get(each.id) for each in alike if each.config == baseline.job.config]
-    known = [result for result in results if result.id != candidate.id and _is_alike(baseline, result)]
-    found: dict[Query, Scatter] = {}
+        entries = [e for e in store.find(name=baseline.name, limit=_SCATTER_RESULTS) if not e.failed]
+        results = [store.get(entry.id) for entry in entries if entry.config == baseline.job.config]
+    comparable = [result for result in results if result.id != candidate.id and _same_setup(baseline, result)]
+    scatters: dict[Query, Scatter] = {}
     for query in queries:
-        readings = [reading for each in known if (reading := Reading.of(each, query)) is not None]
+        readings = [reading for result in comparable if (reading := Reading.of(result, query)) is not None]
         if len(readings) > FEWEST and min(reading.value for reading in readings) > 0:
-            whole = [trend(baseline.name, query, readings)]
-            told = scatter(_versions(whole[0]), baseline, candidate) or scatter(whole, baseline, candidate)
-            found |= {} if told is None else {query: told}
-    return found
+            whole = trend(baseline.name, query, readings)
+            scatter_estimate = scatter(_split_by_version(whole), baseline, candidate)
+            scatter_estimate = scatter_estimate or scatter([whole], baseline, candidate)
+            scatters |= {} if scatter_estimate is None else {query: scatter_estimate}
+    return scatters
 
 
-def _versions(whole: Trend) -> list[Trend]:
-    """Part a history by the digest of the model; results without one tell nothing of a version."""
+def _split_by_version(whole: Trend) -> list[Trend]:
+    """Split a history by the digest of the model; results without a digest are left out."""
     digests = {reading.digest for reading in whole.readings} - {""}
-    parts = [[reading for reading in whole.readings if reading.digest == each] for each in sorted(digests)]
+    parts = [[r for r in whole.readings if r.digest == digest] for digest in sorted(digests)]
     return [trend(whole.name, whole.query, part) for part in parts]
 
 
-_NEWEST = 100
-"""Stored results of which the noise of a history is learnt."""
+_SCATTER_RESULTS = 100
+"""Stored results from which the scatter is estimated."""
 
 
-def _is_alike(baseline: Result, result: Result) -> bool:
-    """Whether a result is of the same setup, machine and software."""
-    places = (baseline.environment, result.environment)
-    same = places[0].hardware == places[1].hardware and places[0].software == places[1].software
-    return same and setup(baseline) == setup(result)
+def _same_setup(baseline: Result, result: Result) -> bool:
+    """Return whether a result has the same setup, machine and software."""
+    environments = (baseline.environment, result.environment)
+    same_machine = (
+        environments[0].hardware == environments[1].hardware
+        and environments[0].software == environments[1].software
+    )
+    return same_machine and setup(baseline) == setup(result)
 
 
-def _entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[Entry]]:
-    """Find by name; what is written as a reference is named for its last part."""
+def _find_entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[Entry]]:
+    """Find entries by name; a reference is looked up under its last part."""
     names = dict.fromkeys((model, Path(ModelRef.parse(model).locator).stem))
     for name in names:
-        if found := store.find(name=name, limit=limit):
-            return name, found
+        if entries := store.find(name=name, limit=limit):
+            return name, entries
     raise RequestError(
-        f"The store has no results of '{model}'; modeldyno list names those it has, and modeldyno profile "
-        "MODEL makes one."
+        f"The store has no results of '{model}'; modeldyno list shows its names, and modeldyno profile "
+        "MODEL adds a result."
     )
 
 
-def _newest(store: Store, entries: Sequence[Entry], query: Query | None) -> Result:
-    """Give the newest result that has what is asked for: an inspection, say, has no times."""
-    opened = (store.get(each.id) for each in entries)
-    having = (found for found in opened if Reading.of(found, query or usual_query(found)) is not None)
-    return next(having, None) or store.get(entries[0].id)
+def _newest_with_metric(store: Store, entries: Sequence[Entry], query: Query | None) -> Result:
+    """Return the newest result that has the metric: an inspection, say, has no times."""
+    results = (store.get(entry.id) for entry in entries)
+    with_metric = (
+        result for result in results if Reading.of(result, query or usual_query(result)) is not None
+    )
+    return next(with_metric, None) or store.get(entries[0].id)
 
 
-def _fits(entry: Entry, backend: str | None, settings: Mapping[str, KnobValue]) -> bool:
-    """Say whether a result is one of those asked for; values are compared as they are written."""
+def _matches(entry: Entry, backend: str | None, settings: Mapping[str, KnobValue]) -> bool:
+    """Return whether an entry matches the request; values are compared as text."""
     if backend not in {None, entry.backend}:
         return False
     return all(str(entry.config.get(name)).lower() == str(value).lower() for name, value in settings.items())
 
 
-def _nothing(name: str, query: Query, newest: Result) -> str:
-    known = ", ".join(sorted({m.metric for m in newest.measurements if not m.scope})[:8])
-    return f"No result of {name} has a {query} that is a claim; the newest has {known or 'nothing'}."
+def _no_readings_message(name: str, query: Query, newest: Result) -> str:
+    available = ", ".join(sorted({m.metric for m in newest.measurements if not m.scope})[:8])
+    return f"No result of {name} has a valid {query}; the newest has {available or 'nothing'}."

@@ -1,4 +1,4 @@
-"""What is to be compared, from words: Results, the winners of studies, or Jobs to be run."""
+"""Resolve the operands of a comparison: Results, the winners of studies, or Jobs to run."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
 
 FEWEST = 2
-"""Sides of a comparison."""
+"""Smallest number of sides of a comparison."""
 
 
 Asked = Request | Result | Study | Conclusion
-"""What a user asks for; a Request may name a document where its model is not one."""
+"""An operand as the user gives it; the `model` of a Request may name a document."""
 
 
 def sides(asked: Sequence[Asked], *, run: bool) -> tuple[Job, ...] | tuple[Result, ...]:
-    """Give a Job for each, if all are models, or a Result for each, if all were measured.
+    """Return a Job for each operand, if all are models, or a Result for each, if all were measured.
 
     Args:
         asked: baseline and candidates.
-        run: make Jobs of what was measured, too: those that the Results come from.
+        run: make Jobs of measured operands, too, to run them again.
 
     Raises:
-        RequestError: there is only one, some are models and some were measured, or one cannot be had.
+        RequestError: there is only one, models and results are mixed, or one cannot be found.
     """
     if len(asked) < FEWEST:
         raise RequestError("A comparison needs a baseline and a candidate; name two models or two results.")
-    found = tuple(map(_found, asked))
-    models = [each for each in found if isinstance(each, Request)]
-    results = tuple(each for each in found if isinstance(each, Result))
+    operands = tuple(map(_resolve, asked))
+    models = [operand for operand in operands if isinstance(operand, Request)]
+    results = tuple(operand for operand in operands if isinstance(operand, Result))
     if not models and not run:
         return results
     if results and not run:
         raise RequestError(
-            f"'{results[0].id[:6]}' was measured already, and '{models[0].model}' is a model; add --run to "
+            f"'{results[0].id[:6]}' is a stored result, but '{models[0].model}' is a model; add --run to "
             "run both in turns, or profile the model first and compare the results."
         )
-    return tuple(each.job() if isinstance(each, Request) else again(each) for each in found)
+    return tuple(operand.job() if isinstance(operand, Request) else again(operand) for operand in operands)
 
 
-def _found(asked: Asked) -> Request | Result:
-    """Leave a model as it is, and look documents up."""
+def _resolve(asked: Asked) -> Request | Result:
+    """Return a model as it is, and a document as its Result."""
     if not isinstance(asked, Request):
         return result_of(asked)
     return asked if names_model(asked.model) else result_of(find_any(asked.model))
 
 
 def names_model(word: str) -> bool:
-    """Say whether a word is a model: a reference, ``file.py:name``, or a path that is no document."""
+    """Return whether a word names a model: a reference, ``file.py:name``, or a path that is no document."""
     path = Path(word)
     if path.suffix == ".json" and path.is_file():
         return False
@@ -69,10 +69,10 @@ def names_model(word: str) -> bool:
 
 
 def result_of(document: Result | Study | Conclusion) -> Result:
-    """Give the Result that stands for a document: itself, or that of the winner of a study.
+    """Return the Result that represents a document: itself, or the winner of a study.
 
     Raises:
-        RequestError: it is of several Results itself, or a study without a winner.
+        RequestError: it combines several Results, or is a study without a winner.
     """
     match document:
         case Result():
@@ -81,13 +81,13 @@ def result_of(document: Result | Study | Conclusion) -> Result:
             return winner(document, kept)
         case _:
             raise RequestError(
-                f"{document.id[:6]} is a {kind_of(document)} itself; modeldyno show shows it; its results "
-                "can be compared."
+                f"{document.id[:6]} is a {kind_of(document)}, which cannot be compared itself; compare its "
+                "results, which modeldyno show lists."
             )
 
 
 def again(result: Result) -> Job:
-    """Give the Job that a Result comes from, to be run once a round, without the files that it wrote."""
+    """Return the Job of a Result, to be run once a round, without the files that it wrote."""
     job = result.job
     observation = replace(job.observation, trace=None, records=None, outputs=None)
     probes = tuple(probe for probe in job.probes if probe != "outputs")

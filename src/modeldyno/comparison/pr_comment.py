@@ -1,7 +1,7 @@
-"""The comment of a gate on a pull or merge request: posted once, and brought up to date by each later run.
+"""Post a gate's report as a comment on a pull or merge request, and update it on later runs.
 
-A comment is found again by its first line, which is a comment of HTML that nobody sees. What is known of the
-request is what the pipelines of GitHub and GitLab tell by their environment.
+The comment is found again by its first line, an invisible HTML comment. The request is identified from the
+environment variables that pipelines of GitHub and GitLab set.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from modeldyno.errors import RequestError, RunFailed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_LONGEST = 65_000
-"""Characters that GitHub takes; GitLab takes more."""
+_MAX_LENGTH = 65_000
+"""Longest comment in characters that GitHub accepts; GitLab accepts more."""
 _PAGE, _PAGES = 100, 50
-"""Comments of a page, and pages that are looked through."""
-_PATIENCE = 30.0
-"""Seconds that an answer may take."""
+"""Comments per page, and pages that are searched."""
+_TIMEOUT = 30.0
+"""Seconds to wait for a response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """Where the comments of a request are."""
+    """API endpoints for the comments of a request."""
 
     forge: str
     comments: str
-    """URL that lists them, and takes new ones."""
+    """URL that lists them and accepts new ones."""
     one: str
-    """URL of one of them, with ``{}`` for its id."""
+    """URL of a single comment, with ``{}`` for its id."""
     change: str
-    """Method that replaces one."""
+    """HTTP method that replaces a comment."""
     headers: dict[str, str]
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Thread:
-        """Read where a pipeline is at work, and on whose behalf.
+        """Identify the request from the environment of a pipeline.
 
         Raises:
-            RequestError: it is no pipeline of a request, or there is no token.
+            RequestError: this is no pipeline of a request, or there is no token.
         """
         if "GITHUB_REPOSITORY" in environment:
             return _github(environment)
@@ -54,16 +54,16 @@ class Thread:
             return _gitlab(environment)
         raise RequestError(
             "There is no pull or merge request to comment on: neither GITHUB_REPOSITORY nor "
-            "CI_MERGE_REQUEST_IID is set, as they are in a pipeline of GitHub or GitLab."
+            "CI_MERGE_REQUEST_IID is set, as they are in pipelines of GitHub and GitLab."
         )
 
 
 def _github(environment: Mapping[str, str]) -> Thread:
-    token = _needed(environment, "GITHUB_TOKEN", "a token that may write pull requests")
-    number = environment.get("PULL_REQUEST") or _number(environment)
+    token = _required_variable(environment, "GITHUB_TOKEN", "a token that may write pull requests")
+    number = environment.get("PULL_REQUEST") or _pull_request_number(environment)
     if not number:
-        raise RequestError("This run of GitHub is of no pull request; set PULL_REQUEST to its number.")
-    root = f"{_root(environment.get('GITHUB_API_URL', 'https://api.github.com'))}/repos"
+        raise RequestError("This run of GitHub belongs to no pull request; set PULL_REQUEST to its number.")
+    root = f"{_checked_url(environment.get('GITHUB_API_URL', 'https://api.github.com'))}/repos"
     repository = quote(environment["GITHUB_REPOSITORY"])
     return Thread(
         forge="GitHub",
@@ -74,21 +74,21 @@ def _github(environment: Mapping[str, str]) -> Thread:
     )
 
 
-def _number(environment: Mapping[str, str]) -> str:
-    """Find the number of the pull request in the event, or in the name of what was checked out."""
+def _pull_request_number(environment: Mapping[str, str]) -> str:
+    """Find the number of the pull request in the event, or in the name of the checked-out ref."""
     event = Path(environment.get("GITHUB_EVENT_PATH", ""))
     if event.is_file():
-        told = json.loads(event.read_text(encoding="utf-8")).get("pull_request") or {}
-        if told.get("number"):
-            return str(told["number"])
+        pull_request = json.loads(event.read_text(encoding="utf-8")).get("pull_request") or {}
+        if pull_request.get("number"):
+            return str(pull_request["number"])
     match = re.fullmatch(r"refs/pull/(\d+)/\w+", environment.get("GITHUB_REF", ""))
     return match[1] if match else ""
 
 
 def _gitlab(environment: Mapping[str, str]) -> Thread:
-    token = _needed(environment, "GITLAB_TOKEN", "an access token with the scope api")
-    root = _root(environment.get("CI_API_V4_URL", "https://gitlab.com/api/v4"))
-    project = quote(_needed(environment, "CI_PROJECT_ID", "the number of the project"), safe="")
+    token = _required_variable(environment, "GITLAB_TOKEN", "an access token with the scope api")
+    root = _checked_url(environment.get("CI_API_V4_URL", "https://gitlab.com/api/v4"))
+    project = quote(_required_variable(environment, "CI_PROJECT_ID", "the number of the project"), safe="")
     request = quote(environment["CI_MERGE_REQUEST_IID"], safe="")
     notes = f"{root}/projects/{project}/merge_requests/{request}/notes"
     return Thread(
@@ -100,62 +100,62 @@ def _gitlab(environment: Mapping[str, str]) -> Thread:
     )
 
 
-def _needed(environment: Mapping[str, str], name: str, what: str) -> str:
-    found = environment.get(name, "")
-    if not found:
+def _required_variable(environment: Mapping[str, str], name: str, what: str) -> str:
+    value = environment.get(name, "")
+    if not value:
         raise RequestError(f"{name} is not set; give {what}.")
-    return found
+    return value
 
 
-def _root(url: str) -> str:
+def _checked_url(url: str) -> str:
     if urlsplit(url).scheme not in {"http", "https"}:
-        raise RequestError(f"'{url}' is no address of a forge; it begins with https://.")
+        raise RequestError(f"'{url}' is not the URL of a forge; it must begin with https://.")
     return url.rstrip("/")
 
 
 def comment(text: str, thread: Thread) -> str:
-    """Post a comment, or replace the one of an earlier run that begins with the same line; say which.
+    """Post a comment, or replace that of an earlier run with the same first line; return what was done.
 
     Raises:
-        RequestError: the text does not begin with a line by which it would be found again.
-        RunFailed: the forge does not answer, or refuses it.
+        RequestError: the text has no first line by which to find it again.
+        RunFailed: the forge does not respond, or refuses it.
     """
     mark = text.partition("\n")[0].strip()
     if not (mark.startswith("<!--") and mark.endswith("-->")):
         raise RequestError(
-            "It does not begin with a line to find it by; write it with modeldyno check --markdown."
+            "The text has no marker line by which to find it again; write it with modeldyno check --markdown."
         )
-    body = {"body": text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n\n(cut)"}
-    for each in _known(thread):
-        if str(each.get("body") or "").startswith(mark):
-            _asked(thread, thread.change, thread.one.format(each["id"]), body)
-            return f"brought the comment {each['id']} on {thread.forge} up to date"
-    made = _asked(thread, "POST", thread.comments, body)
-    return f"posted the comment {made['id']} on {thread.forge}"
+    body = {"body": text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}\n\n(cut)"}
+    for existing in _comments(thread):
+        if str(existing.get("body") or "").startswith(mark):
+            _call_api(thread, thread.change, thread.one.format(existing["id"]), body)
+            return f"updated the comment {existing['id']} on {thread.forge}"
+    created = _call_api(thread, "POST", thread.comments, body)
+    return f"posted the comment {created['id']} on {thread.forge}"
 
 
-def _known(thread: Thread) -> Iterator[dict[str, Any]]:
-    """Give the comments that are there, the oldest first."""
+def _comments(thread: Thread) -> Iterator[dict[str, Any]]:
+    """Yield the existing comments, the oldest first."""
     for page in range(1, _PAGES + 1):
-        found = _asked(thread, "GET", f"{thread.comments}?per_page={_PAGE}&page={page}")
-        yield from found
-        if len(found) < _PAGE:
+        comments = _call_api(thread, "GET", f"{thread.comments}?per_page={_PAGE}&page={page}")
+        yield from comments
+        if len(comments) < _PAGE:
             return
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: a token is for the server that was named."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect, because the token is meant for the named server only."""
 
     def redirect_request(self, *_words: Any) -> None:
-        """Let it be the error that it is here."""
+        """Return None, so that the redirect is raised as an error."""
 
 
-def _asked(thread: Thread, method: str, url: str, body: dict[str, str] | None = None) -> Any:
+def _call_api(thread: Thread, method: str, url: str, body: dict[str, str] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {**thread.headers, "Content-Type": "application/json", "User-Agent": "modeldyno"}
-    request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310 - see _root
+    request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310 - see _checked_url
     try:
-        with urllib.request.build_opener(_Stay).open(request, timeout=_PATIENCE) as answer:
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_TIMEOUT) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         error.close()

@@ -1,4 +1,4 @@
-"""Baseline and candidates, run in turns until there is a verdict."""
+"""Run baseline and candidates in turns until there is a verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 STORED = "stored"
-"""The order of what was measured apart from each other."""
+"""Order of results that were measured separately."""
 
 
 def comparison(
@@ -42,17 +42,17 @@ def comparison(
     """Compare Results with the first of them.
 
     Raises:
-        RequestError: the hardware is not the same, or something asked for was not measured.
+        RequestError: the hardware differs, or a requested metric was not measured.
     """
     baseline, *candidates = results
     level = LEVEL if turns is None else turns.level(LEVEL)
-    whole = turns is not None and not turns.block and len({result.processes for result in results}) == 1
+    paired = turns is not None and not turns.block and len({result.processes for result in results}) == 1
     return Comparison(
         id=secrets.token_hex(6),
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
         baseline=baseline,
         contrasts=tuple(
-            contrast(baseline, candidate, question, level=level, in_turns=turns is not None, paired=whole)
+            contrast(baseline, candidate, question, level=level, in_turns=turns is not None, paired=paired)
             for candidate in candidates
         ),
         order=order,
@@ -61,15 +61,17 @@ def comparison(
     )
 
 
-def decided(found: Comparison) -> bool:
-    """Say whether there is a verdict on all that is judged."""
-    changes = (change for each in found.contrasts for change in each.verdicts)
+def decided(compared: Comparison) -> bool:
+    """Return whether there is a verdict on everything that is judged."""
+    changes = (change for side in compared.contrasts for change in side.verdicts)
     return all(change.outcome is not Outcome.UNDECIDED for change in changes)
 
 
-def failed(found: Comparison) -> bool:
-    """Say whether any of the models failed."""
-    return any(result.failures for result in (found.baseline, *(each.candidate for each in found.contrasts)))
+def failed(compared: Comparison) -> bool:
+    """Return whether any of the models failed."""
+    return any(
+        result.failures for result in (compared.baseline, *(side.candidate for side in compared.contrasts))
+    )
 
 
 # --- in turns ----------------------------------------------------------------------------------------
@@ -78,48 +80,50 @@ def failed(found: Comparison) -> bool:
 def in_turns(
     jobs: Sequence[Job], turns: Turns, question: Question, campaign: Campaign
 ) -> Iterator[Comparison]:
-    """Run Jobs in turns; give the Comparison after each look, the last one being the answer.
+    """Run Jobs in turns; yield the Comparison after each test, the last one being the answer.
 
-    Ends when all that is judged has a verdict, when rounds or time are used up, when a model fails, or when
-    interrupted; what was not run on both sides gives nothing. Where time is short, fewer rounds are made
-    before the first look, and one in any case.
+    Stop when everything judged has a verdict, when rounds or time are used up, when a model fails, or when
+    interrupted; yield nothing unless every side was run. If time is short, fewer rounds are run before the
+    first test, but at least one.
 
     Args:
-        jobs: that of the baseline, and those of the candidates.
-        turns: rounds and their order.
+        jobs: that of the baseline, then those of the candidates.
+        turns: number of rounds and their order.
         question: what to judge.
-        campaign: what runs them.
+        campaign: runs the Jobs.
 
     Raises:
-        RequestError: a Job cannot be carried out, or the question does not fit what was measured.
+        RequestError: a Job cannot be run, or the question does not fit what was measured.
         RunFailed: the baseline failed before anything else was run.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     runs: list[list[Result]] = [[] for _ in jobs]
     sequence: list[int] = []
     done = 0
     for look in turns.looks:
-        end = min(look, _affordable(turns, len(sequence), time.monotonic() - begun))
+        end = min(look, _affordable_rounds(turns, len(sequence), time.monotonic() - started))
         if end <= done:
             return
         for number, sides in turns.rounds(done, end):
             if number >= end:
                 continue
-            where = f"round {number + 1} of {_rounds(turns)}"
-            named = [(f"{where}, {called(side, len(jobs))}", jobs[side]) for side in sides]
-            found = campaign.play(named)
-            for side, result in _whole(sides, found):
+            label = f"round {number + 1} of {_describe_rounds(turns)}"
+            labelled_jobs = [(f"{label}, {called(side, len(jobs))}", jobs[side]) for side in sides]
+            results = campaign.play(labelled_jobs)
+            for side, result in _uninterrupted(sides, results):
                 runs[side].append(result)
                 sequence.append(side)
-            if any(map(is_over, found)) or campaign.interrupted():
+            if any(map(is_over, results)) or campaign.interrupted():
                 break
-            # What a round takes is known better after each.
-            end = max(number + 1, min(end, _affordable(turns, len(sequence), time.monotonic() - begun)))
+            # Each round improves the estimate of what a round takes.
+            end = max(
+                number + 1, min(end, _affordable_rounds(turns, len(sequence), time.monotonic() - started))
+            )
         if not all(runs):
-            _check_failed(runs)
+            _raise_if_failed(runs)
             return
         done = end
-        pooled = [_pooled(of_side, stopped=bool(campaign.interrupted())) for of_side in runs]
+        pooled = [_pool(of_side, stopped=bool(campaign.interrupted())) for of_side in runs]
         order = turns.order if campaign.together is None or turns.block else campaign.together.order
         compared = comparison(pooled, question, turns=turns, order=order, sequence=sequence)
         yield compared
@@ -127,17 +131,19 @@ def in_turns(
             return
 
 
-def _whole(sides: Sequence[int], found: Sequence[Result | ModelDynoError]) -> Iterator[tuple[int, Result]]:
-    """Give the runs of a round that were not interrupted, with their sides; raise a wrong request."""
-    for side, result in zip(sides, found, strict=False):
+def _uninterrupted(
+    sides: Sequence[int], results: Sequence[Result | ModelDynoError]
+) -> Iterator[tuple[int, Result]]:
+    """Yield the uninterrupted runs of a round, with their sides; raise the error of a wrong request."""
+    for side, result in zip(sides, results, strict=False):
         if isinstance(result, ModelDynoError):
             raise result
-        if not any(each.code == INTERRUPTED.code for each in result.doubts):
+        if not any(d.code == INTERRUPTED.code for d in result.doubts):
             yield side, result
 
 
-def _check_failed(runs: Sequence[Sequence[Result]]) -> None:
-    """Tell of a failure before there is anything to compare.
+def _raise_if_failed(runs: Sequence[Sequence[Result]]) -> None:
+    """Raise an error for a failure that leaves nothing to compare.
 
     Raises:
         RunFailed: a side failed.
@@ -147,28 +153,28 @@ def _check_failed(runs: Sequence[Sequence[Result]]) -> None:
         raise RunFailed(f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
 
 
-def _affordable(turns: Turns, runs: int, spent: float) -> int:
-    """Say how many rounds the time allows in all, by what the runs so far have taken."""
+def _affordable_rounds(turns: Turns, runs: int, spent: float) -> int:
+    """Return how many rounds fit into the time, judging by the runs so far."""
     if not runs or not spent or turns.max_time is None:
         return turns.most
     return int(turns.max_time / (turns.sides * spent / runs))
 
 
-def _rounds(turns: Turns) -> str:
+def _describe_rounds(turns: Turns) -> str:
     return f"{turns.first}" if turns.first == turns.most else f"{turns.first} to {turns.most}"
 
 
 def called(side: int, sides: int) -> str:
-    """Name a side for the line of progress."""
+    """Name a side for the progress line."""
     if not side:
         return "baseline"
     return "candidate" if sides == 2 else f"candidate {side}"  # noqa: PLR2004 - a pair
 
 
-def _pooled(results: Sequence[Result], *, stopped: bool) -> Result:
-    """Pool the fresh processes of one side."""
-    found = merge(results)
-    job = replace(found.job, plan=replace(found.job.plan, processes=len(results)))
-    whole = sum(not result.failures for result in results)
-    more = (*doubt.of_processes(whole, claimed=True), *((INTERRUPTED,) if stopped else ()))
-    return replace(found, job=job, doubts=tuple(dict.fromkeys((*found.doubts, *more))))
+def _pool(results: Sequence[Result], *, stopped: bool) -> Result:
+    """Pool the processes of one side."""
+    pooled = merge(results)
+    job = replace(pooled.job, plan=replace(pooled.job.plan, processes=len(results)))
+    successful = sum(not result.failures for result in results)
+    new_doubts = (*doubt.of_processes(successful, claimed=True), *((INTERRUPTED,) if stopped else ()))
+    return replace(pooled, job=job, doubts=tuple(dict.fromkeys((*pooled.doubts, *new_doubts))))

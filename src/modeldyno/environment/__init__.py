@@ -1,3 +1,3 @@
-"""The machine that is measured: its make, its peaks, its processes."""
+"""The machine that is measured: its hardware, its peaks, its processes."""
 
 from __future__ import annotations

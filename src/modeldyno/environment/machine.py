@@ -1,4 +1,4 @@
-"""This machine, read once: what makes two results comparable, and what could spoil one."""
+"""Describe this machine: what makes two results comparable, and what could disturb one."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _NVIDIA = Path("/proc/driver/nvidia")
 _UNLIMITED = 1 << 60
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _DRIVERS = ("proc/driver/nvidia/gpus/*", "dev/nvidiactl", "dev/dxg", "dev/kfd", "dev/dri/renderD*")
-"""What is there where a driver of NVIDIA, of WSL, of AMD or of Intel is."""
+"""Paths that exist if there is a driver of NVIDIA, WSL, AMD or Intel."""
 
 
 def environment(packages: Iterable[str], *, pinned: bool = False) -> Environment:
-    """Describe the machine, the versions of `packages`, and the conditions of this moment."""
+    """Return the hardware, the versions of `packages`, and the current conditions."""
     return Environment(hardware=hardware(pinned=pinned), software=software(packages), conditions=conditions())
 
 
 def hardware(*, pinned: bool = False) -> dict[str, Fact]:
-    """What two results must share in order to be compared; a pin leaves the quota what it was."""
+    """Return what two results must share to be comparable; pinning does not change the quota."""
     cores = psutil.cpu_count(logical=True) or 1
     return {
         "processor": processor(),
@@ -44,71 +44,71 @@ def hardware(*, pinned: bool = False) -> dict[str, Fact]:
         "cores_allowed": len(allowed_cores()),
         "cpu_quota": cpu_quota(cores if pinned else len(allowed_cores())),
         "memory": memory_limit(),
-        **({"devices": found} if (found := devices()) else {}),
+        **({"devices": names} if (names := devices()) else {}),
     }
 
 
 def software(packages: Iterable[str]) -> dict[str, Fact]:
-    """Versions; a difference is part of what is compared."""
-    found: dict[str, Fact] = {
+    """Return versions; a difference between them may be what is compared."""
+    versions: dict[str, Fact] = {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
     }
     for package in ("modeldyno", "numpy", *packages):
         with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    if driver := _text(_NVIDIA / "version"):
-        found["nvidia_driver"] = next(iter(re.findall(r"\d+\.\d+(?:\.\d+)*", driver)), "unknown")
-    return found
+            versions[package] = metadata.version(package)
+    if driver := _read_text(_NVIDIA / "version"):
+        versions["nvidia_driver"] = next(iter(re.findall(r"\d+\.\d+(?:\.\d+)*", driver)), "unknown")
+    return versions
 
 
 def conditions() -> dict[str, Fact]:
-    """What may disturb: load average, frequency governor, thread settings, pinning."""
-    found: dict[str, Fact] = {"load_average": round(os.getloadavg()[0], 2)}
-    governor = _text(_CPU / "cpu0/cpufreq/scaling_governor")
+    """Return possible disturbances: load average, frequency governor, turbo, thread settings."""
+    facts: dict[str, Fact] = {"load_average": round(os.getloadavg()[0], 2)}
+    governor = _read_text(_CPU / "cpu0/cpufreq/scaling_governor")
     if governor:
-        found["governor"] = governor
-    if (turbo := _text(_CPU / "intel_pstate/no_turbo")) is not None:
-        found["turbo"] = turbo == "0"
-    found |= {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ}
-    return found
+        facts["governor"] = governor
+    if (turbo := _read_text(_CPU / "intel_pstate/no_turbo")) is not None:
+        facts["turbo"] = turbo == "0"
+    facts |= {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ}
+    return facts
 
 
 def devices() -> str:
-    """Name the cards that the driver of NVIDIA lists, ``2 x NVIDIA A100``; empty where there are none."""
-    names = (_text(file) or "" for file in sorted((_NVIDIA / "gpus").glob("*/information")))
+    """Return the GPUs that the NVIDIA driver lists, such as ``2 x NVIDIA A100``; empty if there are none."""
+    names = (_read_text(file) or "" for file in sorted((_NVIDIA / "gpus").glob("*/information")))
     models = [line.partition(":")[2].strip() for text in names for line in text.splitlines()[:1]]
     counted = {name: models.count(name) for name in dict.fromkeys(models)}
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
 
 
 def may_have_device(root: Path = Path("/")) -> bool:
-    """Say whether there may be anything but processors to run a model on; no framework is asked."""
+    """Return whether there may be an accelerator, without asking a framework."""
     return sys.platform == "darwin" or any(True for pattern in _DRIVERS for _ in root.glob(pattern))
 
 
 def processor() -> str:
-    """Name of the processor."""
-    for line in (_text(Path("/proc/cpuinfo")) or "").splitlines():
+    """Return the name of the processor."""
+    for line in (_read_text(Path("/proc/cpuinfo")) or "").splitlines():
         if line.startswith(("model name", "Hardware", "cpu model")):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
 def allowed_cores() -> tuple[int, ...]:
-    """Numbers of the cores that this process may use."""
+    """Return the numbers of the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
 
 
 def cpu_quota(most: int | None = None) -> float:
-    """Cores that the container's quota allows, of so many at most: of the allowed ones, unless told."""
+    """Return the cores that the container's quota allows, at most `most`, by default the allowed ones."""
     cores = float(len(allowed_cores()) if most is None else most)
-    quota, _, period = (_text(_CGROUP / "cpu.max") or "").partition(" ")
+    quota, _, period = (_read_text(_CGROUP / "cpu.max") or "").partition(" ")
     if not period:
-        quota = _text(_CGROUP / "cpu/cpu.cfs_quota_us") or ""
-        period = _text(_CGROUP / "cpu/cpu.cfs_period_us") or ""
+        quota = _read_text(_CGROUP / "cpu/cpu.cfs_quota_us") or ""
+        period = _read_text(_CGROUP / "cpu/cpu.cfs_period_us") or ""
     with suppress(ValueError, ZeroDivisionError):
         limit = float(quota) / float(period)
         return min(cores, limit) if limit > 0 else cores
@@ -116,17 +116,17 @@ def cpu_quota(most: int | None = None) -> float:
 
 
 def memory_limit() -> int:
-    """Bytes that this process may use: the machine's memory or the container's limit."""
+    """Return the bytes that this process may use: the machine's memory or the container's limit."""
     total = int(psutil.virtual_memory().total)
     for path in (_CGROUP / "memory.max", _CGROUP / "memory/memory.limit_in_bytes"):
         with suppress(ValueError, TypeError):
-            limit = int(_text(path) or "")
+            limit = int(_read_text(path) or "")
             return min(total, limit) if limit < _UNLIMITED else total
     return total
 
 
 def free_memory() -> int:
-    """Bytes that are free for a process that is to start: of the machine, and of the container's limit."""
+    """Return the bytes free for a new process, within the machine's memory and the container's limit."""
     free = int(psutil.virtual_memory().available)
     for folder in _memory_groups():
         for limit, used, cache in (
@@ -134,20 +134,20 @@ def free_memory() -> int:
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         ):
             with suppress(ValueError, TypeError):
-                left = int(_text(folder / limit) or "") - int(_text(folder / used) or "")
-                facts = dict(line.split() for line in (_text(folder / "memory.stat") or "").splitlines())
+                left = int(_read_text(folder / limit) or "") - int(_read_text(folder / used) or "")
+                facts = dict(line.split() for line in (_read_text(folder / "memory.stat") or "").splitlines())
                 free = min(free, left + int(facts.get(cache, 0)))
     return max(0, free)
 
 
 def memory_kills() -> int | None:
-    """Count the processes that the kernel has killed for want of memory; None where it does not tell.
+    """Count the processes that the kernel has killed because memory ran out; None where unknown.
 
-    Those of this container, or where there is none, of the machine.
+    Counted for this container, or without one, for the machine.
     """
     files = [folder / name for folder in _memory_groups() for name in ("memory.events", "memory.oom_control")]
     for file in (*files, Path("/proc/vmstat")):
-        for line in (_text(file) or "").splitlines():
+        for line in (_read_text(file) or "").splitlines():
             name, _, count = line.partition(" ")
             if name == "oom_kill":
                 return int(count)
@@ -155,17 +155,17 @@ def memory_kills() -> int | None:
 
 
 def _memory_groups(listed: Path = Path("/proc/self/cgroup")) -> list[Path]:
-    """Give the directories of the control group of this process that tell of memory."""
-    found: list[Path] = []
-    for line in (_text(listed) or "").splitlines():
+    """Return the directories with the memory statistics of this process's control group."""
+    folders: list[Path] = []
+    for line in (_read_text(listed) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         root = _CGROUP if not controllers else _CGROUP / "memory"
         if not controllers or "memory" in controllers.split(","):
-            found += dict.fromkeys((root / path.lstrip("/"), root))
-    return [folder for folder in found if folder.is_dir()]
+            folders += dict.fromkeys((root / path.lstrip("/"), root))
+    return [folder for folder in folders if folder.is_dir()]
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

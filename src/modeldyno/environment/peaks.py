@@ -1,11 +1,11 @@
-"""What this machine does at most, measured once and kept: operations and bytes per second.
+"""Measure this machine's peaks once and cache them: operations and bytes per second.
 
-The peak is the best of a few matrix products of growing size, in numpy, and in torch where that is
-loaded; the bandwidth is the better of copying and reading arrays far larger than the caches, on
-all allowed cores. A process of its own measures them: the arrays would count as memory of whatever model
-the calling process runs, and so would what the libraries keep for later. What was measured beside other
-work may be too low, and a bound made of it too high: the Device says so, and every later call measures anew
-until one finds the machine quiet. What was once reached can be reached, so the best of all of them counts.
+The compute peak is the best of a few matrix products of growing size, in numpy, and in torch where that is
+loaded; the bandwidth is the better of copying and reading arrays far larger than the caches, on all allowed
+cores. A separate process measures them, because otherwise the arrays, and what the libraries cache, would
+count as memory of the model. A peak measured on a busy machine may be too low, which makes time bounds too
+high: the Device is marked busy, and later calls measure again until the machine is idle. The best of all
+measurements counts, because what was reached once can be reached.
 """
 
 from __future__ import annotations
@@ -37,98 +37,98 @@ if TYPE_CHECKING:
 Work = Callable[[], object]
 Clock = Callable[[], float]
 Measure = Callable[[str], tuple[float, float]]
-"""Gives operations per second in a dtype, and bytes per second."""
+"""Returns operations per second in a dtype, and bytes per second."""
 
 NAME = "here"
 SECONDS = 2.0
-"""What measuring takes, about."""
-_SIDES = (256, 512, 1024, 2048, 4096, 8192)
-_PARTS = 8
-"""One work may take one part of the time in so many."""
-_ARRAY = 256 * 2**20
-"""Bytes of each array that is moved, unless memory is short."""
-_SHARE = 16
-"""The part of the memory that each array may take is one in so many."""
-_QUIET = 0.5
-"""The part of the allowed cores that may be busy beside a measurement that is trusted."""
+"""Approximate seconds of a measurement."""
+_MATRIX_SIDES = (256, 512, 1024, 2048, 4096, 8192)
+_MAX_TIME_PARTS = 8
+"""A single workload may take 1/8 of the time."""
+_ARRAY_BYTES = 256 * 2**20
+"""Bytes of each array that is transferred, unless memory is short."""
+_MEMORY_PARTS = 16
+"""Each array may take 1/16 of the memory."""
+_BUSY_SHARE = 0.5
+"""Share of the allowed cores that may be busy during a trusted measurement."""
 _NUMPY = ("float32", "float64")
 _TORCH = (*_NUMPY, "bfloat16", "float16")
-_PARTS_OF = {"complex64": "float32", "complex128": "float64"}
-"""A complex product is counted as those of its parts."""
+_COMPONENT_DTYPE = {"complex64": "float32", "complex128": "float64"}
+"""A complex product is counted as products of its components."""
 
 
 def here(dtype: str = "float32", *, measure: Measure | None = None, directory: Path | None = None) -> Device:
-    """Give this machine's peaks: from the user's cache, or measured and kept there.
+    """Return this machine's peaks: from the user's cache, or measured and cached.
 
     Args:
-        dtype: of the products; of one that cannot be measured here no peak is known, for the processor may
-            be faster in it than in any other.
-        measure: how to find them.
-        directory: where to keep them.
+        dtype: of the products; for one that cannot be measured here no peak is given, because the
+            processor may be faster in it than in any other.
+        measure: function that measures them.
+        directory: where to cache them.
     """
-    library = _library()
-    parts = _PARTS_OF.get(dtype, dtype)
-    known = parts in (_TORCH if library == "torch" else _NUMPY)
-    wanted = parts if known else "float32"
-    path = _file(directory or cache_directory(), library, wanted)
-    kept = _kept(path)
-    if kept is None or kept.busy:
-        kept = _better(kept, busy=_busy(), found=(measure or measured_apart)(wanted))
-        _keep(path, kept)
+    library = _peak_library()
+    component = _COMPONENT_DTYPE.get(dtype, dtype)
+    measurable = component in (_TORCH if library == "torch" else _NUMPY)
+    measured_dtype = component if measurable else "float32"
+    path = _cache_file(directory or cache_directory(), library, measured_dtype)
+    peaks = _load(path)
+    if peaks is None or peaks.busy:
+        peaks = _combine_best(peaks, busy=_busy(), values=(measure or measured_apart)(measured_dtype))
+        _save(path, peaks)
     return Device(
         name=NAME,
-        flops={wanted: kept.flops} if known else {},
-        bandwidth=kept.bandwidth,
+        flops={measured_dtype: peaks.flops} if measurable else {},
+        bandwidth=peaks.bandwidth,
         memory=memory_limit(),
-        source=f"measured here with {library}" + (", beside other work" if kept.busy else ""),
-        busy=kept.busy,
+        source=f"measured here with {library}" + (", while the machine was busy" if peaks.busy else ""),
+        busy=peaks.busy,
     )
 
 
 def measured_apart(dtype: str) -> tuple[float, float]:
-    """Measure in a process of its own, with the library and the threads of this one."""
+    """Measure in a separate process, with the library and the number of threads of this one."""
     torch = sys.modules.get("torch")
     threads = [str(torch.get_num_threads())] if torch else []
     command = [sys.executable, "-W", "ignore", "-m", "modeldyno.environment.peaks", dtype, *threads]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        flops, bandwidth = map(float, ended.stdout.split())
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        flops, bandwidth = map(float, process.stdout.split())
     except (OSError, ValueError):
-        return measured(dtype)  # no process can be started, or it was ended: better here than not at all
+        return measured(dtype)  # no process could be started, or it was ended: measure here instead
     return flops, bandwidth
 
 
 def measured(
     dtype: str, *, seconds: float = SECONDS, clock: Clock = time.perf_counter
 ) -> tuple[float, float]:
-    """Measure operations and bytes per second, in about so many seconds."""
-    return best(_products(dtype), seconds / 2, clock), best(_moves(), seconds / 2, clock)
+    """Measure operations and bytes per second, in about the given seconds."""
+    return best(_matrix_products(dtype), seconds / 2, clock), best(_memory_transfers(), seconds / 2, clock)
 
 
-def best(works: Iterable[tuple[float, Work]], seconds: float, clock: Clock) -> float:
-    """Give the best amount per second of works that grow, each given a part of the time.
+def best(workloads: Iterable[tuple[float, Work]], seconds: float, clock: Clock) -> float:
+    """Return the best amount per second of growing workloads, each given a share of the time.
 
-    Those that would take longer than the time that is left are left out, but for the first.
+    Workloads that would not fit in the remaining time are skipped, except the first.
     """
-    end, found = clock() + seconds, 0.0
-    for amount, work in works:
-        if found and clock() + 2 * amount / found > end:
+    end, best_rate = clock() + seconds, 0.0
+    for amount, work in workloads:
+        if best_rate and clock() + 2 * amount / best_rate > end:
             break
-        work()  # The first time pays for pages and threads.
-        part, least = min(end, clock() + seconds / _PARTS), math.inf
-        while least == math.inf or clock() < part:
-            begun = clock()
+        work()  # the first run pays for page faults and thread start
+        deadline, shortest = min(end, clock() + seconds / _MAX_TIME_PARTS), math.inf
+        while shortest == math.inf or clock() < deadline:
+            started = clock()
             work()
-            least = min(least, clock() - begun)
-        found = max(found, amount / least) if least > 0 else found
-    return found
+            shortest = min(shortest, clock() - started)
+        best_rate = max(best_rate, amount / shortest) if shortest > 0 else best_rate
+    return best_rate
 
 
 def cache_directory() -> Path | None:
-    """Find the user's cache directory; None without a home."""
-    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if chosen.is_absolute():
-        return chosen / "modeldyno"
+    """Return the user's cache directory; None without a home."""
+    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if configured.is_absolute():
+        return configured / "modeldyno"
     try:
         home = Path.home()
     except RuntimeError:
@@ -136,28 +136,28 @@ def cache_directory() -> Path | None:
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "modeldyno"
 
 
-def _products(dtype: str) -> Iterator[tuple[float, Work]]:
-    """Give products of squares, in every library that is there and knows the dtype."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+def _matrix_products(dtype: str) -> Iterator[tuple[float, Work]]:
+    """Yield products of square matrices, in every loaded library that supports the dtype."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     torch = sys.modules.get("torch")
-    for side in _SIDES:
+    for side in _MATRIX_SIDES:
         if dtype in _NUMPY:
-            yield 2.0 * side**3, _product(np.ones((side, side), dtype))
+            yield 2.0 * side**3, _matrix_product(np.ones((side, side), dtype))
         if torch is not None:
-            yield 2.0 * side**3, _product(torch.ones(side, side, dtype=getattr(torch, dtype)))
+            yield 2.0 * side**3, _matrix_product(torch.ones(side, side, dtype=getattr(torch, dtype)))
 
 
-def _product(square: Any) -> Work:
+def _matrix_product(square: Any) -> Work:
     return lambda: square @ square
 
 
-def _moves() -> Iterator[tuple[float, Work]]:
-    """Give works that copy and that read, with the bytes that they read and write."""
-    import numpy as np  # noqa: PLC0415 - dear at start-up
+def _memory_transfers() -> Iterator[tuple[float, Work]]:
+    """Yield workloads that copy and that read, with the bytes that they transfer."""
+    import numpy as np  # noqa: PLC0415 - slow to import
 
     cores = len(allowed_cores())
-    length = min(_ARRAY, memory_limit() // _SHARE) // 8 // cores * cores
+    length = min(_ARRAY_BYTES, memory_limit() // _MEMORY_PARTS) // 8 // cores * cores
     source, target = np.ones(length), np.zeros(length)
     pairs = list(zip(np.split(target, cores), np.split(source, cores), strict=True))
     with ThreadPoolExecutor(cores) as pool:
@@ -173,12 +173,12 @@ def _read(pair: tuple[ndarray, ndarray]) -> float:
     return float(pair[1].max())
 
 
-def _library() -> str:
+def _peak_library() -> str:
     return "torch" if "torch" in sys.modules else "numpy"
 
 
-def _file(directory: Path | None, library: str, dtype: str) -> Path | None:
-    """Name the file by all that decides on the peaks."""
+def _cache_file(directory: Path | None, library: str, dtype: str) -> Path | None:
+    """Return the cache file, named by everything that affects the peaks."""
     if directory is None:
         return None
     threads = {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
@@ -196,33 +196,33 @@ class _Peaks:
     busy: bool
 
 
-def _better(before: _Peaks | None, *, busy: bool, found: tuple[float, float]) -> _Peaks:
-    """Put the better of two measurements together; it is as trusted as the later one."""
-    flops, bandwidth = found
+def _combine_best(before: _Peaks | None, *, busy: bool, values: tuple[float, float]) -> _Peaks:
+    """Combine the better values of two measurements; the later one decides whether it was busy."""
+    flops, bandwidth = values
     if before is None:
         return _Peaks(flops, bandwidth, busy)
     return _Peaks(max(flops, before.flops), max(bandwidth, before.bandwidth), busy)
 
 
 def _busy() -> bool:
-    return os.getloadavg()[0] > len(allowed_cores()) * _QUIET
+    return os.getloadavg()[0] > len(allowed_cores()) * _BUSY_SHARE
 
 
-def _kept(path: Path | None) -> _Peaks | None:
-    """Read what was measured before; None where nothing was, or the file is damaged."""
+def _load(path: Path | None) -> _Peaks | None:
+    """Load cached peaks; None if there are none, or the file is damaged."""
     if path is None:
         return None
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        found = _Peaks(float(document["flops"]), float(document["bandwidth"]), bool(document["busy"]))
+        peaks = _Peaks(float(document["flops"]), float(document["bandwidth"]), bool(document["busy"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    sound = all(math.isfinite(value) and value > 0 for value in (found.flops, found.bandwidth))
-    return found if sound else None
+    valid = all(math.isfinite(value) and value > 0 for value in (peaks.flops, peaks.bandwidth))
+    return peaks if valid else None
 
 
-def _keep(path: Path | None, peaks: _Peaks) -> None:
-    """Write it at once or not at all; a directory that cannot be written is no error."""
+def _save(path: Path | None, peaks: _Peaks) -> None:
+    """Write the cache file atomically; a directory that cannot be written is no error."""
     if path is None:
         return
     with suppress(OSError):
@@ -233,7 +233,7 @@ def _keep(path: Path | None, peaks: _Peaks) -> None:
 
 
 def main(dtype: str, *threads: str) -> None:
-    """Measure, in torch where the number of its threads is given, and print both peaks."""
+    """Measure, in torch if its number of threads is given, and print both peaks."""
     if threads:
         import torch  # noqa: PLC0415 - optional, and heavy
 

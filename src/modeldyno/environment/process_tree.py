@@ -1,4 +1,4 @@
-"""Processes of the operating system: their trees, their memory, and that none outlives us.
+"""Processes of the operating system: their trees, their memory, and how to end them with their parent.
 
 Standard library only: the side process that watches a measurement imports this and little else.
 """
@@ -21,7 +21,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def end_with_parent() -> None:
-    """Have the kernel end this process when the one that started it dies (Linux; elsewhere nothing)."""
+    """Have the kernel kill this process when its parent dies (Linux; elsewhere nothing)."""
     parent = os.getppid()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -31,53 +31,53 @@ def end_with_parent() -> None:
 
 def tree(root: int) -> list[int]:
     """List a process and its living descendants."""
-    found = [root]
-    for pid in found:
+    pids = [root]
+    for pid in pids:
         with suppress(OSError):
             for task in Path(f"/proc/{pid}/task").iterdir():
                 with suppress(OSError):
-                    found += map(int, (task / "children").read_text().split())
-    return found
+                    pids += map(int, (task / "children").read_text().split())
+    return pids
 
 
 def ancestors(count: int) -> list[int]:
-    """List the parent of this process, the parent of that, and so on: so many, or as many as can be seen."""
-    found = [os.getppid()]
+    """Return the parent of this process, its parent, and so on, up to `count`."""
+    pids = [os.getppid()]
     with suppress(IndexError):
-        while len(found) < count and found[-1] > 1:
-            found.append(int(status(found[-1])[1]))
-    return [pid for pid in found if pid > 1]
+        while len(pids) < count and pids[-1] > 1:
+            pids.append(int(status(pids[-1])[1]))
+    return [pid for pid in pids if pid > 1]
 
 
 def family_size(pids: Iterable[int]) -> int:
-    """Bytes of memory of several processes, what they share counted once.
+    """Return the bytes of memory of several processes, counting shared memory once.
 
-    Anonymous memory is shared by forks alone: each has its part of it. Pages of files, such as libraries and
-    mapped weights, are shared with strangers, too, and these are hardly to change what is told: they count
-    at least as resident in the process that has most of them, which is exact where one has them all. Where
-    the kernel tells no more, proportional sizes (before Linux 5.9), or resident ones.
+    Anonymous memory is shared only between forks, each of which is charged its share. Pages of files, such as
+    libraries and mapped weights, are also shared with unrelated processes, which must not change the result:
+    they count at least as resident in the process that has most of them, which is exact if one has them all.
+    Older kernels (before Linux 5.9) give only proportional sizes, or resident ones.
     """
-    alone = files = most = 0
+    anonymous = files = most = 0
     for pid in pids:
-        found = _fields(f"/proc/{pid}/smaps_rollup")
-        if "Pss_Anon" in found:
-            alone += found["Pss_Anon"]
-            files += found["Pss"] - found["Pss_Anon"]
-            most = max(most, found["Rss"] - found["Anonymous"])
-        elif "Pss" in found:
-            alone += found["Pss"]
+        sizes = _read_kilobytes(f"/proc/{pid}/smaps_rollup")
+        if "Pss_Anon" in sizes:
+            anonymous += sizes["Pss_Anon"]
+            files += sizes["Pss"] - sizes["Pss_Anon"]
+            most = max(most, sizes["Rss"] - sizes["Anonymous"])
+        elif "Pss" in sizes:
+            anonymous += sizes["Pss"]
         else:
-            alone += resident_size(pid)
-    return alone + max(files, most)
+            anonymous += resident_size(pid)
+    return anonymous + max(files, most)
 
 
 def peak_size(pid: int) -> int:
-    """Bytes of the highest resident size since it was last forgotten; 0 where it cannot be known."""
-    return _fields(f"/proc/{pid}/status").get("VmHWM", 0)
+    """Return the peak resident size in bytes since it was last reset; 0 if unknown."""
+    return _read_kilobytes(f"/proc/{pid}/status").get("VmHWM", 0)
 
 
-def _fields(path: str) -> dict[str, int]:
-    """Read the lines of kibibytes as bytes; nothing of what cannot be read."""
+def _read_kilobytes(path: str) -> dict[str, int]:
+    """Read the lines in kB as bytes; empty if the file cannot be read."""
     with suppress(OSError):
         lines = Path(path).read_text().splitlines()
         return {line.partition(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith(" kB")}
@@ -85,37 +85,36 @@ def _fields(path: str) -> dict[str, int]:
 
 
 def birth(pid: int) -> int:
-    """When a process began, in ticks since the machine started; 0 for one that is gone.
+    """Return when a process started, in ticks since boot; 0 if it is gone.
 
-    A number of a process may be given again; together with its birth it is its own.
+    A process id may be reused; together with the start time it is unique.
     """
     return int((status(pid) or ["0"] * 20)[19])
 
 
 def processor_time(pid: int) -> float:
-    """Seconds of user and system time of a process and of its ended children."""
+    """Return the seconds of user and system time of a process and its ended children."""
     return sum(map(int, status(pid)[11:15])) / _TICK
 
 
 def status(pid: int) -> list[str]:
-    """Give the fields of ``stat`` behind the name; none for a process that is gone."""
+    """Return the fields of ``stat`` after the name; empty for a process that is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return []
 
 
 def release_free_memory() -> None:
-    """Give back to the system what this process has freed, so that its size is what it holds (glibc only).
+    """Return freed memory to the system, so that the size of this process is what it holds (glibc only).
 
-    Without it, memory that we have used and freed would be reused by the model, and never be seen as the
-    model's.
+    Otherwise the model would reuse memory that we have freed, and it would not be counted as the model's.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def runs_module(pid: int, name: str) -> bool:
-    """Say whether a living process is Python that was started with ``-m`` and this module."""
+    """Return whether a process is a running Python that was started with ``-m`` and this module."""
     try:
         return name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -123,7 +122,7 @@ def runs_module(pid: int, name: str) -> bool:
 
 
 def resident_size(pid: int) -> int:
-    """Bytes of resident memory; 0 for a process that is gone."""
+    """Return the bytes of resident memory; 0 for a process that is gone."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     except OSError:

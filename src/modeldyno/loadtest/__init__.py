@@ -1,3 +1,3 @@
-"""Use case: what a server does under load."""
+"""Use case: measure a server under a series of loads."""
 
 from __future__ import annotations

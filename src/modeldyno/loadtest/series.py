@@ -1,7 +1,7 @@
-"""Several loads on one server: a ladder of them, and the search for the largest that holds its bounds.
+"""Measure several loads on one server: a ladder of loads, or a search for the largest that meets its bounds.
 
-Both are generators: whoever runs them saves each Outcome before the next is measured, shows it, and stops.
-The server stays open while only the load changes.
+Both are generators: the caller saves each Outcome before it asks for the next, and may stop at any time. The
+server stays open while only the load changes.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def climb(
     all_of_them: bool = True,
     watch: Callable[[Event], None] = lambda _event: None,
 ) -> Iterator[tuple[Outcome, Ladder]]:
-    """Measure one concurrency after the other on one server; give each with the ladder so far.
+    """Measure one concurrency after another on one server; yield each Outcome with the ladder so far.
 
-    Ends early at a failure of the server, or when interrupted; and where not all of them are asked for, once
-    more load gives no more.
+    End early when the server fails or on an interruption, and unless `all_of_them` is set, once more load
+    brings no more throughput.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
     """
-    job, load = _served(request)
+    job, load = _job_and_load(request)
     constraints = request.constraints()
     ladder = Ladder(knob=CONCURRENCY, rungs=(), id=secrets.token_hex(6), created=_now())
     with warm() as execute:
@@ -66,52 +66,57 @@ def climb(
 
 
 def search(
-    request: Request, what: Search, *, watch: Callable[[Event], None] = lambda _event: None
+    request: Request, options: Search, *, watch: Callable[[Event], None] = lambda _event: None
 ) -> Iterator[tuple[Outcome, Capacity | None]]:
-    """Search the largest load that holds every bound, then measure it again on a freshly started server.
+    """Search the largest load that meets every bound, then measure it again on a freshly started server.
 
-    Gives each Outcome as it is measured, the last ones with the answer: when interrupted, that by then.
+    Yield each Outcome with the answer so far; the last has the answer.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
     """
-    job, load = _served(request)
-    if what.knob == RATE and load.closed:
-        raise RequestError("A closed loop has no rate to search; give --rate, or search the concurrency.")
+    job, load = _job_and_load(request)
+    if options.knob == RATE and load.closed:
+        raise RequestError("A closed loop has no rate to search; give --rate, or search for the concurrency.")
     history: tuple[Rung, ...] = ()
-    found: Capacity | None = None
-    own, created, ours = secrets.token_hex(6), _now(), server_for(request.model) is not None
+    capacity: Capacity | None = None
+    capacity_id, created, own_server = secrets.token_hex(6), _now(), server_for(request.model) is not None
     with warm() as execute:
-        while not isinstance(step := propose(what, history), Capacity):
-            watch(Progressed(stage=f"measurement {len(history) + 1}: {what.knob} {step.load:,g}"))
-            outcome = _measured(execute, job, under(load, step.load, step.care), what, step.care, watch)
-            history = (*history, Rung.of(outcome.result, step.load, what.bounds, care=step.care))
-            end = _ended(outcome, history)
-            answer = propose(what, history) if end is None else so_far(what, history, end)
+        while not isinstance(step := propose(options, history), Capacity):
+            watch(Progressed(stage=f"measurement {len(history) + 1}: {options.knob} {step.load:,g}"))
+            outcome = _measure(execute, job, under(load, step.load, step.care), options, step.care, watch)
+            history = (*history, Rung.of(outcome.result, step.load, options.bounds, care=step.care))
+            end = _early_end(outcome, history)
+            answer = propose(options, history) if end is None else so_far(options, history, end)
             if isinstance(answer, Capacity):
-                found = replace(answer, ours=ours, id=own, created=created, name=outcome.result.name)
-            yield outcome, found
+                capacity = replace(
+                    answer, ours=own_server, id=capacity_id, created=created, name=outcome.result.name
+                )
+            yield outcome, capacity
             if end is not None:
                 return
-    if found is None or found.passed is None:
+    if capacity is None or capacity.passed is None:
         return
-    watch(Progressed(stage=f"verifying {what.knob} {found.passed:,g} in a fresh process"))
-    care = found.best.care if found.best is not None else 1.0
+    watch(Progressed(stage=f"verifying {options.knob} {capacity.passed:,g} in a fresh process"))
+    care = capacity.best.care if capacity.best is not None else 1.0
     with isolated() as execute:
-        outcome = _measured(execute, job, under(load, found.passed, care), what, care, watch)
-    yield outcome, found.with_verification(Rung.of(outcome.result, found.passed, what.bounds, care=care))
+        outcome = _measure(execute, job, under(load, capacity.passed, care), options, care, watch)
+    yield (
+        outcome,
+        capacity.with_verification(Rung.of(outcome.result, capacity.passed, options.bounds, care=care)),
+    )
 
 
-def _ended(outcome: Outcome, history: Sequence[Rung]) -> End | None:
-    """Say why no further load is worth a measurement, whatever the search has seen."""
+def _early_end(outcome: Outcome, history: Sequence[Rung]) -> End | None:
+    """Return why the search must end now, regardless of its history; None if it goes on."""
     if outcome.exit_code == INTERRUPTED:
         return End.INTERRUPTED
-    refused = all(rung.failure for rung in history) and _refused(outcome.result)
+    refused = all(rung.failure for rung in history) and _all_refused(outcome.result)
     return End.REFUSED if refused else None
 
 
-def _refused(result: Result) -> bool:
-    """Say whether every request was refused as a wrong one, such as that for a model that is not there."""
+def _all_refused(result: Result) -> bool:
+    """Return whether the server refused every request as wrong, as for a model it does not have."""
     ends = {m.scope for m in result.measurements if m.metric == "requests"}
     return ends == {request_log.Outcome.CLIENT_ERROR.word}
 
@@ -120,25 +125,25 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _measured(
-    execute: Executor, job: Job, load: Load, what: Search, care: float, watch: Callable[[Event], None]
+def _measure(
+    execute: Executor, job: Job, load: Load, options: Search, care: float, watch: Callable[[Event], None]
 ) -> Outcome:
-    plan = careful(job.plan, care, what.bounds)
-    return judged(execute(replace(job, load=load, plan=plan), watch=watch), what.bounds)
+    plan = careful(job.plan, care, options.bounds)
+    return judged(execute(replace(job, load=load, plan=plan), watch=watch), options.bounds)
 
 
-def _served(request: Request) -> tuple[Job, Load]:
-    """Give the Job and its load.
+def _job_and_load(request: Request) -> tuple[Job, Load]:
+    """Return the Job and its load.
 
     Raises:
-        RequestError: nothing is served, or fresh processes are asked for.
+        RequestError: the backend does not serve, or several processes are requested.
     """
     job = request.job()
     if job.load is None:
         raise RequestError(
-            f"The backend '{job.backend}' calls the model within a process; several loads need a server: "
-            "choose one with --backend triton, or give its URL."
+            f"The backend '{job.backend}' calls the model within a process; a series of loads needs a "
+            "server: choose one with --backend triton, or give its URL."
         )
     if job.plan.processes > 1:
-        raise RequestError("Several loads are measured on one server; leave --processes away.")
+        raise RequestError("Several loads are measured on one server; leave out --processes.")
     return job, job.load

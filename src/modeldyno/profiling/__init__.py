@@ -1,3 +1,3 @@
-"""Use case: one model, one Result."""
+"""Use case: profile one model into one Result."""
 
 from __future__ import annotations

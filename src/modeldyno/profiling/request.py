@@ -1,4 +1,4 @@
-"""From a user's words to a Job: everything that can be checked before anything runs is checked here."""
+"""Turn a user's request into a Job, checking everything that can be checked before anything runs."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import Knob
 
 LAYERS, STATIC, OPERATORS, GENERATE, OUTPUTS = "layers", "static", "ops", "generate", "outputs"
-"""Probes that are asked for with others: what a layer takes is held to what it costs, and `ops` traces."""
+"""Probes that are added to others: a layer's time is compared with its cost, and `ops` traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a user asked for, in words."""
+    """What a user asked for, as text and values."""
 
     model: str
     backend: str | None = None
     settings: Mapping[str, KnobValue]
     inputs: tuple[str | InputSpec, ...] = ()
     probes: tuple[str, ...] = ()
-    """Empty: what is usual for this backend and mode."""
+    """Empty for the usual ones of this backend and mode."""
     load: Load | None = None
-    """What a server is put under; None leaves that to the backend."""
+    """The load on a server; None leaves it to the backend."""
     require: tuple[str, ...] = ()
     percentiles: tuple[str, ...] = ()
     plan: Plan
@@ -54,16 +54,16 @@ class Request:
     name: str | None = None
     trust: bool = False
     beside: tuple[str, ...] = ()
-    """Models on the same server at the same time, each as `core.load.multi_model.Neighbour` reads it."""
+    """Models on the same server at the same time, each in the syntax of `core.load.multi_model.Neighbour`."""
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """Read the bounds; one that names no model is meant of each."""
-        found = tuple(map(Constraint.parse, self.require))
+        """Parse the constraints; one that names no model applies to each."""
+        constraints = tuple(map(Constraint.parse, self.require))
         if not self.beside:
-            return found
+            return constraints
         own = self.name or called(reference(self.model).locator)
         others = [Neighbour.parse(text).name for text in self.beside]
-        return tuple(replace(c, query=query) for c in found for query in each(c.query, own, others))
+        return tuple(replace(c, query=query) for c in constraints for query in each(c.query, own, others))
 
     def job(self) -> Job:
         """Resolve every name and check every value.
@@ -79,43 +79,43 @@ class Request:
             return replace(self, probes=default_probes(self.inspection.mode, served=serves(name))).job()
         backend = plugins.backend(name)
         config = configure(backend.knobs, self.settings)
-        if any(plugins.probe(probe).needs is not None for probe in self._together()):
+        if any(plugins.probe(probe).needs is not None for probe in self._effective_probes()):
             backend.check(config)
             plugins.require(loader.requires, f"model {ref}")
             plugins.require(backend.requires, f"backend '{name}'")
-        else:  # to look at a model needs no backend
+        else:  # a static analysis needs no backend
             plugins.require(loader.requires, f"model {ref}")
-            self._check_idle(backend.knobs)
+            self._check_unused_knobs(backend.knobs)
         self._check_batch(config)
-        self._check_written()
+        self._check_output_paths()
         self._check_records()
         self._check_mode()
         self.constraints()
-        made = Job(
+        job = Job(
             model=ref,
             backend=name,
             inputs=tuple(map(_input, self.inputs)),
             config=config,
-            probes=self._together(),
-            plan=self._careful(),
-            inspection=self._inspected().checked(),
+            probes=self._effective_probes(),
+            plan=self._effective_plan(),
+            inspection=self._effective_inspection().checked(),
             observation=self.observation,
-            load=self._loaded(name),
+            load=self._effective_load(name),
             name=self.name,
             trust=self.trust,
         )
-        return self._together_with(made) if self.beside else made
+        return self._with_neighbours(job) if self.beside else job
 
-    def _together_with(self, first: Job) -> Job:
-        """Add the models beside the first, each with its knobs and its load.
+    def _with_neighbours(self, first: Job) -> Job:
+        """Add the other models of the server, each with its knobs and its load.
 
         Raises:
-            RequestError: the backend serves one model alone, or something is wrong with one of them.
+            RequestError: the backend hosts one model only, or one of them is wrong.
         """
         backend, others = plugins.backend(first.backend), tuple(map(Neighbour.parse, self.beside))
         if first.load is None or not isinstance(backend, ServesSeveral):
             raise RequestError(
-                f"The backend '{first.backend}' has one model at a time; models are put side by side with "
+                f"The backend '{first.backend}' runs one model at a time; to host several on one server, use "
                 f"--backend {SERVER}."
             )
         own = first.name or called(first.model.locator)
@@ -125,8 +125,8 @@ class Request:
             server = next((name for name in other.settings if name in backend.common), None)
             if server is not None:
                 raise RequestError(
-                    f"The knob {server} is the server's, which has all models; set it by --set, "
-                    f"and not for {other.name}."
+                    f"The knob {server} belongs to the server, which all models share; set it by --set, "
+                    f"not for {other.name}."
                 )
             single = replace(
                 self, model=other.model, backend=first.backend, settings=other.settings, inputs=other.inputs,
@@ -135,8 +135,8 @@ class Request:
             beside.append(replace(single.job(), plan=first.plan, observation=Observation()))
         return replace(first, name=own, beside=tuple(beside))
 
-    def _loaded(self, backend: str) -> Load | None:
-        """Give the load, with the latency up to which an answer counts as good."""
+    def _effective_load(self, backend: str) -> Load | None:
+        """Return the load, with the latency up to which an answer counts as good, from the constraints."""
         if not serves(backend):
             if self.load is not None:
                 raise RequestError(
@@ -149,92 +149,92 @@ class Request:
         load = self.load or Load()
         return load if load.within is not None or not bounds else replace(load, within=min(bounds))
 
-    def _check_idle(self, knobs: Iterable[Knob]) -> None:
-        """Refuse knobs that only what runs a model would heed; the size of the batch is no such knob."""
-        heeded = {BATCH_SIZE.name, *BATCH_SIZE.aliases}
-        for name in (name for name in self.settings if name not in heeded):
-            meant = next((knob.name for knob in knobs if name in {knob.name, *knob.aliases}), name)
+    def _check_unused_knobs(self, knobs: Iterable[Knob]) -> None:
+        """Refuse knobs that only running the model would use; the batch size is no such knob."""
+        used = {BATCH_SIZE.name, *BATCH_SIZE.aliases}
+        for name in (name for name in self.settings if name not in used):
+            canonical = next((knob.name for knob in knobs if name in {knob.name, *knob.aliases}), name)
             raise RequestError(
-                f"{meant}={self.settings[name]} has no effect: nothing is run, and the analysis takes "
+                f"{canonical}={self.settings[name]} has no effect: nothing is run, and the analysis takes "
                 "the model as it is stored; leave it out, or use modeldyno profile."
             )
 
-    def _check_written(self) -> None:
+    def _check_output_paths(self) -> None:
         """Refuse files of the second pass that could not be written, before anything is measured."""
-        for what, path in (("trace", self.observation.trace), ("outputs", self.observation.outputs)):
+        for kind, path in (("trace", self.observation.trace), ("outputs", self.observation.outputs)):
             if path and not Path(path).parent.is_dir():
                 raise RequestError(
-                    f"There is no directory '{Path(path).parent}' for the {what}; make it, or name another."
+                    f"There is no directory '{Path(path).parent}' for the {kind}; create it, or name another."
                 )
 
     def _check_records(self) -> None:
-        """Refuse a file of requests that could not be written, before anything is measured."""
+        """Refuse a request log that could not be written, before anything is measured."""
         path = Path(self.observation.records) if self.observation.records else None
         if path is None:
             return
         if path.suffix not in RECORD_FORMATS:
             raise RequestError(
-                f"The records cannot be written as '{path.suffix or path.name}'; known: "
+                f"The records cannot be written as '{path.suffix or path.name}'; known formats: "
                 f"{', '.join(RECORD_FORMATS)}."
             )
         if not path.parent.is_dir():
             raise RequestError(
-                f"There is no directory '{path.parent}' for the records; make it, or name another."
+                f"There is no directory '{path.parent}' for the records; create it, or name another."
             )
 
     def _check_mode(self) -> None:
-        """Refuse to watch calls where training steps are asked for: their costs are not those of calls."""
-        calls = [probe for probe in (LAYERS, OPERATORS) if probe in self._together()]
+        """Refuse probes that watch calls in training mode, whose costs are those of training steps."""
+        calls = [probe for probe in (LAYERS, OPERATORS) if probe in self._effective_probes()]
         if self.inspection.mode is Mode.TRAIN and calls:
             raise RequestError(
-                f"The probe '{calls[0]}' watches calls of the model, and no training steps; ask for it "
+                f"The probe '{calls[0]}' watches calls of the model, not training steps; use it "
                 f"without --mode {Mode.TRAIN}."
             )
 
     def _check_batch(self, config: Mapping[str, KnobValue]) -> None:
-        """Refuse two sizes of the batch."""
+        """Refuse two different batch sizes."""
         if BATCH_SIZE.name in config and BATCH in self.inspection.vary:
             raise RequestError(
-                f"batch_size={config[BATCH_SIZE.name]} and --vary {BATCH} both say how large the batch is; "
+                f"batch_size={config[BATCH_SIZE.name]} and --vary {BATCH} both set the batch size; "
                 "give one of them."
             )
 
-    def _together(self) -> tuple[str, ...]:
-        """Add to the probe of layers the analysis that says what they cost, and what heeds an observation."""
-        look, usual = self.observation, Observation()
-        heeding = {
-            LAYERS: bool(look.layers),
-            OPERATORS: bool(look.trace),
-            OUTPUTS: bool(look.outputs),
-            GENERATE: (look.prompts, look.generated) != (usual.prompts, usual.generated),
+    def _effective_probes(self) -> tuple[str, ...]:
+        """Return the probes, with the analysis that `layers` needs and what observation options need."""
+        observation, defaults = self.observation, Observation()
+        needed_by = {
+            LAYERS: bool(observation.layers),
+            OPERATORS: bool(observation.trace),
+            OUTPUTS: bool(observation.outputs),
+            GENERATE: (observation.prompts, observation.generated) != (defaults.prompts, defaults.generated),
         }
-        named = (*self.probes, *(probe for probe, asked in heeding.items() if asked))
+        named = (*self.probes, *(probe for probe, needed in needed_by.items() if needed))
         return tuple(dict.fromkeys((*((STATIC,) if LAYERS in named else ()), *named)))
 
-    def _inspected(self) -> Inspection:
-        """Have an analysis tell what each module costs, and what this machine does at most."""
-        if LAYERS not in self._together():
+    def _effective_inspection(self) -> Inspection:
+        """Return the inspection, with costs by module and this machine's peaks if layers are measured."""
+        if LAYERS not in self._effective_probes():
             return self.inspection
         devices = tuple(dict.fromkeys((*self.inspection.devices, HERE)))
         return replace(self.inspection, modules=True, devices=devices)
 
-    def _careful(self) -> Plan:
-        """Add the percentiles that a constraint names: they must be certified, so the run goes on."""
-        asked = (canonical_statistic(name) for name in self.percentiles)
+    def _effective_plan(self) -> Plan:
+        """Return the plan, with the percentiles of the constraints added, so that they are certified."""
+        requested = (canonical_statistic(name) for name in self.percentiles)
         named = (c.percentile for c in self.constraints() if c.query.metric == "latency")
-        wanted = dict.fromkeys((*self.plan.percentiles, *asked, *filter(None, named)))
-        for name in wanted:
+        percentiles = dict.fromkeys((*self.plan.percentiles, *requested, *filter(None, named)))
+        for name in percentiles:
             if fraction_of(name) is None:
-                raise RequestError(f"'{name}' is no percentile; write p99 or p99.9.")
-        return replace(self.plan, percentiles=tuple(wanted))
+                raise RequestError(f"'{name}' is not a percentile; write p99 or p99.9.")
+        return replace(self.plan, percentiles=tuple(percentiles))
 
 
 SERVER = "triton"
-"""What serves a model that nobody serves yet, when the user names nothing."""
+"""Default backend for serving a model that is not on a server yet."""
 
 
 def server_for(model: str) -> str | None:
-    """Name the backend that serves a model; None where its own loader knows.
+    """Return the backend that serves a model; None if its own loader chooses.
 
     Raises:
         RequestError: as `reference`.
@@ -244,36 +244,36 @@ def server_for(model: str) -> str | None:
 
 
 def settings(pairs: Iterable[str]) -> dict[str, KnobValue]:
-    """Read ``knob=value`` pairs; the backend gives the values their types.
+    """Parse ``knob=value`` pairs; the backend converts the values.
 
     Raises:
         RequestError: a pair has no equals sign, or a knob is set twice.
     """
-    found: dict[str, KnobValue] = {}
+    values: dict[str, KnobValue] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise RequestError(f"--set '{pair}' is not knob=value, such as batch_size=8.")
-        if name in found:
-            raise RequestError(f"--set gives the knob {name} twice: {found[name]} and {value}.")
-        found[name] = value
-    return found
+        if name in values:
+            raise RequestError(f"--set gives the knob {name} twice: {values[name]} and {value}.")
+        values[name] = value
+    return values
 
 
 def cores(text: str) -> tuple[int, ...]:
-    """Read numbers of cores, such as ``0,1`` or ``0-3``.
+    """Parse core numbers, such as ``0,1`` or ``0-3``.
 
     Raises:
-        RequestError: it is no such list.
+        RequestError: it is not such a list.
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         low, _, high = part.partition("-")
         try:
-            found += range(int(low), int(high or low) + 1) if part else ()
+            numbers += range(int(low), int(high or low) + 1) if part else ()
         except ValueError:
-            raise RequestError(f"--pin '{text}' is no list of cores; write 0,1 or 0-3.") from None
-    return tuple(found)
+            raise RequestError(f"--pin '{text}' is not a list of cores; write 0,1 or 0-3.") from None
+    return tuple(numbers)
 
 
 def inspection(
@@ -285,46 +285,46 @@ def inspection(
     memory: str | int | None = None,
     modules: bool = True,
 ) -> Inspection:
-    """Read how a model is to be looked at; without an optimizer training has that of Inspection.
+    """Build the options of a static inspection; training without an optimizer uses the default one.
 
     Raises:
-        RequestError: a word or a number of it is wrong, or an optimizer is given where nothing is trained.
+        RequestError: a word or number is wrong, or an optimizer is given without training.
     """
     if mode not in set(Mode):
         raise UnknownName.among("mode", mode, Mode)
-    several = (devices,) if isinstance(devices, str) else devices
-    found = Inspection(
+    names = (devices,) if isinstance(devices, str) else devices
+    options = Inspection(
         mode=Mode(mode),
         optimizer=optimizer or Inspection().optimizer,
         vary=parse_vary(_vary(vary)),
-        devices=tuple(dict.fromkeys(_device(name) for name in several)),
+        devices=tuple(dict.fromkeys(_device(name) for name in names)),
         memory=int(parse_quantity(memory, BYTES)) if isinstance(memory, str) else memory,
         modules=modules,
     ).checked()
-    if optimizer is not None and found.mode is not Mode.TRAIN:
+    if optimizer is not None and options.mode is not Mode.TRAIN:
         raise RequestError(f"The optimizer {optimizer} has no effect without --mode {Mode.TRAIN}; add that.")
-    return found
+    return options
 
 
 def _device(name: str) -> str:
-    """Give the name by which a device is in the table."""
+    """Return the canonical name of a device."""
     return HERE if name.lower() == HERE else device_named(name).name
 
 
-def _vary(given: str | Iterable[str] | Mapping[str, int | Iterable[int]] | None) -> Iterable[str]:
-    """Write sizes by dimension as the command line does; text stays as it is."""
-    if given is None or isinstance(given, str):
-        return (given or "",)
-    if not isinstance(given, Mapping):
-        return given
+def _vary(sizes_by_name: str | Iterable[str] | Mapping[str, int | Iterable[int]] | None) -> Iterable[str]:
+    """Format sizes by dimension as on the command line; text stays as it is."""
+    if sizes_by_name is None or isinstance(sizes_by_name, str):
+        return (sizes_by_name or "",)
+    if not isinstance(sizes_by_name, Mapping):
+        return sizes_by_name
     return [
         f"{name}={','.join(map(str, (sizes,) if isinstance(sizes, int | str) else sizes))}"
-        for name, sizes in given.items()
+        for name, sizes in sizes_by_name.items()
     ]
 
 
-def _input(given: str | InputSpec) -> InputSpec:
-    spec = parse_input(given) if isinstance(given, str) else given
+def _input(value: str | InputSpec) -> InputSpec:
+    spec = parse_input(value) if isinstance(value, str) else value
     if spec.source is not None and not Path(spec.source).expanduser().exists():
         raise RequestError(
             f"--input '{spec.source}' is neither a file nor a shape such as name=8x128:int64:0..30521."

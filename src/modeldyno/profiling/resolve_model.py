@@ -1,4 +1,4 @@
-"""Which model a word names: a reference, a path, or a directory with one model in it; nothing is executed."""
+"""Resolve a user's word to a model: a reference, a path, or a directory with one model; executes nothing."""
 
 from __future__ import annotations
 
@@ -12,52 +12,59 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling.unrecognised import why_not
 
 _WHOLE_DIRECTORY = ("hf", "repository")
-"""Loaders to which a directory is one model, whatever other files lie in it."""
+"""Loaders for which a directory as a whole is one model."""
 _MODEL_FILES = frozenset({".onnx", ".pt", ".pth", ".pt2", ".ts", ".torchscript", ".jit"})
-"""Suffixes of what is a model in a directory; tokenizers and external data may look like one inside."""
+"""Suffixes of model files in a directory; tokenizers and external data may lie beside them."""
 _IN_MODULE = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_][\w.]*)")
 _IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)[\w.]*", re.DOTALL)
 _DEFINED = re.compile(r"^(?:async )?(?:def|class) ([A-Za-z]\w*)", re.MULTILINE)
-_ELSEWHERE = re.compile(r"import \*|\b(?:__getattr__|globals|vars|exec|setattr)\b")
-"""What may give a module names that stand nowhere in its code."""
+_DYNAMIC_NAMES = re.compile(r"import \*|\b(?:__getattr__|globals|vars|exec|setattr)\b")
+"""Code that may give a module names that do not appear in it."""
 _LISTED = 6
 
 
 def reference(text: str) -> ModelRef:
     """Parse a reference; a bare path is resolved by suffix and content.
 
-    A directory that is no model as a whole is the one file in it that is a model.
+    A directory that is not a model as a whole stands for the single model file in it.
 
     Raises:
         RequestError: the path does not exist, no loader claims it, a directory holds several models, or a
-            file of Python has nothing of the name.
+            Python file does not contain the name.
     """
     ref = ModelRef.parse(text)
     schemes = plugins.names("loader")
     if ref.scheme in schemes:
-        return _there(ref)
-    if (meant := _in_file(text)) is not None:
-        raise RequestError(f"'{text}' names no file; for {meant.partition(':')[0]} write {meant}.")
+        return _check_file_reference(ref)
+    if (corrected := _as_file_reference(text)) is not None:
+        raise RequestError(f"'{text}' names no file; for {corrected.partition(':')[0]} write {corrected}.")
     if ref.scheme:
-        return ref  # whoever asks for its loader is told of the nearest that there is
+        return ref  # looking up its loader suggests the nearest name
     path = Path(ref.locator)
-    return _there(_claimed(path, ref.locator) or _inside(path, text) or _refuse(path, text))
+    return _check_file_reference(
+        _claimed_by_loader(path, ref.locator)
+        or _model_in_directory(path, text)
+        or _raise_not_found(path, text)
+    )
 
 
 def refers_to_model(text: str) -> bool:
-    """Say whether a word has a scheme, or is the bare path of one model, as `reference` finds it."""
+    """Return whether a word has a scheme, or is the path of a single model, as `reference` resolves it."""
     ref = ModelRef.parse(text)
     path = Path(ref.locator)
-    with suppress(RequestError):  # it holds several
-        return bool(ref.scheme) or (_claimed(path, ref.locator) or _inside(path, text)) is not None
+    with suppress(RequestError):  # a directory with several models
+        return (
+            bool(ref.scheme)
+            or (_claimed_by_loader(path, ref.locator) or _model_in_directory(path, text)) is not None
+        )
     return False
 
 
-def _there(ref: ModelRef) -> ModelRef:
-    """Refuse ``file.py:name`` where there is no such file, or where it never speaks of the name.
+def _check_file_reference(ref: ModelRef) -> ModelRef:
+    """Refuse ``file.py:name`` if there is no such file, or if it does not contain the name.
 
     Raises:
-        RequestError: so it is; a comparison would else find out after it has measured the other side.
+        RequestError: in that case, which otherwise a comparison would find only after measuring one side.
     """
     match = _IN_FILE.fullmatch(ref.locator)
     if match is None:
@@ -66,28 +73,28 @@ def _there(ref: ModelRef) -> ModelRef:
     if not path.is_file():
         raise RequestError(f"There is no file '{path}'; give the path of a Python file, as file.py:name.")
     code = path.read_text(encoding="utf-8", errors="replace")
-    if not re.search(rf"\b{name}\b", code) and not _ELSEWHERE.search(code):
+    if not re.search(rf"\b{name}\b", code) and not _DYNAMIC_NAMES.search(code):
         raise UnknownName.among(f"object in {path} called", name, _DEFINED.findall(code))
     return ref
 
 
-def _claimed(path: Path, locator: str) -> ModelRef | None:
-    """Ask each loader whether a path is its own; for a directory only those that take it as one model."""
+def _claimed_by_loader(path: Path, locator: str) -> ModelRef | None:
+    """Find the loader that claims a path; a directory is offered only to those that take it as one model."""
     schemes = _WHOLE_DIRECTORY if path.is_dir() else plugins.names("loader")
     scheme = next((name for name in schemes if plugins.loader(name).claims(path)), None)
     return None if scheme is None else ModelRef(scheme=scheme, locator=locator)
 
 
-def _inside(path: Path, text: str) -> ModelRef | None:
-    """Give the model in a directory: its only model file, or what its configuration describes.
+def _model_in_directory(path: Path, text: str) -> ModelRef | None:
+    """Return the model in a directory: its only model file, or the one its configuration describes.
 
     Raises:
-        RequestError: it holds several.
+        RequestError: it holds several models.
     """
     if not path.is_dir():
         return None
     files = [file for file in sorted(path.iterdir()) if file.suffix.lower() in _MODEL_FILES]
-    models = [ref for ref in (_claimed(file, str(file)) for file in files) if ref is not None]
+    models = [ref for ref in (_claimed_by_loader(file, str(file)) for file in files) if ref is not None]
     if len(models) > 1:
         names = [Path(ref.locator).name for ref in models]
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
@@ -102,21 +109,21 @@ def _inside(path: Path, text: str) -> ModelRef | None:
     return None if scheme is None else ModelRef(scheme=scheme, locator=str(path))
 
 
-def _refuse(path: Path, text: str) -> ModelRef:
+def _raise_not_found(path: Path, text: str) -> ModelRef:
     schemes = plugins.names("loader")
     if path.exists():
         raise RequestError(f"'{text}' {why_not(path, schemes)}.")
     if match := _IN_MODULE.fullmatch(text):
         raise RequestError(
             f"There is no file or directory '{text}'; for an object of an installed module write "
-            f"torch:{text} (a torch module, or what makes one) or call:{text} (any function), for one of a "
+            f"torch:{text} (a torch module, or a factory of one) or call:{text} (any function), for one in a "
             f"file {match['module'].replace('.', '/')}.py:{match['name']}."
         )
     folder, _, entry = text.partition("#")
     if entry and (inside := Path(folder) / entry).is_dir():
         raise RequestError(
-            f"'{inside}' has no config.pbtxt, from which the model's inputs are read; write the one that "
-            "Triton completes into it (GET /v2/models/NAME/config), or give the model's own file, such "
+            f"'{inside}' has no config.pbtxt, from which the model's inputs are read; save the one that "
+            "Triton completes there (GET /v2/models/NAME/config), or give the model's own file, such "
             f"as {inside / '1' / 'model.onnx'}."
         )
     raise RequestError(
@@ -125,8 +132,8 @@ def _refuse(path: Path, text: str) -> ModelRef:
     )
 
 
-def _in_file(text: str) -> str | None:
-    """Give ``file.py:name`` for ``file:name``, where there is such a file."""
+def _as_file_reference(text: str) -> str | None:
+    """Return ``file.py:name`` for ``file:name``, if there is such a file."""
     match = _IN_MODULE.fullmatch(text)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Request -> Outcome: what the command line and the Python API have in common."""
+"""Run a Request and judge its Result: shared by the command line and the Python API."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from modeldyno.profiling.request import Request
 
 OK, BROKEN, FAILED, UNDECIDED, INTERRUPTED = 0, 1, 4, 5, 130
-"""Exit codes of what was measured; those of wrong requests stand in modeldyno.errors."""
+"""Exit codes of measurements; those of wrong requests are in modeldyno.errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A Result, and the verdicts on the bounds that were asked for."""
+    """A Result, and the verdicts on its constraints."""
 
     result: Result
     judgements: tuple[Judgement, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """What a script is told."""
+        """Exit code for scripts."""
         verdicts = {judgement.verdict for judgement in self.judgements}
-        if any(found.code == "interrupted" for found in self.result.doubts):
+        if any(d.code == "interrupted" for d in self.result.doubts):
             return INTERRUPTED
         if self.result.failures:
             return FAILED
@@ -48,7 +48,7 @@ class Outcome:
 def measure(
     request: Request, *, in_process: bool = False, watch: Callable[[Event], None] = lambda _event: None
 ) -> Outcome:
-    """Carry a Request out in fresh processes (or in this one), and judge it.
+    """Run a Request in fresh processes (or in this one), and judge the Result.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
@@ -66,37 +66,38 @@ def measure(
 
 
 def _check_inline(job: Job) -> None:
-    """Refuse what only a child process can do."""
+    """Refuse options that only a child process can honour."""
     plan = job.plan
     if job.trust:
         raise RequestError(
-            "Files that run code are only loaded in a child process; drop --inline or --trust."
+            "Files that run code are loaded only in a child process; drop --inline or --trust."
         )
-    asked = {
+    requested = {
         "processes": plan.processes > 1,
         "pin": plan.pin,
         "timeout": plan.timeout,
         "memory_limit": plan.memory_limit,
     }
-    if wrong := [name for name, given in asked.items() if given]:
+    if wrong := [name for name, given in requested.items() if given]:
         raise RequestError(
-            f"Inside the calling process there is no {', '.join(wrong)}; name the model by a reference, "
-            "such as torch:file.py:factory, to run it in processes of its own."
+            f"Inside the calling process there is no {', '.join(wrong)}; give the model as a reference, "
+            "such as torch:file.py:factory, to run it in separate processes."
         )
 
 
 def judged(result: Result, constraints: tuple[Constraint, ...]) -> Outcome:
-    """Judge a Result by bounds, and add the doubts that only a claim gives rise to.
+    """Judge a Result by constraints, and add the doubts that arise only from claims.
 
-    A metric that a failed or interrupted run lacks is left out.
+    Constraints on metrics that a failed or interrupted run lacks are left out.
     """
-    cut_short = bool(result.failures) or any(found.code == "interrupted" for found in result.doubts)
-    wanted = [c for c in constraints if not cut_short or result.find(c.query.metric, c.query.scope)]
-    judgements = tuple(result.judge(c) for c in wanted)
+    cut_short = bool(result.failures) or any(d.code == "interrupted" for d in result.doubts)
+    applicable = [c for c in constraints if not cut_short or result.find(c.query.metric, c.query.scope)]
+    judgements = tuple(result.judge(c) for c in applicable)
     observed = [str(j.constraint.query) for j in judgements if j.answer.observed]
-    inherent = judgements and all(j.answer.exact for j in judgements)
-    claims = () if inherent or not judgements else doubt.of_processes(result.processes, claimed=True)
-    added = (*claims, *doubt.of_observations(observed))
+    all_exact = judgements and all(j.answer.exact for j in judgements)
+    claims = () if all_exact or not judgements else doubt.of_processes(result.processes, claimed=True)
+    new_doubts = (*claims, *doubt.of_observations(observed))
     return Outcome(
-        result=replace(result, doubts=tuple(dict.fromkeys((*result.doubts, *added)))), judgements=judgements
+        result=replace(result, doubts=tuple(dict.fromkeys((*result.doubts, *new_doubts)))),
+        judgements=judgements,
     )

@@ -1,4 +1,4 @@
-"""Why a path that is there is no model that a loader knows, told by its content; none of it is executed."""
+"""Explain why no loader recognises an existing path, from its content; nothing of it is executed."""
 
 from __future__ import annotations
 
@@ -17,99 +17,107 @@ if TYPE_CHECKING:
 CONFIG = "config.json"
 _WEIGHTS = {".pt", ".pth", ".bin", ".ckpt", ".safetensors"}
 _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
-_BROKEN = (OSError, ValueError, LookupError, RuntimeError, EOFError, zipfile.BadZipFile)
-"""What damage in an archive or a pickle comes to."""
+_DAMAGE_ERRORS = (OSError, ValueError, LookupError, RuntimeError, EOFError, zipfile.BadZipFile)
+"""Exceptions that a damaged archive or pickle raises."""
 _CONTAINERS = {"", "builtins", "__builtin__", "collections", "numpy"}
-"""Packages of what holds weights and is no module."""
-_HEADS = {"PROTO", "FRAME"}
+"""Packages of containers, which hold weights but are no modules."""
+_HEADER_OPS = {"PROTO", "FRAME"}
 
 
 def why_not(path: Path, schemes: Iterable[str]) -> str:
-    """Say why, and what to write instead, as the end of a sentence that begins with the path.
+    """Explain why, and what to write instead, as the end of a sentence that begins with the path.
 
     Args:
-        path: what no loader claims.
-        schemes: those of the loaders that there are.
+        path: the path that no loader claims.
+        schemes: the known loader schemes.
     """
     if path.name == _GRAPH and path.is_file():
         return _SAVED_MODEL.format(path.parent)
     if path.is_dir():
-        file = path / CONFIG
-        if (path / _GRAPH).is_file():
-            return _SAVED_MODEL.format(path)
-        return f"has a {CONFIG} that {_config(file)}" if file.is_file() else _repository(path) or _DIRECTORY
+        return _describe_directory(path)
     if path.suffix == ".py":
-        return _code(path)
+        return _describe_code(path)
     if path.name.endswith(CONFIG):
-        return _config(path)
-    return _file(path, schemes)
+        return _describe_config(path)
+    return _describe_file(path, schemes)
 
 
 _DIRECTORY = (
     f"holds no model: neither a {CONFIG} of Hugging Face nor a file such as model.onnx; name a model's file"
 )
 _GRAPH = "saved_model.pb"
-"""What a SavedModel keeps its graph in, in its directory."""
+"""The file of the graph in the directory of a SavedModel."""
 _SAVED_MODEL = (
-    "is a TensorFlow SavedModel, which is not run here; convert it to ONNX (pip install tf2onnx; "
+    "is a TensorFlow SavedModel, which cannot be run here; convert it to ONNX (pip install tf2onnx; "
     "python -m tf2onnx.convert --saved-model {} --output model.onnx), or give the URL of a server that has it"
 )
 _KERAS = (
-    "is a Keras model, which is not run here; convert it to ONNX (in Python, with Keras 3: "
+    "is a Keras model, which cannot be run here; convert it to ONNX (in Python, with Keras 3: "
     'model.export("model.onnx", format="onnx")), or profile a function that calls it: call:file.py:function'
 )
 _TFLITE = (
-    "is a TensorFlow Lite model, which is not run here; convert it to ONNX (pip install tf2onnx; "
+    "is a TensorFlow Lite model, which cannot be run here; convert it to ONNX (pip install tf2onnx; "
     "python -m tf2onnx.convert --tflite {} --output model.onnx)"
 )
 
 
-def _repository(path: Path) -> str:
-    """Name a model's file in a repository of Triton's whose configuration is left to Triton; else empty."""
+def _describe_directory(path: Path) -> str:
+    """Describe what a directory lacks to be a model."""
+    if (path / _GRAPH).is_file():
+        return _SAVED_MODEL.format(path)
+    if (path / CONFIG).is_file():
+        return f"has a {CONFIG} that {_describe_config(path / CONFIG)}"
+    return _describe_repository(path) or _DIRECTORY
+
+
+def _describe_repository(path: Path) -> str:
+    """Name a model file in a Triton repository that has no configuration; empty if it is none."""
     files = sorted(path.glob("*/[0-9]*/model.*")) or sorted(path.glob("[0-9]*/model.*"))
     if not files:
         return ""
     return f"is a model repository without a config.pbtxt; name a model's file, such as {files[0]}"
 
 
-def _code(path: Path) -> str:
-    """Name what is in a Python file and may be the model: classes, and functions that need no arguments."""
+def _describe_code(path: Path) -> str:
+    """Suggest names in a Python file: classes, and functions that need no arguments."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
-        return f"is no Python that can be read ({error}); correct it there"
+        return f"cannot be parsed as Python ({error}); correct it there"
     names = [node.name for node in tree.body if _makes_a_model(node)]
     if not names:
         return f"is code; write a function in it that makes the model, and name it: {path}:make"
-    known = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    # What is made of others is defined after them.
-    return f"is code, with {known} in it; name what makes the model: {path}:{names[-1]}"
+    known = ", ".join(names[:_NAMES_SHOWN]) + (
+        f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    )
+    # What combines the others is defined after them, so the last name is the best guess.
+    return f"is code that defines {known}; name what makes the model: {path}:{names[-1]}"
 
 
 def _makes_a_model(node: ast.stmt) -> TypeGuard[ast.ClassDef | ast.FunctionDef]:
-    """Whether it is a public class, or a public function that can be called without arguments."""
+    """Return whether it is a public class, or a public function callable without arguments."""
     if isinstance(node, ast.ClassDef):
         return not node.name.startswith("_")
     if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
         return False
-    given = node.args
-    positional = len(given.posonlyargs) + len(given.args) - len(given.defaults)
-    return not positional and None not in given.kw_defaults
+    arguments = node.args
+    positional = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    return not positional and None not in arguments.kw_defaults
 
 
-_NAMED = 6
+_NAMES_SHOWN = 6
 
 
-def _config(file: Path) -> str:
+def _describe_config(file: Path) -> str:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        return f"is no JSON ({error}); copy it again"
-    what = "names no model_type" if isinstance(content, dict) else "is no table of settings"
-    return f"{what}, so it is none of transformers; give that of a saved model"
+        return f"is not JSON ({error}); copy it again"
+    problem = "names no model_type" if isinstance(content, dict) else "is no table of settings"
+    return f"{problem}, so it is not one of transformers; give the config of a saved model"
 
 
-def _file(path: Path, schemes: Iterable[str]) -> str:
+def _describe_file(path: Path, schemes: Iterable[str]) -> str:
     try:
         with path.open("rb") as file:
             head = file.read(len(_ZIP))
@@ -117,25 +125,25 @@ def _file(path: Path, schemes: Iterable[str]) -> str:
         return f"cannot be read: {error.strerror}"
     if not head:
         return "is empty; copy it again"
-    if other := _of_tensorflow(path) or (_archive(path) if head == _ZIP else ""):
+    if other := _describe_tensorflow(path) or (_describe_archive(path) if head == _ZIP else ""):
         return other
-    if pickled := _pickled(path, head):
+    if pickled := _pickled_class(path, head):
         return (
             f"is a pickled {pickled}, and loading a pickle runs code; --trust does not load it either, as "
-            "its class must be imported first: write a function that loads it and gives the module, and name "
-            "it, as file.py:make"
+            "its class must be imported first: write a function that loads it and returns the module, and "
+            "name it, as file.py:make"
         )
     if path.suffix in _WEIGHTS:
         return (
-            "holds weights without an architecture; write a function that makes the module and loads "
+            "holds weights without an architecture; write a function that builds the module and loads "
             "them, and name it, as file.py:make"
         )
     known = ", ".join(schemes)
-    return f"is nothing that a loader recognises by its content; write scheme:{path}, a scheme of {known}"
+    return f"has content that no loader recognises; write scheme:{path}, with one of the schemes {known}"
 
 
-def _of_tensorflow(path: Path) -> str:
-    """Say what to do with a model of Keras or TensorFlow Lite; empty of any other file."""
+def _describe_tensorflow(path: Path) -> str:
+    """Describe how to use a Keras or TensorFlow Lite model; empty for any other file."""
     with path.open("rb") as file:
         head = file.read(8)
     if head[4:] == b"TFL3" or path.suffix == ".tflite":
@@ -143,51 +151,51 @@ def _of_tensorflow(path: Path) -> str:
     return _KERAS if path.suffix in {".keras", ".h5"} else ""
 
 
-def _archive(path: Path) -> str:
-    """Tell an archive that is cut off, and numpy's; empty of any other."""
+def _describe_archive(path: Path) -> str:
+    """Describe a truncated archive or one of numpy; empty for any other."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except _BROKEN:
+    except _DAMAGE_ERRORS:
         return "is an archive whose end is missing; copy it again"
     arrays = bool(names) and all(name.endswith(".npy") for name in names)
-    return "holds arrays, not a model; give it with --input, beside a model" if arrays else ""
+    return "holds arrays, not a model; give it with --input, along with a model" if arrays else ""
 
 
-def _pickled(path: Path, head: bytes) -> str:
-    """Name the class of what was pickled; empty where that holds tensors only, or is no pickle."""
+def _pickled_class(path: Path, head: bytes) -> str:
+    """Return the class of the pickled object; empty if it holds only tensors, or is no pickle."""
     try:
-        with _unzipped(path) if head == _ZIP else path.open("rb") as file:
+        with _open_zipped_pickle(path) if head == _ZIP else path.open("rb") as file:
             if file.read(1) != _PICKLE:
                 return ""
             file.seek(0)
-            module, _, kind = _class(file).rpartition(" ")
-    except _BROKEN:
+            module, _, kind = _first_class(file).rpartition(" ")
+    except _DAMAGE_ERRORS:
         return ""
     if module.partition(".")[0] in _CONTAINERS or module == "torch._utils":
         return ""
     return kind if module == "__main__" else f"{module}.{kind}"
 
 
-def _unzipped(path: Path) -> IO[bytes]:
+def _open_zipped_pickle(path: Path) -> IO[bytes]:
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
         return io.BytesIO(archive.read(names[0]))
 
 
-def _class(file: IO[bytes]) -> str:
-    """Read a pickle, and give ``module class`` of what it makes first; empty for a plain container."""
+def _first_class(file: IO[bytes]) -> str:
+    """Return ``module class`` of the first object a pickle creates; empty for a plain container."""
     texts: list[str] = []
-    found: str | None = None
+    class_name: str | None = None
     for op, argument, _ in pickletools.genops(file):
-        if found is not None or op.name in _HEADS:
+        if class_name is not None or op.name in _HEADER_OPS:
             continue
         if op.name == "GLOBAL":
-            found = str(argument)
+            class_name = str(argument)
         elif op.name == "STACK_GLOBAL":
-            found = " ".join(texts[-2:])
+            class_name = " ".join(texts[-2:])
         elif "UNICODE" in op.name:
             texts.append(str(argument))
         elif op.name != "MEMOIZE":
-            found = ""
-    return found or ""
+            class_name = ""
+    return class_name or ""

@@ -1,5 +1,5 @@
-"""Named regions of a program's own code: marked by `profiled`, recorded call by call, summed up as a Result.
+"""Profile named regions of a program's own code: marked by `profiled`, recorded call by call.
 
-Frames are the calls that are open, meters tell their memory, the recorder decorates and counts. They import
-the standard library and little of the core: a program that only marks its functions pays for no more.
+Frames are open calls, meters measure their memory, the recorder decorates and counts. They import only the
+standard library and little of the core, so that marking functions costs little import time.
 """

@@ -1,9 +1,9 @@
-"""Calls of named regions while they run: whose clock runs, and which lies within which.
+"""Open calls of named regions: which clocks run, and which call is nested in which.
 
-A frame's clock runs only while its code does: a generator or a coroutine is stopped where it hands over and
-goes on where it is resumed. What lies within what is kept in a context variable, so each task of asyncio
-has its own nesting, and each thread too. A frame that another task or thread began is nobody's parent here,
-though the context was copied from there: the two run side by side.
+A frame's clock runs only while its code does: a generator or a coroutine stops where it yields and continues
+where it is resumed. The nesting is kept in a context variable, so each asyncio task and each thread has its
+own. A frame that another task or thread began is no parent here, even if the context was copied from there:
+the two run concurrently.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 class Frame:
     """One call of a region."""
 
-    # Defaults of the class, as most calls change few of them: making a frame is part of what a call costs.
+    # Defaults of the class, as most calls change few of them: creating a frame is part of a call's cost.
     began: int | None = None
     """Nanoseconds; None while the clock does not run."""
     spent = 0
     outermost = 0
-    """Nanoseconds while no other call of the same region was around it."""
+    """Nanoseconds during which no other call of the same region was around it."""
     nested = 0
-    """Nanoseconds in frames directly within."""
+    """Nanoseconds in frames directly nested."""
     nested_calls = 0
     parent: Frame | None = None
     owner: object = None
     path: tuple[str, ...] = ()
-    """The distinct regions around this one, and itself."""
+    """The distinct regions around this one, followed by itself."""
     inner: tuple[Frame, ...] = ()
-    """Frames that were open within this one when it was suspended, the outermost first."""
+    """Frames that were open within this one when it was suspended, outermost first."""
     levels: dict[str, Level] | None = None
-    """Memory when the clock was started last, by place, where it is watched."""
+    """Memory when the clock was last started, by place, if memory is watched."""
     sizes: dict[str, Sizes] | None = None
-    """What was done to memory before."""
+    """Memory changes so far, by place."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def enter(self, current: ContextVar[Frame | None]) -> None:
-        """Take a place in the nesting: that of the call, or of a resumption, which may lie elsewhere."""
+        """Enter the nesting of the caller, or of a resumption, which may be elsewhere."""
         owner = running()
         parent = current.get()
         if parent is None or parent.began is None or parent.owner != owner:
@@ -59,7 +59,7 @@ class Frame:
         current.set(self.inner[-1] if self.inner else self)
 
     def start(self, now: int) -> None:
-        """Let the clock run, and those of the frames that were open within."""
+        """Start the clock, and those of the frames that were open within."""
         self.began = now
         if self.inner:
             for frame in self.inner:
@@ -67,42 +67,42 @@ class Frame:
             self.inner = ()
 
     def stop(self, now: int) -> None:
-        """Stop the clock, and tell the time to the frame around this one."""
+        """Stop the clock, and add its time to the frame around this one."""
         if self.began is None:
             return
-        taken = now - self.began
+        elapsed = now - self.began
         self.began = None
-        self.spent += taken
+        self.spent += elapsed
         parent = self.parent
         if parent is not None:
-            parent.nested += taken
+            parent.nested += elapsed
         if parent is None or self.name not in parent.path:
-            self.outermost += taken
+            self.outermost += elapsed
 
     def leave_out(self, time: int) -> None:
-        """Let the clocks of the frames around this one stand still for a while that is none of theirs."""
+        """Exclude a time span from the clocks of the frames around this one."""
         frame = self.parent
         while frame is not None and frame.began is not None:
             frame.began += time
             frame = frame.parent
 
     def suspend(self, now: int, current: ContextVar[Frame | None]) -> None:
-        """Stop the clock, and those of the frames that are open within; give up the place."""
+        """Stop the clock, and those of the frames open within, and leave the nesting."""
         within: list[Frame] = []
         frame = current.get()
         while frame is not None and frame is not self:
             within.append(frame)
             frame = frame.parent
         if frame is self:
-            for each in within:
-                each.stop(now)
+            for inner in within:
+                inner.stop(now)
             self.inner = tuple(reversed(within))
         self.stop(now)
         current.set(self.parent)
 
 
 def running() -> object:
-    """Tell who runs here: the task of asyncio, or else the thread."""
+    """Return the current asyncio task, or else the thread id."""
     asyncio = sys.modules.get("asyncio.events")
     if asyncio is not None and (loop := asyncio._get_running_loop()) is not None:  # noqa: SLF001 - exported there
         task: object = sys.modules["asyncio.tasks"].current_task(loop)

@@ -1,8 +1,8 @@
-"""Memory of a region of code: what it took, gave back and held at most, by those who keep the books.
+"""Measure the memory of a region of code: allocated, freed, and its peak.
 
 Each place has a reader: ``python`` is tracemalloc, which slows code down while it traces; ``process`` is
-the resident size, which knows no peak; ``cuda:0`` and so on are torch's allocator, which knows all three.
-All of them count what other threads do meanwhile, too.
+the resident size, which has no peak; ``cuda:0`` and so on are torch's allocator, which has all three.
+All of them include what other threads do meanwhile.
 """
 
 from __future__ import annotations
@@ -19,88 +19,88 @@ from modeldyno.core.trace.regions import Sizes
 from modeldyno.environment import process_tree
 
 Memory = Literal["python", "process"]
-"""Who is asked of memory on the host."""
+"""How host memory is measured."""
 MEMORY: tuple[Memory, ...] = ("python", "process")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a place held at a moment, bytes."""
+    """Memory of a place at a moment, in bytes."""
 
     held: int
     peak: int | None = None
-    """Since it was last forgotten; None where nobody keeps it."""
+    """Since it was last reset; None where it is not recorded."""
     allocated: int | None = None
-    """Ever taken; None where nobody counts."""
+    """Total ever allocated; None where it is not counted."""
 
 
 @dataclass(slots=True)
 class Level:
-    """What lies between the beginning of a call and now, at one place."""
+    """Memory of a place at the start of a call, and the highest since."""
 
     start: Reading
     high: int
 
 
 class Meters:
-    """The open calls whose memory is watched; asking for a peak resets it, so all of them are told."""
+    """The open calls whose memory is watched; reading a peak resets it, so all of them get each reading."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._open: list[dict[str, Level]] = []
         self._tracing = False
         self.slowed: float | None = None
-        """How many times longer small allocations took while they were traced; None: nothing was traced."""
+        """Slowdown of small allocations while they were traced; None if nothing was traced."""
 
     def begin(self, memory: Memory) -> dict[str, Level]:
-        """Begin to watch a call."""
+        """Start watching a call."""
         with self._lock:
             if memory == "python":
-                self._trace()
-            readings = _read(memory)
-            self._tell(readings)
-            _forget(readings)
+                self._start_tracing()
+            readings = _read_all(memory)
+            self._update_peaks(readings)
+            _reset_peaks(readings)
             levels = {place: Level(reading, reading.held) for place, reading in readings.items()}
             self._open.append(levels)
         return levels
 
     def end(self, memory: Memory, levels: dict[str, Level], sizes: dict[str, Sizes]) -> None:
-        """Add what was done since it began, by place."""
+        """Add what has changed since the call began, by place."""
         with self._lock:
-            readings = _read(memory)
-            self._tell(readings)
-            self._open = [each for each in self._open if each is not levels]
+            readings = _read_all(memory)
+            self._update_peaks(readings)
+            self._open = [other for other in self._open if other is not levels]
             for place, reading in readings.items():
                 if place in levels:
-                    sizes.setdefault(place, Sizes()).add(*_done(levels[place], reading))
+                    sizes.setdefault(place, Sizes()).add(*_changes_since(levels[place], reading))
 
     def close(self) -> None:
-        """Stop tracing, if it was begun here."""
+        """Stop tracing, if it was started here."""
         with self._lock:
             if self._tracing:
                 tracemalloc.stop()
             self._tracing = False
 
-    def _tell(self, readings: dict[str, Reading]) -> None:
+    def _update_peaks(self, readings: dict[str, Reading]) -> None:
         for levels in self._open:
             for place, level in levels.items():
                 if place in readings:
                     level.high = max(level.high, readings[place].peak or 0)
 
-    def _trace(self) -> None:
+    def _start_tracing(self) -> None:
         if tracemalloc.is_tracing():
             self.slowed = self.slowed or 1.0
             return
-        before = _allocating()
+        before = _time_allocations()
         tracemalloc.start()
         self._tracing = True
-        self.slowed = max(1.0, _allocating() / before)
+        self.slowed = max(1.0, _time_allocations() / before)
 
 
-def _done(level: Level, now: Reading) -> tuple[int, int, int | None]:
-    """Give the bytes that were allocated, freed, and held at most above the beginning.
+def _changes_since(level: Level, now: Reading) -> tuple[int, int, int | None]:
+    """Return the bytes allocated, freed, and held at most above the start.
 
-    Where nobody counts, it is the least that explains the levels: what was held at the peak was allocated.
+    Where allocations are not counted, it is the minimum that explains the levels: the peak was allocated.
     """
     net = now.held - level.start.held
     peak = None if now.peak is None else max(level.high - level.start.held, net, 0)
@@ -111,8 +111,8 @@ def _done(level: Level, now: Reading) -> tuple[int, int, int | None]:
     return allocated, allocated - net, peak
 
 
-def _read(memory: Memory) -> dict[str, Reading]:
-    readings = _devices()
+def _read_all(memory: Memory) -> dict[str, Reading]:
+    readings = _read_devices()
     if memory == "process":
         readings["process"] = Reading(process_tree.resident_size(os.getpid()))
     elif tracemalloc.is_tracing():
@@ -121,8 +121,8 @@ def _read(memory: Memory) -> dict[str, Reading]:
     return readings
 
 
-def _forget(readings: dict[str, Reading]) -> None:
-    """Let the peaks begin anew from here."""
+def _reset_peaks(readings: dict[str, Reading]) -> None:
+    """Reset the peaks."""
     for place in readings:
         if place == "python":
             tracemalloc.reset_peak()
@@ -130,38 +130,38 @@ def _forget(readings: dict[str, Reading]) -> None:
             sys.modules["torch"].cuda.reset_peak_memory_stats(int(place.partition(":")[2]))
 
 
-def _devices() -> dict[str, Reading]:
-    """Ask torch's allocator, where torch is loaded and has begun to use CUDA."""
+def _read_devices() -> dict[str, Reading]:
+    """Read torch's allocator, if torch is loaded and uses CUDA."""
     torch: Any = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_initialized():
         return {}
-    found = {}
+    readings = {}
     for index in range(cuda.device_count()):
         stats = cuda.memory_stats_as_nested_dict(index).get("allocated_bytes")
         if stats:
-            whole = stats["all"]
-            found[f"cuda:{index}"] = Reading(whole["current"], whole["peak"], whole["allocated"])
-    return found
+            totals = stats["all"]
+            readings[f"cuda:{index}"] = Reading(totals["current"], totals["peak"], totals["allocated"])
+    return readings
 
 
-def _allocating(times: int = 3, count: int = 5000) -> float:
-    """Time small allocations, in the best of some rounds; nanoseconds."""
+def _time_allocations(times: int = 3, count: int = 5000) -> float:
+    """Time small allocations, the best of several rounds, in nanoseconds."""
     best = sys.maxsize
     for _ in range(times):
         begin = perf_counter_ns()
-        made = [bytearray(64) for _ in range(count)]
+        blocks = [bytearray(64) for _ in range(count)]
         best = min(best, perf_counter_ns() - begin)
-        del made
+        del blocks
     return max(best, 1)
 
 
 def synchronise() -> None:
-    """Wait for the devices that torch has begun to use here; nothing where there are none."""
+    """Wait for the devices that torch uses in this process, if any."""
     torch: Any = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is not None and cuda.is_initialized() and not cuda.is_current_stream_capturing():
-        cuda.synchronize()  # a graph that is being captured cannot be waited for
+        cuda.synchronize()  # not allowed while a graph is being captured
     xpu = getattr(torch, "xpu", None)
     if xpu is not None and xpu.is_initialized():
         xpu.synchronize()

@@ -1,4 +1,4 @@
-"""What decorators saw, as a Result and as text."""
+"""Turn recorded calls of regions into a Result and into text."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.trace.regions import Tally
 
-_TRIALS = 2001
+_CALLS = 2001
 
 
 def result_of(tallies: Mapping[str, Tally], *, name: str | None, slowed: float | None) -> Result:
-    """Give a Result whose scopes are the regions."""
+    """Return a Result whose scopes are the regions."""
     script = Path(sys.argv[0] if sys.argv and sys.argv[0] not in {"", "-c"} else "python")
     job = Job(
         model=ModelRef(scheme=trace_regions.SCRIPT, locator=str(script)),
@@ -38,41 +38,41 @@ def result_of(tallies: Mapping[str, Tally], *, name: str | None, slowed: float |
     return replace(
         empty(job),
         environment=machine.environment(()),
-        measurements=tuple(trace_regions.measurements(tallies, _clock())),
+        measurements=tuple(trace_regions.measurements(tallies, _clock_properties())),
         doubts=tuple(trace_regions.doubts(tallies, cost=0.0 if slowed else cost(), slowed=slowed)),
     )
 
 
 def text(result: Result) -> str:
-    """Lay it out in 80 columns, without the last block, which tells how a model was measured."""
+    """Render a Result in 80 columns, without the last block, which describes how a model was measured."""
     return str(plugins.resolve("reporter", "terminal").text(views.blocks(result)[:-1]))
 
 
 def cost() -> float:
-    """Measure what noting down a call costs whoever makes it: the median of empty calls, seconds."""
+    """Measure what recording a call costs: the median difference of empty calls, in seconds."""
     recorder = Profiled()
 
     def empty_call() -> None:
         """Do nothing."""
 
-    marked = recorder(empty_call)
+    recorded_call = recorder(empty_call)
     recorder.enable()
-    return max(0.0, _median(marked) - _median(empty_call)) * 1e-9
+    return max(0.0, _median_time(recorded_call) - _median_time(empty_call)) * 1e-9
 
 
-def _median(function: object) -> float:
+def _median_time(function: object) -> float:
     assert callable(function)
     times = []
-    for _ in range(_TRIALS):
+    for _ in range(_CALLS):
         begin = perf_counter_ns()
         function()
         times.append(perf_counter_ns() - begin)
-    return float(sorted(times)[_TRIALS // 2])
+    return float(sorted(times)[_CALLS // 2])
 
 
-def _clock() -> dict[str, float]:
-    """Measure the smallest step of the clock, and what reading it costs, seconds."""
-    stamps = [perf_counter_ns() for _ in range(_TRIALS)]
+def _clock_properties() -> dict[str, float]:
+    """Measure the smallest step of the clock and the cost of reading it, in seconds."""
+    stamps = [perf_counter_ns() for _ in range(_CALLS)]
     steps = sorted(b - a for a, b in pairwise(stamps))
     smallest = next((step for step in steps if step > 0), 1)
     return {"clock_resolution": smallest * 1e-9, "timer_cost": steps[len(steps) // 2] * 1e-9}

@@ -1,4 +1,4 @@
-"""Functions, generators and coroutines that record their calls, and otherwise do what they did."""
+"""Wrap functions, generators and coroutines so that their calls are recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def function(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
     """Record each call of a function."""
 
-    @_like(target)
+    @_wraps(target)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not recorder.on:
             return target(*args, **kwargs)
@@ -32,16 +32,16 @@ def function(recorder: Profiled, mark: Mark, name: str, target: Callable[..., An
 
 
 def generator(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
-    """Record a generator: one call, in the steps that it is asked for."""
+    """Record a generator as one call, made of the steps between its yields."""
 
-    @_like(target)
+    @_wraps(target)
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         steps = target(*args, **kwargs)
         if not recorder.on:
             return (yield from steps)
         frame = Frame(name)
         try:
-            return (yield from _driven(recorder, mark, frame, steps))
+            return (yield from _timed_steps(recorder, mark, frame, steps))
         finally:
             recorder.note(frame)
 
@@ -49,16 +49,16 @@ def generator(recorder: Profiled, mark: Mark, name: str, target: Callable[..., A
 
 
 def coroutine(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
-    """Record a coroutine: one call, in the steps between its waits."""
+    """Record a coroutine as one call, made of the steps between its awaits."""
 
-    @_like(target)
+    @_wraps(target)
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         steps = target(*args, **kwargs)
         if not recorder.on:
             return await steps
         frame = Frame(name)
         try:
-            return await _Driven(recorder, mark, frame, steps)
+            return await _TimedAwaitable(recorder, mark, frame, steps)
         finally:
             recorder.note(frame)
 
@@ -66,15 +66,15 @@ def coroutine(recorder: Profiled, mark: Mark, name: str, target: Callable[..., A
 
 
 def stream(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]) -> Callable[..., Any]:
-    """Record an asynchronous generator: one call, in steps."""
+    """Record an asynchronous generator as one call, made of its steps."""
 
-    @_like(target)
+    @_wraps(target)
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         items = target(*args, **kwargs)
         frame = Frame(name) if recorder.on else None
 
         async def timed(step: Any) -> Any:
-            return await (step if frame is None else _Driven(recorder, mark, frame, step))
+            return await (step if frame is None else _TimedAwaitable(recorder, mark, frame, step))
 
         try:
             step = items.asend(None)
@@ -88,7 +88,7 @@ def stream(recorder: Profiled, mark: Mark, name: str, target: Callable[..., Any]
                 except GeneratorExit:
                     await timed(items.aclose())
                     raise
-                except BaseException as thrown:  # noqa: BLE001 - the stream is to see it, whatever it is
+                except BaseException as thrown:  # noqa: BLE001 - the stream must see it, whatever it is
                     step = items.athrow(thrown)
                 else:
                     step = items.asend(sent)
@@ -104,24 +104,24 @@ KINDS: tuple[tuple[Callable[[Any], bool], Callable[..., Any]], ...] = (
     (inspect.isasyncgenfunction, stream),
     (inspect.isgeneratorfunction, generator),
 )
-"""What runs in steps, and how it is decorated."""
+"""Predicate and wrapper for each kind that runs in steps."""
 
 
-def _driven(recorder: Profiled, mark: Mark, frame: Frame, steps: Any) -> Generator[Any, Any, Any]:
-    """Pass every step on to a generator or a coroutine; the clock runs only meanwhile."""
+def _timed_steps(recorder: Profiled, mark: Mark, frame: Frame, steps: Any) -> Generator[Any, Any, Any]:
+    """Forward every step to a generator or coroutine, running the clock only meanwhile."""
     sent: Any = None
     thrown: BaseException | None = None
     while True:
         recorder.begin(mark, frame)
         try:
-            given = steps.send(sent) if thrown is None else steps.throw(thrown)
+            item = steps.send(sent) if thrown is None else steps.throw(thrown)
         except StopIteration as over:
             return over.value
         finally:
             recorder.pause(mark, frame)
         sent = thrown = None
         try:
-            sent = yield given
+            sent = yield item
         except GeneratorExit:
             recorder.begin(mark, frame)
             try:
@@ -129,21 +129,21 @@ def _driven(recorder: Profiled, mark: Mark, frame: Frame, steps: Any) -> Generat
             finally:
                 recorder.pause(mark, frame)
             raise
-        except BaseException as error:  # noqa: BLE001 - the steps are to see it, whatever it is
+        except BaseException as error:  # noqa: BLE001 - the steps must see it, whatever it is
             thrown = error
 
 
-class _Driven:
-    """The same, to be awaited."""
+class _TimedAwaitable:
+    """Awaitable that does the same."""
 
-    __slots__ = ("_given",)
+    __slots__ = ("_arguments",)
 
-    def __init__(self, *given: Any) -> None:
-        self._given = given
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return _driven(*self._given)
+        return _timed_steps(*self._arguments)
 
 
-def _like(target: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _wraps(target: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return wraps(target.func if isinstance(target, partial) else target)

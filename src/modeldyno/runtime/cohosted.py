@@ -1,4 +1,4 @@
-"""Models beside the one that is measured, on the same server: loaded, hosted, and called once."""
+"""Additional models hosted on the measured model's server: load each, host it, call it once."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from modeldyno.runtime.events import Stage
 
 _SHOWN = 19
-"""Characters of a digest that tell it from others."""
+"""Characters of a digest that are shown."""
 
 
 @dataclass(slots=True)
 class Guests:
-    """The models beside, each with what it takes to put it under a load."""
+    """The additional models of a server, each ready to be put under load."""
 
     found: list[Event] = field(default_factory=list)
     subjects: dict[str, Subject] = field(default_factory=dict)
 
     def under(self, job: Job, interrupted: Callable[[], bool]) -> tuple[tuple[str, Subject], ...]:
-        """Give them with the loads of a Job."""
-        loads = {each.name: each.load for each in job.beside}
+        """Return them with the loads of a Job."""
+        loads = {spec.name: spec.load for spec in job.beside}
         return tuple(
             (name, replace(subject, load=loads[name], interrupted=interrupted))
             for name, subject in self.subjects.items()
@@ -42,41 +42,43 @@ class Guests:
 
 
 def hosted(job: Job, session: Session, place: Environment, stage: Stage, stack: ExitStack) -> Guests:
-    """Have the server of a session load all models beside the Job's own.
+    """Have the server of a session load all models in `job.beside`.
 
     Raises:
-        RequestError: it can have no others, or one of them cannot be brought there.
+            RequestError: the server cannot host more models, or one of them cannot be loaded.
     """
-    guests, known = Guests(), dict(place.software)
-    for each in job.beside:
+    guests, software = Guests(), dict(place.software)
+    for spec in job.beside:
         if not isinstance(session, CanHost):
-            raise RequestError(f"This server of '{job.backend}' has one model, and no others beside it.")
+            raise RequestError(
+                f"The server of backend '{job.backend}' hosts one model only; leave out the others."
+            )
         loader, backend, name = (
-            plugins.loader(each.model.scheme),
+            plugins.loader(spec.model.scheme),
             plugins.backend(job.backend),
-            str(each.name),
+            str(spec.name),
         )
         with stage(f"load {name}"):
-            imported((*loader.tools, *loader.requires), each)
-            model = brought(loader.load, each)
-            model = replace(sized(each, model, each.inputs), identity=identity(each, model))
-        payload = payload_of(each, model, backend)
+            imported((*loader.tools, *loader.requires), spec)
+            model = brought(loader.load, spec)
+            model = replace(sized(spec, model, spec.inputs), identity=identity(spec, model))
+        payload = payload_of(spec, model, backend)
         with stage(f"open {name}"):
-            guest = stack.enter_context(session.host(model, each.config))
+            guest = stack.enter_context(session.host(model, spec.config))
         with stage(f"first call {name}"):
             opened = called(guest, payload, model, stage, patience=patience(job))
         guests.found += _labelled(name, opened.found)
         guests.subjects[name] = Subject(
             model=model, session=guest, calls=opened.calls, feeds=payload.feeds, samples=payload.samples
         )
-        known[f"model {name}"] = f"{model.identity.framework} {model.identity.digest[:_SHOWN]}"
+        software[f"model {name}"] = f"{model.identity.framework} {model.identity.digest[:_SHOWN]}"
     if job.beside:
-        guests.found.append(Located(environment=replace(place, software=known)))
+        guests.found.append(Located(environment=replace(place, software=software)))
     return guests
 
 
 def _labelled(name: str, found: Iterable[Event]) -> Iterator[Event]:
-    """Tell what was found of a model as that model's; its files have its name in them."""
+    """Label events with the model they belong to, including the names of its files."""
     for event in found:
         match event:
             case Found(measurement=measurement):

@@ -1,7 +1,7 @@
-"""A model's files beside configurations that a server takes, written in a child: there its code may run.
+"""Write a model's files beside server configurations, in a child process: loading may run the model's code.
 
-``python -m modeldyno.runtime.deploy_worker``: an order of JSON on standard input; what was wrong, if
-anything, as JSON on standard output.
+``python -m modeldyno.runtime.deploy_worker``: the order comes as JSON on standard input; an error message,
+if any, goes as JSON to standard output.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 def deployed(job: Job, entries: Mapping[Path, str], digest: str) -> None:
-    """Put into each directory what a server needs of the Job's model, but for the configuration given.
+    """Write what a server needs of the Job's model into each directory, except the given configuration.
 
     Args:
-        job: has the model, and the backend whose server is meant.
+        job: names the model, and the backend whose server is meant.
         entries: directory to the text of its configuration.
-        digest: of the model that was measured.
+        digest: digest of the model that was measured.
 
     Raises:
-        RequestError: the model is not there, is another one by now, or cannot be written.
+        RequestError: the model is missing, has changed, or cannot be written.
     """
     order = {
         "job": json.loads(codec.encode_job(job)),
@@ -45,30 +45,30 @@ def deployed(job: Job, entries: Mapping[Path, str], digest: str) -> None:
         capture_output=True,
         check=False,
     )
-    told = child.stdout.decode(errors="replace").strip().splitlines()
-    if told:
-        raise RequestError(json.loads(told[-1]))
+    answer = child.stdout.decode(errors="replace").strip().splitlines()
+    if answer:
+        raise RequestError(json.loads(answer[-1]))
     if child.returncode:
-        words = child.stderr.decode(errors="replace").strip().splitlines() or ["no words"]
-        raise RequestError(f"The model's files could not be written: {words[-1]}")
+        stderr_lines = child.stderr.decode(errors="replace").strip().splitlines() or ["no words"]
+        raise RequestError(f"The model's files could not be written: {stderr_lines[-1]}")
 
 
 def main() -> None:
-    """Carry out the order on standard input."""
+    """Carry out the order read from standard input."""
     end_with_parent()
     order = json.loads(sys.stdin.buffer.read())
-    said, sys.stdout = sys.stdout, sys.stderr  # what the model prints is no answer of ours
+    answer, sys.stdout = sys.stdout, sys.stderr  # what the model prints must not mix with the answer
     try:
-        _carry_out(order)
+        _write_models(order)
     except ModelDynoError as error:
-        said.write(json.dumps(str(error)))
+        answer.write(json.dumps(str(error)))
 
 
-def _carry_out(order: dict[str, Any]) -> None:
+def _write_models(order: dict[str, Any]) -> None:
     job = codec.decode_job(json.dumps(order["job"]).encode())
     backend, loader = plugins.backend(job.backend), plugins.loader(job.model.scheme)
     if not isinstance(backend, CanDeploy):
-        raise RequestError(f"The backend '{job.backend}' writes no files of a model.")
+        raise RequestError(f"The backend '{job.backend}' cannot write deployable files of a model.")
     plugins.require((*loader.requires, *backend.requires), f"model {job.model}")
     model = loader.load(job.model, seed=job.plan.seed, trust=job.trust)
     if order["digest"] and model.identity.digest != order["digest"]:

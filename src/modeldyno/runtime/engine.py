@@ -1,7 +1,7 @@
-"""Job -> Result, in this very process: load, open, first call, timed pass, second pass.
+"""Run a Job in this process: load, open, first call, timed pass, second pass -> Result.
 
 `run` folds the events that `events` yields; an executor may send the same events through a pipe and
-fold them elsewhere. Wrong outcomes become Failures here; a wrong request raises.
+fold them elsewhere. Errors of the model become Failures here; a wrong request raises.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ if TYPE_CHECKING:
 
 
 def needs_session(probes: Iterable[str]) -> bool:
-    """Say whether a probe needs the model ready to call; the others only look at it."""
+    """Return whether a probe needs the model ready to call; the others only inspect it."""
     return any(plugins.probe(name).needs is not None for name in probes)
 
 
 def serves(backend: str) -> bool:
-    """Say whether a backend runs models in a server."""
+    """Return whether a backend runs models in a server."""
     return bool(getattr(plugins.backend(backend), "serves", False))
 
 
 def empty(job: Job) -> Result:
-    """Give the Result that a run of this Job begins with."""
+    """Return the empty Result with which a run of this Job begins."""
     return Result(
         id=secrets.token_hex(6), created=datetime.now(UTC).isoformat(timespec="milliseconds"), job=job
     )
@@ -94,17 +94,17 @@ def run(
 
     Args:
         job: what to do; `core.spec.knob.configure` has completed its config.
-        interrupted: whether to finish now with what there is; asked many times a second.
-        watch: told of every event, progress included.
+        interrupted: whether to stop now and keep what there is; polled many times a second.
+        watch: called with every event, including progress.
 
     Raises:
         RequestError: the request cannot be carried out as written.
         MissingExtra: an optional package is not installed.
     """
-    return fold(empty(job), _told(events(job, interrupted=interrupted, watch=watch), watch))
+    return fold(empty(job), _notify(events(job, interrupted=interrupted, watch=watch), watch))
 
 
-def _told(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator[Event]:
+def _notify(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator[Event]:
     for event in stream:
         watch(event)
         yield event
@@ -119,73 +119,77 @@ def events(
     baton: Baton = ALONE,
     analyst: Analyst = here,
 ) -> Iterator[Event]:
-    """Carry a Job out, yielding what is found as it is found; the timed pass when the baton allows it.
+    """Run a Job, yielding events as they occur.
 
-    The analyst carries out what only looks at the model, where the model is called as well.
-
-    With `warm` what this run opens stays open, and what an earlier one left open is used: the Jobs must be
-    equal but for load, Plan and config.
+    Args:
+        job: what to run.
+        interrupted: whether to stop early.
+        watch: called with progress events.
+        warm: what an earlier run left open, to be used again and kept open; the Jobs must be equal but for
+            load, Plan and config.
+        baton: token that says when this process may measure.
+        analyst: runs the static analysis when the model is called as well.
     """
-    used = needs_session(job.probes)  # looking at a model is no use of it
+    used = needs_session(job.probes)  # static analysis does not use the model
     if warm is not None and not serves(job.backend):
         warm.begin_again()
     samplers = started(os.getpid()) if used and not serves(job.backend) else []
     stage = Stage(watch=watch, mark=marker(samplers), analyst=analyst)
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     try:
         with Warm() if warm is None else warm.lent() as lent:
-            yield from noted(_measured(job, stage, lent, samplers, interrupted, baton), found)
+            yield from noted(_run_job(job, stage, lent, samplers, interrupted, baton), measurements)
     except Exception as error:
         if isinstance(error, ModelDynoError):
             discard(samplers)
             raise
-        # Whatever else a model or its framework raises is an outcome, not our fault.
+        # Anything else that a model or its framework raises is an outcome of the run, not our error.
         yield Failed(failure=failure_of(error, stage.name))
     except BaseException:
         discard(samplers)
         raise
-    seen = [each for sampler in samplers for each in sampler.stop()]
+    samples = [sample for sampler in samplers for sample in sampler.stop()]
     if warm is not None and not serves(job.backend):
-        seen = warm.above_the_baseline(seen)
-    yield from noted(map(event_of, seen), found)
-    yield from map(event_of, energy.per_call(found))
+        samples = warm.above_the_baseline(samples)
+    yield from noted(map(event_of, samples), measurements)
+    yield from map(event_of, energy.per_call(measurements))
     yield Ended()
 
 
 @dataclass(slots=True, kw_only=True)
 class _Ready:
-    """Everything up to the first call: what was found on the way, and what is measured then."""
+    """Everything up to the first call: the model, the events so far, and what is measured then."""
 
     subject: Subject
-    """The model looked at, and once it is open, ready to call."""
-    told: list[Event]
-    """What was found by looking at it, and then by opening it."""
+    """The model, inspected, and once it is open, ready to call."""
+    events: list[Event]
+    """Events of the inspection, followed by those of opening."""
     spent: dict[str, float]
-    """Seconds of each stage."""
+    """Seconds by stage."""
     looked: int = 0
-    """Events that looking gave."""
+    """Number of events in `events` that come from the inspection."""
     opened: Opened | None = None
     guests: Guests = field(default_factory=Guests)
     configs: tuple[Mapping[str, KnobValue], ...] = ()
-    """What they are open with."""
+    """Knobs with which the models are open."""
 
 
 @dataclass(slots=True)
 class Warm:
-    """What stays open between runs of Jobs that differ in nothing but load, Plan and config.
+    """What stays open between runs of Jobs that differ only in load, Plan and config.
 
-    For another config the server is started anew, beside the model that is loaded already.
+    For another config the server is restarted with the model that is already loaded.
     """
 
     stack: ExitStack = field(default_factory=ExitStack)
     ready: _Ready | None = None
     others: float = 0.0
-    """Bytes of this process that are not the model's."""
+    """Bytes of this process that do not belong to the model."""
     held: float | None = None
-    """Bytes that the model held at the end of the last run, if it is as it was then."""
+    """Bytes the model held at the end of the last run, if nothing has changed since."""
 
     def __enter__(self) -> Self:
-        """Leave it open until the end of the block."""
+        """Keep it open until the end of the block."""
         return self
 
     def __exit__(
@@ -203,34 +207,34 @@ class Warm:
             self.ready.opened = None
 
     def above_the_baseline(self, seen: list[Measurement | Doubt]) -> list[Measurement | Doubt]:
-        """Count memory from the baseline of the first run: what was open already is the model's."""
-        known = {m.scope: m for m in seen if isinstance(m, Measurement) and m.metric == "process_memory"}
-        sizes = known[""].value if "" in known else None
+        """Count memory from the baseline of the first run, since the model was loaded before this one."""
+        memory = {m.scope: m for m in seen if isinstance(m, Measurement) and m.metric == "process_memory"}
+        sizes = memory[""].value if "" in memory else None
         if not isinstance(sizes, Distribution):
             return seen
-        first = "baseline" in known
-        above = sizes.samples() - (0.0 if first else self.others)
-        self.held = float(above[-1])
+        first = "baseline" in memory
+        above_base = sizes.samples() - (0.0 if first else self.others)
+        self.held = float(above_base[-1])
         if first:
             self.others = family_size(tree(os.getpid())) - self.held
-        told = replace(known[""], value=replace(sizes, runs=(pack(above),)))
-        return [told if each is known[""] else each for each in seen]
+        above_baseline = replace(memory[""], value=replace(sizes, runs=(pack(above_base),)))
+        return [above_baseline if sample is memory[""] else sample for sample in seen]
 
     def begin_again(self) -> None:
-        """Take what the process has grown by since the last run for ours: the model did nothing."""
+        """Attribute growth of the process since the last run to the profiler: the model was idle."""
         if self.held is not None:
             self.others = family_size(tree(os.getpid())) - self.held
 
     @contextmanager
     def lent(self) -> Iterator[Warm]:
-        """Use it in a run; what went wrong once is not used again."""
+        """Use it in a run; close it if the run fails."""
         with ExitStack() as stack:
             stack.push(self)
             yield self
             stack.pop_all()
 
 
-def _measured(
+def _run_job(
     job: Job,
     stage: Stage,
     warm: Warm,
@@ -239,22 +243,22 @@ def _measured(
     baton: Baton,
 ) -> Iterator[Event]:
     if warm.ready is None:
-        yield from _looked(job, stage, warm, interrupted)
+        yield from _load_and_inspect(job, stage, warm, interrupted)
         ready = warm.ready
     else:
         ready = warm.ready
         stage.mark(WatchStage.IDLE)
         if ready.opened is not None and ready.configs != _configs(job):
             warm.close()
-        yield from ready.told if ready.opened is not None else ready.told[: ready.looked]
+        yield from ready.events if ready.opened is not None else ready.events[: ready.looked]
     assert ready is not None
-    called = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is not None}
-    if not called:
+    callable_probes = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is not None}
+    if not callable_probes:
         if interrupted():
             yield Doubted(doubt=INTERRUPTED)
         return
     if ready.opened is None:
-        yield from _opened(job, stage, warm.stack, ready)
+        yield from _open_backend(job, stage, warm.stack, ready)
     opened = ready.opened
     assert opened is not None
     subject = replace(
@@ -266,51 +270,51 @@ def _measured(
         watch=stage.watch,
         mark=stage.mark,
     )
-    check_needs(called, subject, job)
+    check_needs(callable_probes, subject, job)
     samplers += beside(opened.session)
     baton.tells(stage.mark)
     with steady_collector():
-        yield from _probed(called, (Pass.TIMED,), subject, job, stage)
+        yield from _run_probes(callable_probes, (Pass.TIMED,), subject, job, stage)
     stage.mark(WatchStage.SECOND)
     yield from checked(opened, "last call", stage)
-    yield from _probed(called, (Pass.SECOND,), subject, job, stage)
+    yield from _run_probes(callable_probes, (Pass.SECOND,), subject, job, stage)
     if interrupted():
         yield Doubted(doubt=INTERRUPTED)
 
 
-def _looked(job: Job, stage: Stage, warm: Warm, interrupted: Callable[[], bool]) -> Iterator[Event]:
-    """Load the model as far as the probes need it, and look at it; what came of it is kept, and told."""
+def _load_and_inspect(job: Job, stage: Stage, warm: Warm, interrupted: Callable[[], bool]) -> Iterator[Event]:
+    """Load the model as far as the probes need it and inspect it; keep and yield the events."""
     loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
     probes = {name: plugins.probe(name) for name in job.probes}
     used = needs_session(job.probes)
     needed = tuple(dict.fromkeys((*loader.requires, *(backend.requires if used else ()))))
     spent: dict[str, float] = {}
-    told: list[Event] = []
+    events: list[Event] = []
 
-    def noting(found: Iterable[Event]) -> Iterator[Event]:
-        for event in found:
-            told.append(event)
+    def record(stream: Iterable[Event]) -> Iterator[Event]:
+        for event in stream:
+            events.append(event)
             yield event
 
     with stage("import"):
         imported(loader.tools, job)
     with stage("import", spent):
         imported(needed, job)
-    place = machine.environment(needed, pinned=bool(job.plan.pin))
-    yield from noting([Located(environment=place)])
-    stage.mark(WatchStage.IDLE)  # takes a second where a device tells what it draws
+    environment = machine.environment(needed, pinned=bool(job.plan.pin))
+    yield from record([Located(environment=environment)])
+    stage.mark(WatchStage.IDLE)  # takes a second where a device reports its power draw
     stage.mark(WatchStage.BASELINE)
     with stage("load", spent), loading(stage.mark) as account:
         bring = loader.load if used else getattr(loader, "look", loader.load)
         model = brought(bring, job)
     spent["load"] = max(0.0, spent["load"] - account.described)
     stage.mark(WatchStage.OURS)
-    yield from noting(described(job, model))
-    alone = {name: probe for name, probe in probes.items() if probe.needs is None}
-    called = {name: probe for name, probe in probes.items() if probe.needs is not None}
-    inputs = _of_the_model(job) if called else job.inputs
+    yield from record(described(job, model))
+    static_probes = {name: probe for name, probe in probes.items() if probe.needs is None}
+    callable_probes = {name: probe for name, probe in probes.items() if probe.needs is not None}
+    inputs = _requested_inputs(job) if callable_probes else job.inputs
     model = sized(job, model, inputs)
-    looked = Subject(
+    subject_so_far = Subject(
         model=model,
         inputs=inputs,
         batch_size=batch_size_of(job),
@@ -321,20 +325,20 @@ def _looked(job: Job, stage: Stage, warm: Warm, interrupted: Callable[[], bool])
         interrupted=interrupted,
         watch=stage.watch,
     )
-    known: list[Measurement] = []
-    if called:
-        yield from noting(noted(_analysed_apart(alone, looked, job, stage), known))
+    measurements: list[Measurement] = []
+    if callable_probes:
+        yield from record(noted(_inspect_isolated(static_probes, subject_so_far, job, stage), measurements))
     else:
         check_known(model)
-        yield from noting(Doubted(doubt=found) for found in data.assumptions(model))
-        yield from noting(_analysed(job, looked))
-        yield from noting(_probed(alone, tuple(Pass), looked, job, stage))
-    subject = replace(looked, known=tuple(known))
-    warm.ready = _Ready(subject=subject, told=told, spent=spent, looked=len(told))
+        yield from record(Doubted(doubt=assumption) for assumption in data.assumptions(model))
+        yield from record(_resolved_inputs(job, subject_so_far))
+        yield from record(_run_probes(static_probes, tuple(Pass), subject_so_far, job, stage))
+    subject = replace(subject_so_far, known=tuple(measurements))
+    warm.ready = _Ready(subject=subject, events=events, spent=spent, looked=len(events))
 
 
-def _analysed(job: Job, subject: Subject) -> Iterator[Event]:
-    """Tell the inputs with the shapes that were given for them, where the model declares none."""
+def _resolved_inputs(job: Job, subject: Subject) -> Iterator[Event]:
+    """Yield the input shapes that were requested, where the model declares none."""
     if all(spec.shape is not None for spec in subject.model.inputs):
         return
     try:
@@ -342,81 +346,81 @@ def _analysed(job: Job, subject: Subject) -> Iterator[Event]:
             subject.model, subject.inputs, batch_size=subject.batch_size, sizes=subject.sizes
         )
     except RequestError:
-        return  # the analysis says what is wrong with them
+        return  # the analysis reports what is wrong with them
     inputs = tuple(replace(spec, dtype=spec.dtype or DEFAULT_DTYPE) for spec in shaped.inputs)
     yield Loaded(model=identity(job, subject.model), inputs=inputs)
 
 
-def _analysed_apart(probes: dict[str, Probe], subject: Subject, job: Job, stage: Stage) -> Iterator[Event]:
-    """Look at a model that is to be called, as far as that goes, without a trace in its memory."""
+def _inspect_isolated(probes: dict[str, Probe], subject: Subject, job: Job, stage: Stage) -> Iterator[Event]:
+    """Run the static probes on a model that will be called, without leaving traces in its memory."""
 
     def analysis(watch: Callable[[Event], None]) -> Iterator[Event]:
         apart = Stage(watch=watch)
-        return forgiven(_probed(probes, tuple(Pass), replace(subject, watch=watch), job, apart))
+        return forgiven(_run_probes(probes, tuple(Pass), replace(subject, watch=watch), job, apart))
 
     if probes:
         yield from stage.analyst(analysis, stage.watch, subject.interrupted)
 
 
-def _opened(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
-    """Have the backend run the model with the knobs of this Job; what came of it is kept, and told."""
-    del ready.told[ready.looked :]
-    for event in _opening(job, stage, stack, ready):
-        ready.told.append(event)
+def _open_backend(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
+    """Open the backend with the knobs of this Job; keep and yield the events."""
+    del ready.events[ready.looked :]
+    for event in _opening_events(job, stage, stack, ready):
+        ready.events.append(event)
         yield event
     ready.configs = _configs(job)
 
 
-def _opening(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
-    place = next(event.environment for event in ready.told if isinstance(event, Located))
+def _opening_events(job: Job, stage: Stage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
+    environment = next(event.environment for event in ready.events if isinstance(event, Located))
     model = ready.subject.model
     with stage("payload"):
         payload = payload_of(job, model, plugins.backend(job.backend))
-    # Told before the first call, so that a call that fails is told with what it was given.
+    # Yielded before the first call, so that the report of a failed call shows its inputs.
     yield Loaded(model=identity(job, model), inputs=payload.used)
     opened = opened_for(job, model, payload, stage, stack, ready.spent)
-    place = placed(place, opened.session)
+    environment = placed(environment, opened.session)
     if opened.payload is not payload:
         yield Loaded(model=identity(job, model), inputs=opened.payload.used)
-    yield Located(environment=place)
+    yield Located(environment=environment)
     yield from opened.found
-    ready.guests = hosted(job, opened.session, place, stage, stack)
+    ready.guests = hosted(job, opened.session, environment, stage, stack)
     yield from ready.guests.found
-    if opened.model is not ready.subject.model:  # its first call took other sizes than those analysed
+    if opened.model is not ready.subject.model:  # its first call needed other sizes than those analysed
         ready.subject = replace(ready.subject, model=opened.model)
-        alone = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is None}
-        yield from _analysed_apart(alone, ready.subject, job, stage)
+        static_probes = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is None}
+        yield from _inspect_isolated(static_probes, ready.subject, job, stage)
     yield from conversion(job, opened.session)
     yield from load_time(ready.spent)
-    ready.subject = _subject(replace(ready.subject, batch_size=batch_size_of(job)), opened)
+    ready.subject = _with_session(replace(ready.subject, batch_size=batch_size_of(job)), opened)
     ready.opened = opened
 
 
 def _configs(job: Job) -> tuple[Mapping[str, KnobValue], ...]:
-    """Give the knobs of all models of a server."""
-    return (job.config, *(each.config for each in job.beside))
+    """Return the knobs of all models of a server."""
+    return (job.config, *(spec.config for spec in job.beside))
 
 
-def _of_the_model(job: Job) -> tuple[InputSpec, ...]:
-    """Give what was asked of the model's own inputs, where requests are made of something else: nothing."""
+def _requested_inputs(job: Job) -> tuple[InputSpec, ...]:
+    """Return the requested inputs, unless the backend's requests have inputs of their own."""
     return () if isinstance(plugins.backend(job.backend), TakesOtherInputs) else job.inputs
 
 
 INTERRUPTED = Doubt(
     code="interrupted",
-    seen="the run was interrupted before it came to its own end",
-    advice="run it again to the end before claiming anything from it",
+    seen="the run was interrupted before it finished",
+    advice="run it again to the end before drawing conclusions from it",
 )
 
 
-def _subject(looked: Subject, opened: Opened) -> Subject:
+def _with_session(looked: Subject, opened: Opened) -> Subject:
     payload = opened.payload
     return replace(
         looked, session=opened.session, calls=opened.calls, feeds=payload.feeds, samples=payload.samples
     )
 
 
-def _probed(
+def _run_probes(
     probes: dict[str, Probe], passes: tuple[Pass, ...], subject: Subject, job: Job, stage: Stage
 ) -> Iterator[Event]:
     for name, probe in probes.items():
@@ -424,14 +428,14 @@ def _probed(
             if probe.needs is not None and probe.pass_ is Pass.TIMED:
                 stage.mark(WatchStage.TIMED)
             with stage(name):
-                found = map(event_of, probe.measure(subject, job.plan))
-                yield from found if probe.needs is None else _kept(found, name, stage)
+                stream = map(event_of, probe.measure(subject, job.plan))
+                yield from stream if probe.needs is None else _keep_earlier_measurements(stream, name, stage)
 
 
-def _kept(found: Iterator[Event], name: str, stage: Stage) -> Iterator[Event]:
-    """Pass on what a probe finds; where it refuses after others have measured, theirs is not lost."""
+def _keep_earlier_measurements(stream: Iterator[Event], name: str, stage: Stage) -> Iterator[Event]:
+    """Pass on a probe's events; if it refuses after others have measured, keep their measurements."""
     try:
-        for event in found:
+        for event in stream:
             yield event
             stage.measured = True
     except RequestError as error:

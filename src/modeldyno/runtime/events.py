@@ -1,4 +1,4 @@
-"""Where a run stands, and what a probe or a sampler finds as an event of it."""
+"""The current stage of a run, and the conversion of probe and sampler output into events."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Stage:
-    """Where the run stands; whoever watches is told, and a Failure names it."""
+    """The current stage of a run: reported to `watch`, and named in a Failure."""
 
     watch: Callable[[Event], None]
     mark: Callable[[WatchStage], None] = field(default=lambda _stage: None)
-    """Tells those who watch from outside."""
+    """Marks the stage for the samplers."""
     analyst: forked_analysis.Analyst = forked_analysis.here
-    """Carries out what only looks at the model."""
+    """Runs the static analysis of the model."""
     name: str = "start"
     measured: bool = False
     """Whether a probe has found anything by calling the model."""
 
     @contextmanager
     def __call__(self, name: str, spent: dict[str, float] | None = None) -> Iterator[None]:
-        """Be in a stage until the end of the block; `spent` is told the seconds."""
+        """Enter a stage until the end of the block; record its seconds in `spent`."""
         self.name = name
         self.watch(Progressed(stage=name))
         begin = perf_counter()
@@ -59,35 +59,35 @@ class Stage:
             spent[name] = perf_counter() - begin
 
 
-def event_of(found: Seen) -> Event:
-    """Give the event that tells of it.
+def event_of(item: Seen) -> Event:
+    """Return the event for what a probe or a sampler yielded.
 
     Raises:
-        RequestError: a metric is in no table.
+        RequestError: the metric is not declared.
     """
-    match found:
+    match item:
         case Measurement():
-            if found.metric not in METRICS:
+            if item.metric not in METRICS:
                 raise RequestError(
-                    f"A probe measured '{found.metric}', which is no metric; a plugin declares its own by an "
-                    "entry point of the group modeldyno.metrics."
+                    f"A probe measured '{item.metric}', which is no declared metric; a plugin declares its "
+                    "own by an entry point of the group modeldyno.metrics."
                 )
-            return Found(measurement=found)
+            return Found(measurement=item)
         case Doubt():
-            return Doubted(doubt=found)
+            return Doubted(doubt=item)
         case Failure():
-            return Failed(failure=found)
+            return Failed(failure=item)
         case Outline():
-            return Outlined(outline=found)
+            return Outlined(outline=item)
         case Activity():
-            return Watched(activity=found)
+            return Watched(activity=item)
         case Artifact():
-            return Kept(artifact=found)
+            return Kept(artifact=item)
 
 
-def noted(found: Iterator[Event], known: list[Measurement]) -> Iterator[Event]:
-    """Keep what is measured for the probes that come after."""
-    for event in found:
+def noted(stream: Iterator[Event], measurements: list[Measurement]) -> Iterator[Event]:
+    """Pass events on, and append measurements to `known` for the probes that follow."""
+    for event in stream:
         if isinstance(event, Found):
-            known.append(event.measurement)
+            measurements.append(event.measurement)
         yield event

@@ -1,4 +1,4 @@
-"""Why a child ended, told no more surely than what was seen allows."""
+"""Explain why a child process ended, without claiming more than was observed."""
 
 from __future__ import annotations
 
@@ -17,88 +17,88 @@ _CRASHES = {
     signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS,
     signal.SIGTRAP,
 }  # fmt: skip
-"""Signals that a process brings upon itself."""
-_NEAR = 0.8
-"""Share of the memory limit from which on want of memory is likely."""
+"""Signals that a process causes itself."""
+_NEAR_LIMIT = 0.8
+"""Share of the memory limit above which running out of memory is likely."""
 UNTOLD = 121
-"""Exit code of a child that can tell nothing any more."""
-_TICK = os.sysconf("SC_CLK_TCK")
-_SPENT = 0.7
-"""Share of its limit of processor time that a process has used which is killed for that: it is looked at now
-and then only."""
+"""Exit code of a child that can no longer report anything."""
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_CPU_LIMIT_SHARE = 0.7
+"""Share of its CPU time limit above which a kill is attributed to that limit: usage is sampled only now and
+then."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Witness:
-    """What is noted of a child while it lives, to say why it was killed."""
+    """Observations of a running child, from which to explain why it was killed."""
 
     limit: int
-    """Bytes that it may take."""
+    """Bytes it may use."""
     kills: int | None
-    """Processes that the kernel had killed for want of memory by its begin; None where it does not tell."""
+    """Number of out-of-memory kills by the kernel before it started; None where unknown."""
     largest: int = 0
-    """Bytes: the largest size that was seen."""
+    """Largest observed size in bytes."""
     processor_time: float = 0.0
     """Seconds."""
     processor_limit: float | None = None
-    """Seconds that it is allowed; None for no limit."""
+    """CPU seconds it may use; None for no limit."""
 
     @classmethod
     def begin(cls, limit: int) -> Witness:
-        """Note what there was before."""
+        """Start observing a child."""
         return cls(limit=limit, kills=machine.memory_kills())
 
     def note(self, pid: int, size: int) -> None:
-        """Note the size of the whole family, and what the process has used of its processor time."""
+        """Record the size of the whole process tree, and the CPU time the process has used."""
         self.largest = max(self.largest, size)
         with suppress(OSError, ValueError, IndexError):
             _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
             self.processor_limit = None if hard == resource.RLIM_INFINITY else float(hard)
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            self.processor_time = sum(map(int, fields[11:13])) / _TICK
+            self.processor_time = sum(map(int, fields[11:13])) / _CLOCK_TICKS
 
     def outcome(self, code: int) -> tuple[FailureKind, str]:
-        """Say how a process ended whose code this is, as Popen gives it."""
+        """Describe how a process ended, from its return code as Popen gives it."""
         if code == UNTOLD:
             return FailureKind.CRASH, (
-                "it changed what Python itself needs, such as builtins or sys.modules, and nothing "
-                "more could be told of it"
+                "it changed what Python itself needs, such as builtins or sys.modules, so that nothing "
+                "more could be reported"
             )
         if code >= 0:
             return FailureKind.EXIT, f"it ended the process with exit code {code}"
         name = _signal_name(-code)
         if -code in _CRASHES:
             return FailureKind.CRASH, f"it crashed ({name})"
-        if -code == signal.SIGXCPU or (-code == signal.SIGKILL and self._used_up()):
-            return FailureKind.KILLED, f"it used up its limit of processor time ({name}; see `ulimit -t`)"
+        if -code == signal.SIGXCPU or (-code == signal.SIGKILL and self._cpu_time_exhausted()):
+            return FailureKind.KILLED, f"it used up its CPU time limit ({name}; see `ulimit -t`)"
         if -code == signal.SIGKILL:
-            return self._killed()
-        return FailureKind.KILLED, f"a signal from elsewhere ended it ({name})"
+            return self._explain_sigkill()
+        return FailureKind.KILLED, f"a signal from another process ended it ({name})"
 
-    def _used_up(self) -> bool:
-        return self.processor_limit is not None and self.processor_time > _SPENT * self.processor_limit
+    def _cpu_time_exhausted(self) -> bool:
+        return (
+            self.processor_limit is not None and self.processor_time > _CPU_LIMIT_SHARE * self.processor_limit
+        )
 
-    def _killed(self) -> tuple[FailureKind, str]:
+    def _explain_sigkill(self) -> tuple[FailureKind, str]:
         now = machine.memory_kills()
         if self.kills is not None and now is not None:
             if now > self.kills:
-                return FailureKind.OOM, "the kernel killed it for want of memory (SIGKILL)"
-        elif self.largest > _NEAR * self.limit:
+                return FailureKind.OOM, "the kernel killed it because memory ran out (SIGKILL)"
+        elif self.largest > _NEAR_LIMIT * self.limit:
             seen, limit = (format_quantity(size, BYTES) for size in (self.largest, self.limit))
             return FailureKind.OOM, (
-                f"it was killed (SIGKILL) when it took {seen} of {limit}, most likely for want of memory"
+                f"it was killed (SIGKILL) when it used {seen} of {limit}, most likely because memory ran out"
             )
-        return FailureKind.KILLED, (
-            "something else killed it (SIGKILL), and not for want of memory, as far as can be seen"
-        )
+        return FailureKind.KILLED, ("another process killed it (SIGKILL); no lack of memory was observed")
 
 
 def too_large(size: int, limit: int, *, given: bool) -> tuple[FailureKind, str]:
-    """Say that it took more memory than it may; the limit was given, or is what was free."""
-    whence = "" if given else ", which is what was free when it started, less a reserve"
+    """Describe a child over its memory limit, which the user gave or which was the free memory."""
+    origin = "" if given else " (the memory free when it started, less a reserve)"
     return FailureKind.OOM, (
-        f"it took {format_quantity(size, BYTES)} of memory, more than the limit of "
-        f"{format_quantity(limit, BYTES)}{whence}; raise it with --memory-limit"
+        f"it used {format_quantity(size, BYTES)} of memory, more than the limit of "
+        f"{format_quantity(limit, BYTES)}{origin}; raise it with --memory-limit"
     )
 
 

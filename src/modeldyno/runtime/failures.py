@@ -1,4 +1,4 @@
-"""What a framework, a model or a server raised, as a Failure."""
+"""Convert an exception of a framework, a model or a server into a Failure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from modeldyno.core.trace.source_line import users_line, written
 
 
 def failure_of(error: BaseException, where: str) -> Failure:
-    """Classify what a framework, a model or a server raised.
+    """Classify an exception of a framework, a model or a server.
 
-    It names the innermost line of the user's code, and one of a library where there is none of that.
+    The message names the innermost line of the user's code, or of a library if no user code is involved.
     """
     from modeldyno.servers.server_process import ServerFailed  # noqa: PLC0415 - only a failure needs it
 
@@ -21,24 +21,28 @@ def failure_of(error: BaseException, where: str) -> Failure:
     lines = str(error).strip().splitlines() or [""]
     text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(Path(f.filename))]
-    memory = isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _OUT_OF_MEMORY)
-    kind = FailureKind.OOM if memory else FailureKind.ERROR
-    users = users_line(frames)
+    out_of_memory = isinstance(error, MemoryError) or any(
+        sign in str(error).lower() for sign in _OUT_OF_MEMORY
+    )
+    kind = FailureKind.OOM if out_of_memory else FailureKind.ERROR
+    user_frame = users_line(frames)
     shown = (
-        frames[-_FRAMES:] if users is None or users in frames[-_FRAMES:] else [users, *frames[1 - _FRAMES :]]
+        frames[-_FRAMES:]
+        if user_frame is None or user_frame in frames[-_FRAMES:]
+        else [user_frame, *frames[1 - _FRAMES :]]
     )
     if frames:
-        text += f" ({written(users or frames[-1])})"
+        text += f" ({written(user_frame or frames[-1])})"
     places = [f"{f.filename}:{f.lineno} {f.line}" for f in shown]
     return Failure(where=where, kind=kind, message=text, log="\n".join([*lines[1:], *places])[:2000])
 
 
 def _is_ours(path: Path) -> bool:
-    """Say whether a line is of this package, or of what opens and closes its contexts."""
+    """Return whether a file is part of this package, or of contextlib, which enters its contexts."""
     return _OURS in path.parents or path.name == "contextlib.py"
 
 
 _OURS = Path(__file__).parent.parent
 _FRAMES = 3
-"""Lines of the model's code that a Failure shows."""
+"""Stack frames that a Failure shows."""
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")

@@ -1,7 +1,7 @@
-"""Analysis in a forked copy of this process, so that the memory it takes is never the model's.
+"""Run the static analysis in a fork of this process, so that its memory is not counted as the model's.
 
-A copy shares the loaded model with us and takes some milliseconds to make. It sends what it finds through a
-pipe, as a child sends it to its parent, and is gone before the model is opened.
+A fork shares the loaded model and takes a few milliseconds. It sends its events through a pipe, as a child
+sends them to its parent, and has ended before the model is opened.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from modeldyno.environment.process_tree import end_with_parent, processor_time, 
 
 Watching = Callable[[Event], None]
 Analysis = Callable[[Watching], Iterator[Event]]
-"""Gives what it finds; whom it is given is told of its progress."""
+"""Yields events; its argument is called with progress."""
 Analyst = Callable[[Analysis, Watching, Callable[[], bool]], Iterator[Event]]
-"""Carries an analysis out: here, or in a copy. The last asks whether to give up."""
+"""Runs an analysis, here or in a fork. The last argument returns whether to give up."""
 
-_CHUNK = 1 << 16
+_READ_SIZE = 1 << 16
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
-"""What a process has open that uses an accelerator: its driver does not survive a fork."""
-_STUCK = 5.0
-"""Seconds without a word and without work after which a copy waits for a thread that it does not have."""
+"""Device files of accelerators, whose drivers do not survive a fork."""
+_STUCK_AFTER = 5.0
+"""Seconds without output and CPU use after which a fork is taken to wait for a thread it does not have."""
 _POLL = 0.25
 
 
 def here(analysis: Analysis, watch: Watching, interrupted: Callable[[], bool]) -> Iterator[Event]:
-    """Analyse in this very process."""
+    """Run the analysis in this process."""
     del interrupted
     yield from analysis(watch)
 
 
 def in_copy(analysis: Analysis, watch: Watching, interrupted: Callable[[], bool]) -> Iterator[Event]:
-    """Analyse in a forked copy of this process, or here where a copy would not work.
+    """Run the analysis in a fork of this process, or here where a fork would not work.
 
-    What is found is given when the analysis is done; a copy that is stuck is ended, and its work done here.
+    Events are yielded when the analysis is done; a stuck fork is killed, and the analysis repeated here.
     """
-    found = _told_by_copy(analysis, watch, interrupted) if _can_fork() else None
-    yield from here(analysis, watch, interrupted) if found is None else found
+    events = _analyse_in_fork(analysis, watch, interrupted) if _can_fork() else None
+    yield from here(analysis, watch, interrupted) if events is None else events
 
 
 def _can_fork() -> bool:
-    """Say whether a copy would work: it has neither our other threads nor what a device's driver holds."""
+    """Return whether a fork would work: it has neither our other threads nor the device driver's state."""
     return sys.platform.startswith("linux") and threading.active_count() == 1 and not _uses_device()
 
 
@@ -63,79 +63,81 @@ def _uses_device() -> bool:
     return False
 
 
-def _told_by_copy(analysis: Analysis, watch: Watching, interrupted: Callable[[], bool]) -> list[Event] | None:
-    """Give what a copy finds, nothing once interrupted, None of a copy that is stuck."""
+def _analyse_in_fork(
+    analysis: Analysis, watch: Watching, interrupted: Callable[[], bool]
+) -> list[Event] | None:
+    """Return the events of a fork: empty if interrupted, None if it is stuck."""
     ours, theirs = pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the copy makes do with one
-        copy = fork()
-    if not copy:
+        warnings.simplefilter("ignore", DeprecationWarning)  # about threads: the fork uses one only
+        pid = fork()
+    if not pid:
         _analyse_and_exit(analysis, theirs)
     close(theirs)
     try:
-        return _heard(ours, copy, watch, interrupted)
+        return _receive_events(ours, pid, watch, interrupted)
     finally:
         close(ours)
         with suppress(ProcessLookupError):
-            kill(copy, signal.SIGKILL)
+            kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
-            waitpid(copy, 0)
+            waitpid(pid, 0)
 
 
 def _analyse_and_exit(analysis: Analysis, descriptor: int) -> None:
-    """Be the copy."""
+    """Run the analysis in the fork, send its events and exit."""
     try:
         end_with_parent()
         _use_one_thread()
 
-        def tell(event: Event) -> None:
+        def send(event: Event) -> None:
             data = memoryview(codec.encode_event(event) + b"\n")
             while data:
                 data = data[write(descriptor, data) :]
 
-        for event in analysis(tell):
-            tell(event)
-        tell(Ended())
+        for event in analysis(send):
+            send(event)
+        send(Ended())
     finally:
         _exit(0)
 
 
 def _use_one_thread() -> None:
-    """Have PyTorch wait for no thread of a pool that only the original has."""
+    """Keep PyTorch from waiting for pool threads that exist only in the original process."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
 
 
-def _heard(
-    descriptor: int, copy: int, watch: Watching, interrupted: Callable[[], bool]
+def _receive_events(
+    descriptor: int, pid: int, watch: Watching, interrupted: Callable[[], bool]
 ) -> list[Event] | None:
-    found: list[Event] = []
-    rest, silent, worked = b"", 0.0, 0.0
+    events: list[Event] = []
+    rest, silence, cpu_time = b"", 0.0, 0.0
     while not interrupted():
         if not select.select([descriptor], [], [], _POLL)[0]:
-            now = sum(map(processor_time, tree(copy)))
-            silent, worked = (0.0 if now > worked else silent + _POLL), now
-            if silent >= _STUCK:
+            cpu_now = sum(map(processor_time, tree(pid)))
+            silence, cpu_time = (0.0 if cpu_now > cpu_time else silence + _POLL), cpu_now
+            if silence >= _STUCK_AFTER:
                 return None
             continue
-        silent = 0.0
-        data = read(descriptor, _CHUNK)
+        silence = 0.0
+        data = read(descriptor, _READ_SIZE)
         if not data:
-            return [*found, Doubted(doubt=_CRASHED)]
+            return [*events, Doubted(doubt=_ANALYSIS_CRASHED)]
         *lines, rest = (rest + data).split(b"\n")
         for event in map(codec.decode_event, lines):
             if isinstance(event, Ended):
-                return found
+                return events
             if isinstance(event, Progressed):
                 watch(event)
             else:
-                found.append(event)
+                events.append(event)
     return []
 
 
-_CRASHED = Doubt(
+_ANALYSIS_CRASHED = Doubt(
     code="not-analysed",
     seen="the process that analysed the model crashed",
-    advice="nothing, if only times and memory are wanted; else see `modeldyno inspect`",
+    advice="nothing, if you need only times and memory; otherwise run `modeldyno inspect`",
 )

@@ -1,4 +1,4 @@
-"""In this very process: for debuggers, notebooks and live objects."""
+"""Run a Job in the calling process: for debuggers, notebooks and live objects."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 NOT_ISOLATED = Doubt(
     code="not-isolated",
-    seen="the model ran inside the calling process, which shares its threads, memory and collector",
-    advice="name the model by a reference, such as torch:file.py:factory, to run it in a process of its own",
+    seen="the model ran inside the calling process and shared its threads, memory and garbage collector",
+    advice="give the model as a reference, such as torch:file.py:factory, to run it in a separate process",
 )
 
 
 def inline(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-    """Run a Job here. A crash of the model is a crash of the caller.
+    """Run a Job in this process; a crash of the model crashes the caller.
 
     The first Ctrl-C finishes the current measurement; the second raises KeyboardInterrupt.
     """
     with counted_interrupts(patience=1) as interrupts:
         result = run(job, interrupted=lambda: bool(interrupts), watch=watch)
-    told = any(doubt.code == NOT_ISOLATED.code for doubt in result.doubts)
-    if told or not needs_session(job.probes):  # what is only looked at does not run
+    already_doubted = any(doubt.code == NOT_ISOLATED.code for doubt in result.doubts)
+    if already_doubted or not needs_session(job.probes):  # a model that is only inspected does not run
         return result
     return replace(result, doubts=(*result.doubts, NOT_ISOLATED))

@@ -1,4 +1,4 @@
-"""Ctrl-C, and for the command line SIGTERM, counted instead of raised."""
+"""Count Ctrl-C, and on the command line SIGTERM, instead of raising KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came where nothing is being measured."""
+    """SIGTERM arrived while nothing was being measured."""
 
 
 @dataclass(slots=True)
 class _Termination:
-    """What this process does about SIGTERM: one fact of the whole process, as signals are."""
+    """How this process treats SIGTERM; global state, as signal handlers are."""
 
     taken: bool = False
-    """Whether it is taken for an interruption."""
+    """Whether it counts as an interruption."""
     received: bool = False
 
 
@@ -32,15 +32,15 @@ _TERMINATION = _Termination()
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Take SIGTERM for an interruption until the end of the block: what was measured is saved.
+    """Treat SIGTERM as an interruption until the end of the block, so that measurements are saved.
 
-    It is for a program of our own to decide; a library leaves the signal to the program that uses it. Outside
-    the main thread signals are not ours to take.
+    For our own command line only; a library leaves signals to the program that uses it. Outside the main
+    thread this does nothing, as handlers cannot be set there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _raise)
+    before = signal.signal(signal.SIGTERM, _raise_terminated)
     _TERMINATION.taken, _TERMINATION.received = True, False
     try:
         yield
@@ -50,37 +50,37 @@ def terminable() -> Iterator[None]:
 
 
 def told_to_end() -> bool:
-    """Say whether SIGTERM came while it is taken for an interruption: who sent it does not wait for long."""
+    """Return whether SIGTERM arrived while it counts as an interruption: its sender will not wait long."""
     return _TERMINATION.received
 
 
-def _raise(_number: int, _frame: FrameType | None) -> None:
+def _raise_terminated(_number: int, _frame: FrameType | None) -> None:
     _TERMINATION.received = True
     raise Terminated
 
 
 @contextmanager
 def counted_interrupts(patience: int | None = None) -> Iterator[list[int]]:
-    """Give a list that grows with each Ctrl-C; outside the main thread signals are not ours to take.
+    """Yield a list that grows with each Ctrl-C; outside the main thread it stays empty.
 
     Args:
-        patience: after so many, raise KeyboardInterrupt as usual; None never does.
+        patience: number after which KeyboardInterrupt is raised as usual; None for never.
     """
-    seen: list[int] = []
+    interrupts: list[int] = []
 
     def count(number: int, _frame: FrameType | None) -> None:
-        seen.append(number)
+        interrupts.append(number)
         _TERMINATION.received |= number == signal.SIGTERM
-        if patience is not None and len(seen) > patience:
+        if patience is not None and len(interrupts) > patience:
             raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield seen
+        yield interrupts
         return
     numbers = (signal.SIGINT, signal.SIGTERM) if _TERMINATION.taken else (signal.SIGINT,)
     before = {number: signal.signal(number, count) for number in numbers}
     try:
-        yield seen
+        yield interrupts
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -88,15 +88,12 @@ def counted_interrupts(patience: int | None = None) -> Iterator[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Insisted:
-    """The interruptions as one of several measurements sees them: the first lets it come to its own end.
-
-    SIGTERM does not.
-    """
+    """Interruptions as one of several measurements counts them: it ignores the first, but not SIGTERM."""
 
     interrupted: Callable[[], int]
     """How often the user has interrupted so far."""
 
     def __len__(self) -> int:
-        """Give none, or from the second on all."""
+        """Return 0 until the second interruption or SIGTERM, then the count."""
         count = int(self.interrupted())
         return count if count > 1 or told_to_end() else 0

@@ -1,4 +1,4 @@
-"""What is looked at beside the times: whether a probe can be served, and what the model returned."""
+"""Check what a model returns, and whether a session can serve the probes."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ if TYPE_CHECKING:
     from modeldyno.runtime.events import Stage
     from modeldyno.runtime.session_setup import Opened
 
-_CHECKING = 1.0
-"""Seconds of calls that looking at the output of each payload once may take."""
-_REPEATING = 0.5
-"""Seconds after which no payload is looked at again."""
+_FIRST_PASS_TIME = 1.0
+"""Seconds of calls for checking the output of each payload once."""
+_REPEAT_TIME = 0.5
+"""Seconds after which no payload is checked a second time."""
 
 
 def checked(opened: Opened, where: str, stage: Stage) -> Iterator[Event]:
-    """Look at what every payload gives, and then at those again: see `modeldyno.runtime.output_watch`.
+    """Check the output of every payload, then repeat: see `modeldyno.runtime.output_watch`.
 
-    Each is checked once as far as a second of calls goes, the first in any case. What a server answers
-    under load is looked at by whoever put it there.
+    Each is checked once within a second of calls, the first in any case. A server's answers under load are
+    checked by the load generator.
     """
     if not isinstance(opened.session, CanCall):
         return
     looks = Looks(first=dict(opened.looks.first))
     with stage(where):
         try:
-            _look(opened, looks)
-        except RequestError as error:  # it is too late to refuse what others have measured
-            yield _invalid(where, str(error).rstrip("."))
-    yield from (_invalid(where, sentence) for sentence in looks.sentences())
-    yield from map(_doubted, looks.doubts())
+            _check_repeatedly(opened, looks)
+        except RequestError as error:  # too late to refuse: other probes have measured
+            yield _invalid_output(where, str(error).rstrip("."))
+    yield from (_invalid_output(where, sentence) for sentence in looks.sentences())
+    yield from map(_doubt_event, looks.doubts())
     if looks.calls:
         yield Found(measurement=observed("checked_calls", opened.looks.calls + looks.calls))
     if isinstance(opened.session, HasAllocator):
         yield Found(measurement=observed("allocator_reserved", opened.session.peak_reserved()))
 
 
-def _look(opened: Opened, looks: Looks) -> None:
-    """Call again and again, and look at what comes, until it is enough or takes too long."""
+def _check_repeatedly(opened: Opened, looks: Looks) -> None:
+    """Call repeatedly and check the outputs until there are enough or it takes too long."""
     begin = perf_counter()
     for number in count():
         spent = perf_counter() - begin
         again = number >= len(opened.calls)
-        if number and (spent > _CHECKING or (again and (number >= LOOKS or spent > _REPEATING))):
+        if number and (spent > _FIRST_PASS_TIME or (again and (number >= LOOKS or spent > _REPEAT_TIME))):
             return
         payload = number % len(opened.calls)
         arrays = opened.session.arrays(opened.calls[payload]())
@@ -66,10 +66,10 @@ def _look(opened: Opened, looks: Looks) -> None:
 
 
 def faults(session: Session, output: Any, where: str, looks: Looks) -> list[Event]:
-    """Say what is wrong with what the first call returned, and remember it.
+    """Check the output of the first call and remember it; return an event for each fault.
 
     Raises:
-        RequestError: it is no output, but something that has yet to be run.
+        RequestError: the output is lazy, that is, has yet to be computed.
     """
     try:
         arrays = session.arrays(output)
@@ -80,61 +80,61 @@ def faults(session: Session, output: Any, where: str, looks: Looks) -> list[Even
     if not arrays:
         return [Doubted(doubt=_UNCHECKED)]
     looks.add(0, arrays)
-    return [_invalid(where, sentence) for sentence in looks.sentences()]
+    return [_invalid_output(where, sentence) for sentence in looks.sentences()]
 
 
-def _invalid(where: str, message: str) -> Failed:
+def _invalid_output(where: str, message: str) -> Failed:
     return Failed(failure=Failure(where=where, kind=FailureKind.INVALID_OUTPUT, message=message))
 
 
-def _doubted(doubt: Doubt) -> Doubted:
+def _doubt_event(doubt: Doubt) -> Doubted:
     return Doubted(doubt=doubt)
 
 
 def first_request_failed(why: str) -> Doubt:
-    """Doubt a server or a client whose first request failed; those of the load may not."""
+    """Return the doubt for a server or client whose first request failed; those of the load may succeed."""
     return Doubt(
         code="failed-requests",
-        seen=f"the very first request was not answered well: {why}",
-        advice="read the rate of errors beside the latency",
+        seen=f"the first request failed: {why}",
+        advice="check the error rate along with the latency",
     )
 
 
 _UNCHECKED = Doubt(
     code="unchecked-output",
     seen="what the model returned holds no arrays, so it was not checked for NaN",
-    advice="nothing, if it is meant to return nothing",
+    advice="nothing, if the model is meant to return nothing",
 )
 
 
 def check_known(model: Model) -> None:
-    """Refuse to look at what tells nothing of itself."""
+    """Refuse to inspect a model that has neither weights, a graph nor a file."""
     if model.weights is None and model.graph is None and model.file_bytes is None:
         raise RequestError(
-            f"'{model.identity.name}' is code that nothing is known of before it runs; profile it instead."
+            f"Nothing is known of the code '{model.identity.name}' before it runs; profile it instead."
         )
 
 
 def check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
-    """Refuse probes that ask for what the session does not have."""
+    """Refuse probes that need what the session does not offer."""
     for name, probe in probes.items():
         if probe.needs is not None and not isinstance(subject.session, probe.needs):
             wanted = (probe.needs.__doc__ or probe.needs.__name__).partition("\n")[0].rstrip(".")
             raise RequestError(
                 f"The probe '{name}' needs {wanted[:1].lower()}{wanted[1:]}; the backend '{job.backend}' "
-                "gives none."
+                "does not offer that."
             )
 
 
-def forgiven(found: Iterator[Event]) -> Iterator[Event]:
-    """Look at a model as far as that goes: what can be measured is measured all the same."""
+def forgiven(stream: Iterator[Event]) -> Iterator[Event]:
+    """Pass on the events of an analysis, turning an error into a doubt so that the model is measured."""
     try:
-        yield from found
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is no reason not to run the model
+        yield from stream
+    except Exception as error:  # noqa: BLE001 - no failure of the analysis may prevent the measurement
         yield Doubted(
             doubt=Doubt(
                 code="not-analysed",
                 seen=str(error) or type(error).__name__,
-                advice="nothing, if only times and memory are wanted; else see `modeldyno inspect`",
+                advice="nothing, if you need only times and memory; otherwise run `modeldyno inspect`",
             )
         )

@@ -1,8 +1,8 @@
-"""What the calls returned whose outputs were looked at, and what is wrong with that.
+"""Collect what is wrong with the outputs of calls: faults, varying shapes, non-determinism.
 
-A fault that comes now and then is seen only by looking often, so outputs are looked at after the timed pass
-as far as a little time goes. A fault in a share p of the calls goes unseen in n of them with chance
-(1 - p)^n: at 60 looks and p = 5 % that is 4.6 %.
+An intermittent fault is found only by checking many calls, so outputs are checked after the timed pass
+for a short time. A fault in a share p of the calls goes unseen in n of them with probability
+(1 - p)^n: at 60 checks and p = 5 % that is 4.6 %.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from modeldyno.interfaces import Feed
 
 LOOKS = 60
-"""Calls whose outputs are looked at after the timed pass, if they are short."""
+"""Calls whose outputs are checked after the timed pass, if they are short."""
 _TOLERANCE = 1e-3
-"""Relative to the largest value of an array: the order in which threads add up changes less than that."""
+"""Relative to the largest value of an array: a different order of summation changes less than that."""
 _REMEMBERED = 64
-"""Payloads whose output is remembered, to be compared with that of a later call."""
+"""Payloads whose output is remembered, to compare it with that of a later call."""
 _NAMED = 3
-"""Shapes of an output that a doubt names."""
+"""Shapes of an output that a doubt lists."""
 _WITHOUT_MEASURE = 1e6
-"""A relative difference beyond this says only that the first output was next to zero, or not finite."""
+"""Beyond this relative difference the first output was close to zero, or not finite."""
 
 
 @dataclass(slots=True)
 class Looks:
-    """Outputs that were looked at, by the number of the payload of which they are."""
+    """Outputs that were checked, by the number of their payload."""
 
     calls: int = 0
     repeats: int = 0
-    """Of them, those of a payload that had been seen before."""
+    """Number of those calls whose payload had been seen before."""
     faults: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
     """A sentence for each call, by output and kind."""
     hollow: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Calls in which an array held minus infinity alone."""
+    """Calls in which an array held only minus infinity."""
     shapes: dict[str, dict[tuple[int, ...], None]] = field(default_factory=lambda: defaultdict(dict))
-    """Shapes of the arrays that had more than one for the same payload."""
+    """Shapes of the arrays that had several for the same payload."""
     types: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
-    """Types of element of the arrays that had more than one for the same payload."""
+    """Element types of the arrays that had several for the same payload."""
     differences: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """Relative differences, of each array that differed, from the first output of the same payload."""
+    """Relative differences from the first output of the same payload, by array."""
     first: dict[int, outputs.Sketch] = field(default_factory=dict)
-    """What each payload gave first."""
+    """The first output of each payload."""
 
     def add(self, payload: int, output: Feed) -> None:
-        """Look at an output."""
+        """Check an output."""
         self.calls += 1
         for fault in outputs.find_faults(output):
             self.faults[fault.output, fault.kind].append(fault.sentence)
@@ -68,27 +68,27 @@ class Looks:
         self.repeats += 1
         for name in dict.fromkeys((*before.shapes, *now.shapes)):
             one, other = before.shapes.get(name), now.shapes.get(name)
-            if one is None or other is None:  # an output that is not always there is one of no elements
+            if one is None or other is None:  # an optional output that is missing counts as empty
                 self.shapes[name] |= dict.fromkeys((one or (0,), other or (0,)))
             elif one != other:
                 self.shapes[name] |= dict.fromkeys((one, other))
-            elif (was := before.values[name].dtype) != (is_now := now.values[name].dtype) and not (
-                was.kind == is_now.kind == "U"  # texts of another length
+            elif (first := before.values[name].dtype) != (later := now.values[name].dtype) and not (
+                first.kind == later.kind == "U"  # texts of another length
             ):
-                self.types[name] |= dict.fromkeys((was.name, is_now.name))
+                self.types[name] |= dict.fromkeys((first.name, later.name))
             else:
-                [found] = outputs.agreement({name: before.values[name]}, {name: now.values[name]})
-                if found.relative > (_TOLERANCE if before.values[name].dtype.kind in "fc" else 0):
-                    self.differences[name].append(found.relative)
+                [agreement] = outputs.agreement({name: before.values[name]}, {name: now.values[name]})
+                if agreement.relative > (_TOLERANCE if before.values[name].dtype.kind in "fc" else 0):
+                    self.differences[name].append(agreement.relative)
 
     def sentences(self) -> Iterator[str]:
-        """Say what is wrong with the outputs, and in how many of the calls."""
-        for found in self.faults.values():
-            often = "" if len(found) == self.calls else f", in {len(found)} of {self.calls} calls"
-            yield f"{found[0]}{often}"
+        """Describe what is wrong with the outputs, and in how many of the calls."""
+        for sentences in self.faults.values():
+            frequency = "" if len(sentences) == self.calls else f", in {len(sentences)} of {self.calls} calls"
+            yield f"{sentences[0]}{frequency}"
 
     def doubts(self) -> Iterator[Doubt]:
-        """Doubt a model whose equal inputs give unlike outputs, or arrays that say nothing."""
+        """Yield doubts about outputs that differ for equal inputs, or that hold only minus infinity."""
         for name, shapes in self.shapes.items():
             named = [" x ".join(map(str, shape)) or "a single value" for shape in shapes]
             more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
@@ -96,15 +96,15 @@ class Looks:
                 code="shapes-vary",
                 seen=f"output '{name}' had {len(named)} shapes for equal inputs: "
                 f"{', '.join(named[:_NAMED])}{more}",
-                advice="the calls did unlike amounts of work; seed the model, or read the spread of the "
-                "latency beside its middle",
+                advice="the calls did different amounts of work; seed the model, or read the spread of the "
+                "latency along with its median",
             )
         for name, types in self.types.items():
             yield Doubt(
                 code="nondeterministic",
-                seen=f"output '{name}' had {len(types)} types of element for equal inputs: "
+                seen=f"output '{name}' had {len(types)} element types for equal inputs: "
                 f"{', '.join(list(types)[:_NAMED])}",
-                advice="the calls took unlike ways; find out what chooses between them",
+                advice="the calls took different paths; find out what chooses between them",
             )
         for name, sizes in self.differences.items():
             largest = max(sizes)
@@ -113,13 +113,12 @@ class Looks:
                 code="nondeterministic",
                 seen=f"output '{name}' differed in {len(sizes)} of {self.repeats} calls from that of an "
                 f"earlier call with equal inputs{size}",
-                advice="put the model into its mode for inference (in torch: model.eval()), or seed what it "
-                "draws",
+                advice="put the model into inference mode (in torch: model.eval()), or seed its randomness",
             )
         for name, count in self.hollow.items():
             if (name, "empty") not in self.faults:
                 yield Doubt(
                     code="not-finite",
-                    seen=f"output '{name}' held minus infinity alone in {count} of {self.calls} calls",
-                    advice="nothing, if it is a mask; else the model computes nothing there",
+                    seen=f"output '{name}' held only minus infinity in {count} of {self.calls} calls",
+                    advice="nothing, if it is a mask; otherwise the model computes nothing there",
                 )

@@ -1,13 +1,13 @@
-"""The process between ours and the child that runs a model: it leaves nothing behind that came of the child.
+"""The process between the profiler and the child that runs a model: it ends everything the child started.
 
-``python -I -S keeper.py PARENT COMMAND...`` starts COMMAND in a session of its own, on the descriptors that
-it was given, and ends as that ends: with the same exit code, or by the same signal. By then everything that
-the command had started is gone, whatever left its tree: as the reaper of its descendants this process is
-given what a double fork makes an orphan (Linux; elsewhere only what stays in the tree is ended). The caller
-could not be that itself: a reaper is given the orphans of all its descendants, and it may have others.
+``python -I -S reaper.py PARENT COMMAND...`` starts COMMAND in a session of its own, on the descriptors that
+it was given, and ends as that ends: with the same exit code, or by the same signal. By then everything
+the command had started is gone, including processes that left its tree: as a subreaper this process
+adopts double-forked orphans (Linux; elsewhere only what stays in the tree is ended). The caller cannot
+be the subreaper itself: it would adopt the orphans of all its descendants, and it may have others.
 
 SIGINT is passed on. SIGTERM, which the kernel sends when the caller dies, ends the command at once. The
-guards of servers (`modeldyno.servers.supervisor`) are left some seconds to end theirs. Standard library only.
+supervisors of servers (`modeldyno.servers.supervisor`) get some seconds to end theirs. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ import time
 from contextlib import suppress
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_AWAITED = {signal.SIGCHLD, signal.SIGINT, signal.SIGTERM}
-_GUARD = "modeldyno.servers.supervisor"
-_TIDYING = 15.0
-"""Seconds that guards may take to end their servers and to remove their files."""
-_PATIENCE = 10.0
-"""Seconds after SIGKILL after which a process that will not die is left to the system."""
+_SIGNALS = {signal.SIGCHLD, signal.SIGINT, signal.SIGTERM}
+_SUPERVISOR = "modeldyno.servers.supervisor"
+_SUPERVISOR_TIMEOUT = 15.0
+"""Seconds that supervisors may take to end their servers and remove their files."""
+_KILL_TIMEOUT = 10.0
+"""Seconds after SIGKILL after which a process that does not die is left to the system."""
 _POLL = 0.005
-"""Seconds between two looks at what is ending."""
-_UNSTARTED = 127
-"""Exit code where the command could not be started, as of a shell."""
+"""Seconds between two checks of processes that are ending."""
+_NOT_STARTED = 127
+"""Exit code when the command could not be started, as of a shell."""
 
 
 def main(parent: int, command: list[str]) -> None:
-    """Start the command, wait until it ends or is to end, end what it left, and end like it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by the caller, no end of a child would be told
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    """Start the command, wait until it ends or must be ended, end what it left, and exit like it."""
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_DFL
+    )  # if the caller ignored it, no child's end would be reported
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we could ask to be told
+    if os.getppid() != parent:  # it died before PDEATHSIG was set
         os._exit(1)
     child = _start(command, mask)
     _close_all()
@@ -49,7 +51,7 @@ def main(parent: int, command: list[str]) -> None:
 
     status = _wait(child)
     ended = _end_all(child)
-    _end_like(ended if status is None else status)
+    _exit_like(ended if status is None else status)
 
 
 def _start(command: list[str], mask: set[signal.Signals | int]) -> int:
@@ -60,25 +62,25 @@ def _start(command: list[str], mask: set[signal.Signals | int]) -> int:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.execv(command[0], command)  # noqa: S606 - a list, no shell
         finally:
-            os._exit(_UNSTARTED)
+            os._exit(_NOT_STARTED)
     return child
 
 
 def _close_all() -> None:
-    """Leave all pipes to the command: their end is to tell of its end."""
+    """Close all descriptors, so that only the command holds its pipes and their end means its end."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nowhere, standard)
-    for descriptor in map(int, os.listdir("/dev/fd")):  # noqa: PTH208 - pathlib is dear at start-up
-        with suppress(OSError):  # that of the list itself is closed by now
+    for descriptor in map(int, os.listdir("/dev/fd")):  # noqa: PTH208 - importing pathlib is slow
+        with suppress(OSError):  # the descriptor of the listing itself is closed by now
             if descriptor > 2:  # noqa: PLR2004 - the standard ones
                 os.close(descriptor)
 
 
 def _wait(child: int) -> int | None:
-    """Wait until the command ends; give its status, or None where it is to be ended."""
+    """Wait until the command ends; return its status, or None if it must be ended."""
     while True:
-        number = signal.sigwait(_AWAITED)
+        number = signal.sigwait(_SIGNALS)
         if number == signal.SIGTERM:
             return None
         if number == signal.SIGINT:
@@ -89,30 +91,32 @@ def _wait(child: int) -> int | None:
 
 
 def _reap() -> dict[int, int]:
-    """Collect whoever has ended; give the status of each."""
-    found: dict[int, int] = {}
+    """Collect processes that have ended; return the status of each."""
+    statuses: dict[int, int] = {}
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 break
-            found[pid] = status
-    return found
+            statuses[pid] = status
+    return statuses
 
 
 def _end_all(child: int) -> int:
-    """Kill all descendants, guards and what these watch over last; give the status of the child."""
+    """Kill all descendants, supervisors and their servers last; return the status of the child."""
     from modeldyno.environment.process_tree import runs_module, tree  # noqa: PLC0415 - the command is started first
 
-    begun, status = time.monotonic(), int(signal.SIGKILL)
+    started, status = time.monotonic(), int(signal.SIGKILL)
     while True:
         status = _reap().get(child, status)
         rest = tree(os.getpid())[1:]
-        spent = time.monotonic() - begun
-        if not rest or spent > _TIDYING + _PATIENCE:
+        spent = time.monotonic() - started
+        if not rest or spent > _SUPERVISOR_TIMEOUT + _KILL_TIMEOUT:
             return status
-        guards = [pid for pid in rest if runs_module(pid, _GUARD)] if spent < _TIDYING else []
-        spared = {pid for guard in guards for pid in tree(guard)}
+        supervisors = (
+            [pid for pid in rest if runs_module(pid, _SUPERVISOR)] if spent < _SUPERVISOR_TIMEOUT else []
+        )
+        spared = {pid for supervisor in supervisors for pid in tree(supervisor)}
         for pid in rest:
             if pid not in spared:
                 with suppress(ProcessLookupError, PermissionError):
@@ -120,7 +124,7 @@ def _end_all(child: int) -> int:
         time.sleep(_POLL)
 
 
-def _end_like(status: int) -> None:
+def _exit_like(status: int) -> None:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         import resource  # noqa: PLC0415 - only a crash needs it

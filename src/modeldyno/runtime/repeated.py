@@ -1,4 +1,4 @@
-"""The same Job in several fresh processes, pooled into one Result."""
+"""Run the same Job in several fresh processes and pool their Results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def replicated(execute: Executor, job: Job, *, watch: Callable[[Event], None]) -> Result:
-    """Run the Job as many times as its Plan says, one after the other, and pool what came back.
+    """Run the Job in as many processes as its Plan asks for, one after another, and pool the Results.
 
-    A wrong outcome or an interruption ends the repetition: what fails once would fail again.
+    A failure or an interruption ends the repetition: what fails once would fail again.
     """
     results: list[Result] = []
     for number in range(1, job.plan.processes + 1):
@@ -31,11 +31,11 @@ def replicated(execute: Executor, job: Job, *, watch: Callable[[Event], None]) -
         if results[-1].failures or any(d.code == "interrupted" for d in results[-1].doubts):
             break
     pooled = merge(results)
-    found = (*pooled.doubts, *_doubts(results, job.plan.processes), *_contradictions(pooled))
-    return replace(pooled, doubts=found)
+    doubts = (*pooled.doubts, *_process_doubts(results, job.plan.processes), *_rate_doubts(pooled))
+    return replace(pooled, doubts=doubts)
 
 
-def _contradictions(result: Result) -> tuple[Doubt, ...]:
+def _rate_doubts(result: Result) -> tuple[Doubt, ...]:
     latency, rate = result.find("latency"), result.find("batch_rate")
     if latency is None or rate is None or not isinstance(latency.value, Distribution):
         return ()
@@ -43,15 +43,15 @@ def _contradictions(result: Result) -> tuple[Doubt, ...]:
     return tuple(doubt.of_rates(latency.value.statistic("mean"), rate.value))
 
 
-def _doubts(results: list[Result], asked: int) -> tuple[Doubt, ...]:
-    whole = [result for result in results if not result.failures]
-    found = list(doubt.of_processes(len(whole), claimed=False))
-    if 0 < len(whole) < asked and results[-1].failures:
-        found.append(
+def _process_doubts(results: list[Result], requested: int) -> tuple[Doubt, ...]:
+    succeeded = [result for result in results if not result.failures]
+    doubts = list(doubt.of_processes(len(succeeded), claimed=False))
+    if 0 < len(succeeded) < requested and results[-1].failures:
+        doubts.append(
             Doubt(
                 code="process-failed",
-                seen=f"{len(whole)} of {asked} processes succeeded, and then one failed",
-                advice="look at the failure; the numbers are of the others",
+                seen=f"{len(succeeded)} of {requested} processes succeeded, then one failed",
+                advice="look at the failure; the numbers come from the processes before it",
             )
         )
-    return tuple(found)
+    return tuple(doubts)

@@ -1,4 +1,4 @@
-"""The samplers that watch a run from outside, and what keeps its timed pass steady."""
+"""Samplers that watch a run from outside, and what keeps its timed pass steady."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SAMPLERS = ("device", "process")
-"""What watches from outside: this process, or where a server runs the model, that."""
+"""Samplers that watch this process, or the server's process where a server runs the model."""
 
 
 @contextmanager
 def steady_collector() -> Iterator[None]:
-    """Keep the garbage collector on, as in a service, but spare it what was loaded before."""
+    """Keep the garbage collector on, as in a service, but exempt objects that exist already."""
     gc.collect()
     gc.freeze()
     try:
@@ -30,30 +30,30 @@ def steady_collector() -> Iterator[None]:
 
 
 def started(root: int) -> list[Watch]:
-    """Start the samplers on a process; each is told which others are ours, and no load of the model."""
-    found: list[Watch] = []
-    program = dict.fromkeys((root, os.getpid(), *ancestors(2)))  # our parent is a keeper, whose parent asked
+    """Start the samplers on a process, telling each which other processes belong to the profiler."""
+    watches: list[Watch] = []
+    program = dict.fromkeys((root, os.getpid(), *ancestors(2)))  # the reaper and the process that started it
     for name in SAMPLERS:
-        ours = (pid for sampler in found for pid in sampler.pids)
-        found.append(plugins.sampler(name).start((*program, *ours)))
-    return found
+        ours = (pid for sampler in watches for pid in sampler.pids)
+        watches.append(plugins.sampler(name).start((*program, *ours)))
+    return watches
 
 
 def beside(session: Session) -> list[Watch]:
-    """Watch a server, now that it is there; one that is not ours cannot be watched."""
+    """Start the samplers on a server's process; a server that we did not start cannot be watched."""
     if isinstance(session, CanCall) or session.pid is None:
         return []
-    found = started(session.pid)
-    marker(found)(WatchStage.IDLE)
-    return found
+    watches = started(session.pid)
+    marker(watches)(WatchStage.IDLE)
+    return watches
 
 
 def marker(samplers: list[Watch]) -> Callable[[WatchStage], None]:
-    """Give a function that tells the samplers, and those added later, which stage begins.
+    """Return a function that marks the beginning of a stage for all samplers, also those added later.
 
-    Free memory is given back to the system before and after work of ours: before it, so that what the model
-    has freed is not taken for memory that our work saved, and after it, as the model would grow into what we
-    have freed unseen.
+    Free memory is returned to the system before and after the profiler's own work: before it, so that memory
+    freed by the model is not taken for memory reused by our work, and after it, because the model would
+    otherwise grow into our freed memory unseen.
     """
     last = WatchStage.IDLE
 
@@ -69,7 +69,7 @@ def marker(samplers: list[Watch]) -> Callable[[WatchStage], None]:
 
 
 def discard(samplers: list[Watch]) -> None:
-    """End the samplers, and forget what they saw."""
+    """Stop the samplers and discard their samples."""
     for sampler in samplers:
         for _ in sampler.stop():
             pass

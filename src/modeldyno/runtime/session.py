@@ -1,4 +1,4 @@
-"""Many measurements, each in a fresh process: one piece of work that a user may interrupt."""
+"""Run many measurements, each in a fresh process, as one piece of work that a user may interrupt."""
 
 from __future__ import annotations
 
@@ -20,75 +20,75 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
 
 Watch = Callable[[Event], None]
-_LAST = "the last, Ctrl-C again stops now; "
+_LAST_RUN = "last run, Ctrl-C again stops now; "
 
 
 def silent(_event: Event) -> None:
-    """Tell nobody."""
+    """Ignore an event."""
 
 
 def never() -> int:
-    """Count no interruption."""
+    """Return 0: no interruptions are counted."""
     return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What whoever measures many times needs: how to run Jobs, whom to tell, and whether to go on."""
+    """What a series of runs needs: how to run Jobs, where to report progress, and whether to go on."""
 
     execute: Executor
     """Runs one Job, in a process of its own."""
     watch: Watch = silent
-    """Told of every event."""
+    """Called with every event."""
     interrupted: Callable[[], int] = never
-    """How often the user has interrupted so far; after the first the run at work is the last."""
+    """How often the user has interrupted so far; after the first, the current run is the last."""
     together: Together | None = None
-    """Runs the sides of a round at the same time, slice by slice; without it, and where they cannot share the
-    machine, one is run after the other."""
+    """Runs the Jobs of a round at the same time, slice by slice; without it, and where they cannot share the
+    machine, they run one after another."""
 
     def labelled(self, label: str) -> Watch:
-        """Tell of progress with words before it that say which run it is of, and when it is the last."""
+        """Return a watch that prefixes progress with the label of the run, and says if it is the last."""
 
-        def told(event: Event) -> None:
+        def relabel(event: Event) -> None:
             if isinstance(event, Progressed):
-                last = _LAST if self.interrupted() else ""
+                last = _LAST_RUN if self.interrupted() else ""
                 event = replace(event, stage=f"{last}{label}: {event.stage}")
             self.watch(event)
 
-        return told
+        return relabel
 
     def play(self, sides: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
-        """Run the sides of a round, each with what the line of progress calls it.
+        """Run the Jobs of a round, each with its label for the progress line.
 
         Returns:
-            What came of each, in their order, up to the first that failed or was interrupted; a wrong request
-            is its error.
+            A Result for each, in order, up to the first that failed or was interrupted; for a wrong request,
+            its error.
         """
         jobs, watches = [job for _, job in sides], [self.labelled(label) for label, _ in sides]
         if self.together is None:
-            return self._one_after_the_other(jobs, watches)
-        found = self.together(jobs, watches)
-        if found is None:  # and what was interrupted meanwhile is not begun anew
-            return [] if self.interrupted() else self._one_after_the_other(jobs, watches)
-        return found
+            return self._run_sequentially(jobs, watches)
+        results = self.together(jobs, watches)
+        if results is None:  # once interrupted, nothing new is begun
+            return [] if self.interrupted() else self._run_sequentially(jobs, watches)
+        return results
 
-    def _one_after_the_other(
+    def _run_sequentially(
         self, jobs: Sequence[Job], watches: Sequence[Watch]
     ) -> list[Result | ModelDynoError]:
-        found: list[Result | ModelDynoError] = []
+        results: list[Result | ModelDynoError] = []
         for job, watch in zip(jobs, watches, strict=True):
             try:
-                found.append(self.execute(job, watch=watch))
+                results.append(self.execute(job, watch=watch))
             except ModelDynoError as error:
-                found.append(error)
-            if is_over(found[-1]) or self.interrupted():
+                results.append(error)
+            if is_over(results[-1]) or self.interrupted():
                 break
-        return found
+        return results
 
 
 @contextmanager
 def campaign(watch: Watch = silent) -> Iterator[Campaign]:
-    """Count each Ctrl-C while it is open: the first lets the measurement at work end, the second ends it."""
+    """Yield a Campaign that counts Ctrl-C: the first lets the current measurement end, the second ends it."""
     with counted_interrupts() as interrupts:
 
         def interrupted() -> int:

@@ -1,4 +1,4 @@
-"""A model made ready to call: what it needs is imported, its inputs are built, its first call is timed."""
+"""Make a model ready to call: import what it needs, build its inputs, time its first call."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ class Opened:
     payload: Payload
     calls: tuple[Callable[[], Any], ...]
     model: Model
-    """With the sizes that it took."""
+    """The model, with the input sizes that it accepted."""
     found: list[Event] = field(default_factory=list)
     looks: Looks = field(default_factory=Looks)
     """What the first call returned."""
 
 
-_TRYING = 60.0
-"""Seconds for which guesses at free sizes are tried by calls."""
+_SIZE_GUESS_TIME = 60.0
+"""Seconds for trying guessed input sizes by calls."""
 
 
 def imported(modules: tuple[str, ...], job: Job) -> None:
-    """Import what the model needs; MissingExtra where it is not installed."""
+    """Import the modules the model needs; MissingExtra if one is not installed."""
     plugins.require(modules, f"model {job.model}")
     before = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # what frameworks say of optional parts of theirs is no news
+    logging.disable(logging.WARNING)  # hide notes of frameworks about their optional parts
     try:
         for module in modules:
             import_module(module)
@@ -83,11 +83,11 @@ def imported(modules: tuple[str, ...], job: Job) -> None:
 
 
 def brought(bring: Callable[..., Model], job: Job) -> Model:
-    """Load the model of a Job by what its loader has for that.
+    """Load the model of a Job with the given function of its loader.
 
     Raises:
-        Unloadable: it is not there, or is none; whatever the Job asks for beside it.
-        RequestError: of the kinds that say more.
+        Unloadable: the model is missing or malformed, or the Job does not fit it.
+            RequestError: a more specific kind of it.
     """
     try:
         return bring(job.model, seed=job.plan.seed, trust=job.trust)
@@ -98,20 +98,20 @@ def brought(bring: Callable[..., Model], job: Job) -> Model:
 
 
 def described(job: Job, model: Model) -> Iterator[Event]:
-    """Tell what was loaded, and what is to be doubted of it."""
+    """Yield what was loaded, and the doubts about it."""
     yield Loaded(model=identity(job, model), inputs=model.inputs)
-    for found in (*model.doubts, *_thread_doubts(job)):
-        yield Doubted(doubt=found)
+    for item in (*model.doubts, *_thread_doubts(job)):
+        yield Doubted(doubt=item)
 
 
 def identity(job: Job, model: Model) -> ModelIdentity:
-    """Give the identity of a model, by the name that the Job gives it."""
+    """Return the identity of a model, under the name that the Job gives it."""
     return model.identity if job.name is None else replace(model.identity, name=job.name)
 
 
 def _thread_doubts(job: Job) -> Iterator[Doubt]:
-    asked = [int(v) for k, v in job.config.items() if k.endswith("threads") and isinstance(v, int)]
-    yield from doubt.of_threads(asked, max(1, int(machine.cpu_quota())))
+    threads = [int(v) for k, v in job.config.items() if k.endswith("threads") and isinstance(v, int)]
+    yield from doubt.of_threads(threads, max(1, int(machine.cpu_quota())))
 
 
 def opened_for(
@@ -123,7 +123,7 @@ def opened_for(
     with stage("open", spent):
         session = stack.enter_context(backend.open(model, job.config))
     with stage("first call"):
-        return _called_as_it_takes(job, model, backend, session, payload, stage)
+        return _call_with_assumed_sizes(job, model, backend, session, payload, stage)
 
 
 def sized(
@@ -132,7 +132,7 @@ def sized(
     inputs: tuple[InputSpec, ...],
     refused: Sequence[tuple[Mapping[str, int], str]] = (),
 ) -> Model:
-    """Assume what nobody says of the sizes of inputs; see `feeds.assume_sizes`."""
+    """Assume input sizes that are not known; see `data.assume_sizes`."""
     varied = {name: sizes[0] for name, sizes in job.inspection.vary.items()}
     return data.assume_sizes(
         model,
@@ -144,17 +144,17 @@ def sized(
     )
 
 
-def _called_as_it_takes(
+def _call_with_assumed_sizes(
     job: Job, model: Model, backend: Backend, session: Session, payload: Payload, stage: Stage
 ) -> Opened:
-    """Call the model; where it refuses sizes that were assumed, assume others."""
+    """Call the model; if it refuses assumed sizes, assume others."""
     begin, refused = perf_counter(), list[tuple[Mapping[str, int], str]]()
     while True:
         try:
             return called(session, payload, model, stage, patience=patience(job))
         except Exception as error:
             refused.append((model.assumed, " ".join(str(error).split())))
-            late = perf_counter() - begin > _TRYING
+            late = perf_counter() - begin > _SIZE_GUESS_TIME
             if late or isinstance(error, (ModelDynoError, MemoryError)) or not isinstance(session, CanCall):
                 raise
             other = _other_sizes(job, model, refused)
@@ -164,10 +164,10 @@ def _called_as_it_takes(
 
 
 def _other_sizes(job: Job, model: Model, refused: Sequence[tuple[Mapping[str, int], str]]) -> Model | None:
-    """Assume sizes that have not been refused; None where sizes are not what was wrong.
+    """Assume sizes that have not been refused; None if the sizes were not the problem.
 
     Raises:
-        RequestError: there are no others to assume.
+        RequestError: there are no other sizes to assume.
     """
     try:
         other = sized(job, model, job.inputs, refused)
@@ -178,8 +178,8 @@ def _other_sizes(job: Job, model: Model, refused: Sequence[tuple[Mapping[str, in
     return None if other.assumed == model.assumed else other
 
 
-def _running(model: Model) -> Iterator[str]:
-    """Name the backends that run such models."""
+def _backends_for(model: Model) -> Iterator[str]:
+    """Yield the backends that run such models."""
     for name in plugins.names("backend"):
         with suppress(ModelDynoError):
             if model.form in plugins.backend(name).accepts:
@@ -187,7 +187,7 @@ def _running(model: Model) -> Iterator[str]:
 
 
 def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
-    """Build what the model is given.
+    """Build the inputs of the model.
 
     Raises:
         RequestError: the backend does not run such models, or the inputs do not fit.
@@ -196,7 +196,7 @@ def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
         raise RequestError(
             f"The backend '{job.backend}' runs models of {', '.join(sorted(backend.accepts))}, and "
             f"{job.model} is one of {model.form}; leave --backend out, or give one that runs it: "
-            f"{', '.join(_running(model))}."
+            f"{', '.join(_backends_for(model))}."
         )
     if isinstance(backend, TakesOtherInputs):
         model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
@@ -204,16 +204,16 @@ def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
 
 
 def patience(job: Job) -> float:
-    """Seconds after which a request of this Job is given up."""
+    """Return the seconds after which a request of this Job times out."""
     return (job.load or Load()).timeout
 
 
 def called(session: Session, payload: Payload, model: Model, stage: Stage, *, patience: float) -> Opened:
-    """Call an open model once, and keep what that shows; `patience` is for a server that runs already.
+    """Call an open model once and record the outcome; `patience` is the timeout for a running server.
 
-    What it raises is raised on, but for a client of the user's own, whose failures are counted under load.
+    Exceptions are raised on, except those of a user's own client, whose failures are counted under load.
     """
-    prepared = _calls(session, payload, patience)
+    prepared = _prepare_calls(session, payload, patience)
     call = next(prepared)
     begin = perf_counter()
     failure, output = None, None
@@ -222,38 +222,38 @@ def called(session: Session, payload: Payload, model: Model, stage: Stage, *, pa
     except Exception as error:
         if not isinstance(session, CanDrive):
             raise
-        # A client that fails now and then may do so at first; the load tells whether it always does.
+        # A flaky client may fail its first call; the load shows whether it always does.
         failure = Doubted(doubt=first_request_failed(failure_of(error, "first call").message))
     seconds = perf_counter() - begin
-    stage.mark(WatchStage.OURS)  # the model needs one payload; that there are more is our wish
+    stage.mark(WatchStage.OURS)  # preparing further payloads is our work, not the model's
     opened = Opened(session=session, payload=payload, calls=(call, *prepared), model=model)
-    known = session.doubts if isinstance(session, HasDoubts) else ()
-    opened.found += [Doubted(doubt=found) for found in (*payload.doubts, *known)]
-    opened.found += _configured(session)
+    doubts = session.doubts if isinstance(session, HasDoubts) else ()
+    opened.found += [Doubted(doubt=item) for item in (*payload.doubts, *doubts)]
+    opened.found += _config_files(session)
     if failure is not None:
         opened.found.append(failure)
         return opened
     opened.found += [Found(measurement=observed("first_call", seconds))]
-    opened.found += _prompted(session, output)
+    opened.found += _prompt_tokens(session, output)
     opened.found += faults(session, output, "first call", opened.looks)
     return opened
 
 
-def _configured(session: Session) -> Iterator[Event]:
-    """Keep what a server was told: files that are to be used again."""
+def _config_files(session: Session) -> Iterator[Event]:
+    """Yield the configuration files of a server, so that they can be reused."""
     for name, text in session.files if isinstance(session, HasFiles) else ():
         digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
         yield Kept(artifact=Artifact(name=name, path="", digest=digest, text=text))
 
 
-def _prompted(session: Session, output: Any) -> Iterator[Event]:
-    """Tell how many tokens a prompt has: of a text, only the server knows."""
+def _prompt_tokens(session: Session, output: Any) -> Iterator[Event]:
+    """Yield the number of tokens of a prompt, which only the server knows of a text."""
     if isinstance(session, CountsPrompts) and (count := session.prompt_tokens(output)) >= 0:
         yield Found(measurement=observed("prompt_tokens", count))
 
 
 def placed(place: Environment, session: Session) -> Environment:
-    """Add what a session knows of where it runs: the device, its threads, the versions of a server."""
+    """Add what a session knows of its environment: the device, its threads, the versions of a server."""
     device = {"device": session.device} if isinstance(session, HasDevice) else {}
     threads = {"threads": session.threads} if isinstance(session, HasThreads) else {}
     software = session.software if isinstance(session, HasSoftware) else {}
@@ -264,35 +264,35 @@ def placed(place: Environment, session: Session) -> Environment:
     )
 
 
-def _calls(session: Session, payload: Payload, patience: float) -> Iterator[Callable[[], Any]]:
-    """Prepare a call of each payload; for a server, one request, to see that it answers at all."""
+def _prepare_calls(session: Session, payload: Payload, patience: float) -> Iterator[Callable[[], Any]]:
+    """Prepare a call of each payload; for a server, one request, to see whether it answers."""
     if isinstance(session, CanCall):
         yield from map(session.prepare, payload.feeds)
     elif isinstance(session, CanDrive):
         yield session.calls()[0]
     else:
-        from modeldyno.loadgen.driver_pool import once  # noqa: PLC0415 - only a server is sent to
+        from modeldyno.loadgen.driver_pool import once  # noqa: PLC0415 - only servers need it
 
-        cold = session.pid is not None  # ours: it may load the model by its first request
+        cold = session.pid is not None  # our own server: it may load the model on the first request
         timeout = max(patience, Load().timeout) if cold else patience
         yield partial(once, session.target(payload.feeds[:1]), timeout=timeout)
 
 
 def conversion(job: Job, session: Session) -> Iterator[Event]:
-    """Doubt an analysis of the model as it is stored beside a run of what it was converted to."""
+    """Doubt an analysis of the model as stored when the run used a converted model."""
     converted = session.converted if isinstance(session, HasConverted) else ""
     if converted and any(plugins.probe(name).needs is None for name in job.probes):
         yield Doubted(doubt=doubt.of_conversion(converted))
 
 
 def load_time(spent: dict[str, float]) -> Iterator[Event]:
-    """Tell the time from nothing to ready, and that of each stage."""
+    """Yield the total time until ready, and that of each stage."""
     yield Found(measurement=observed("load_time", sum(spent.values())))
     for name, seconds in spent.items():
         yield Found(measurement=observed("load_time", seconds, scope=name))
 
 
 def batch_size_of(job: Job) -> int | None:
-    """Give the samples of a call, if the Job says them."""
+    """Return the number of samples of a call, if the Job sets it."""
     batch = job.config.get("batch_size")
     return None if batch is None else int(batch)

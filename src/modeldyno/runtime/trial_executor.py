@@ -1,4 +1,4 @@
-"""Where the trials of a sweep are run: a server is kept for all its loads, and fresh for what verifies."""
+"""Choose the process that runs a trial of a sweep: a server is reused across loads, and fresh to verify."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 
 
 class Rooms(Protocol):
-    """Gives what runs a Job; what ran the one before may end for it."""
+    """Returns an executor for a Job; the process of the previous Job may be ended for it."""
 
     def __call__(self, job: Job, *, fresh: bool) -> Executor:
-        """Give what runs a Job.
+        """Return the executor for a Job.
 
         Args:
-            job: what is to be run.
-            fresh: whether it wants a process or a server that was started for it.
+            job: what to run.
+            fresh: whether it needs a process or server started for it.
         """
 
 
 @contextmanager
 def children(interrupted: Callable[[], int]) -> Iterator[Rooms]:
-    """Run Jobs in child processes: of a server in one that keeps it open while only the load changes.
+    """Run Jobs in child processes; a child with a server stays open while only the load changes.
 
-    What is to be fresh gets a process of its own, or a server that was started for it; the one that was kept
-    is ended before, for of two servers at once neither is measured well. The first interruption lets a Job
-    come to its own end, and the second ends it.
+    A fresh Job gets a process of its own, or a server started for it; the one kept open is ended first,
+    because two servers at once would disturb each other. The first interruption lets a Job finish, the
+    second ends it.
     """
-    seen = Insisted(interrupted)
-    with ExitStack() as kept, isolated(seen) as alone:
-        houses: list[House] = []
+    insisted = Insisted(interrupted)
+    with ExitStack() as stack, isolated(insisted) as isolated_executor:
+        workers: list[House] = []
 
-        def room(job: Job, *, fresh: bool) -> Executor:
+        def executor_for(job: Job, *, fresh: bool) -> Executor:
             if not serves(job.backend):
-                houses.clear()
-                kept.close()
-                return alone
-            if not houses:
-                houses.append(kept.enter_context(housed(seen)))
-            return houses[0].afresh if fresh else houses[0].execute
+                workers.clear()
+                stack.close()
+                return isolated_executor
+            if not workers:
+                workers.append(stack.enter_context(housed(insisted)))
+            return workers[0].afresh if fresh else workers[0].execute
 
-        yield room
+        yield executor_for

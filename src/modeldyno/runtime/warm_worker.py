@@ -1,9 +1,9 @@
-"""A child process that keeps its model, or its server, open while only the load and the Plan change.
+"""A child process that keeps its model or server open while only the load and the Plan change.
 
-What a ladder or a search measures is one server under many loads; starting it for each would take most
-of the time, and would measure its start. For another configuration of a server the child stays, which has
-loaded the model already, and the server is another one. A Job that differs in anything else gets a fresh
-child, and so does the one after a failure: what went wrong once is not used again.
+A load ladder or search puts one server under many loads; starting the server for each would take most of
+the time, and would measure its start. For another server configuration the child stays, with the model
+loaded, and restarts the server. A Job that differs in anything else gets a fresh child, and so does the
+one after a failure.
 """
 
 from __future__ import annotations
@@ -28,66 +28,66 @@ if TYPE_CHECKING:
 
 @contextmanager
 def warm(interrupts: Sized | None = None) -> Iterator[Executor]:
-    """Run Jobs in one child process while they differ only in load and Plan, or in the server's knobs.
+    """Yield an executor that keeps one child process while Jobs differ only in load, Plan or server knobs.
 
-    A seed or processors to stay on are no such difference: they are set before the model is opened. While
-    it is open, Ctrl-C does what it does for the isolated executor, and so does `interrupts`.
+    Another seed or CPU pinning needs a fresh child: these are set before the model is opened. Ctrl-C and
+    `interrupts` work as for the isolated executor.
     """
-    with housed(interrupts) as house:
-        yield house.execute
+    with housed(interrupts) as worker:
+        yield worker.execute
 
 
 @contextmanager
 def housed(interrupts: Sized | None = None) -> Iterator[House]:
-    """Do the same, for whoever wants a fresh server now and then."""
-    with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counted:
-        house = House(interrupts=counted)
+    """Yield a worker that can also run a Job on a fresh server."""
+    with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counter:
+        worker = House(interrupts=counter)
         try:
-            yield house
+            yield worker
         finally:
-            house.close()
+            worker.close()
 
 
 @dataclass(slots=True, kw_only=True)
 class House:
-    """The one child, if there is one, and what it keeps open."""
+    """Runs Jobs in at most one child, which keeps its model or server open."""
 
     interrupts: Sized
     child: Child | None = None
     holds: Job | None = None
 
     def execute(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-        """Run a Job in the child that has its model open, or else in a fresh one."""
-        kept = _kept(job)
-        if self.child is None or self.holds != kept or self.child.process.poll() is not None:
+        """Run a Job in the child that has its model open, or in a fresh child."""
+        shared = _shared_part(job)
+        if self.child is None or self.holds != shared or self.child.process.poll() is not None:
             self.close()
-            self.child, self.holds = Child.start(warm=True), kept
+            self.child, self.holds = Child.start(warm=True), shared
         child = self.child
         with ExitStack() as stack:
             stack.callback(self.close)
             child.carry_out(job, watch, self.interrupts)
             if not child.told_end():
-                self.close()  # how it ended is known once it has
+                self.close()  # its exit cause is known only after it has ended
             result = child.result(job, self.interrupts)
             if not result.failures:
                 stack.pop_all()
         return result
 
     def afresh(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-        """Run a Job on a server that was started for it; what is open is closed before."""
+        """Run a Job on a server started for it, after closing what is open."""
         if self.child is not None:
             self.child.renew()
         return self.execute(job, watch=watch)
 
     def close(self) -> None:
-        """End the child, and with it whatever it kept open."""
+        """End the child and what it kept open."""
         child, self.child = self.child, None
         if child is not None:
             child.end()
 
 
-def _kept(job: Job) -> Job:
-    """Give the part of a Job in which those of one child are alike."""
+def _shared_part(job: Job) -> Job:
+    """Return the part of a Job that must be equal for all Jobs of one child."""
     config = {} if serves(job.backend) else job.config
-    kept = replace(job, load=None, plan=Plan(seed=job.plan.seed, pin=job.plan.pin), config=config)
-    return replace(kept, beside=tuple(map(_kept, job.beside)))
+    shared = replace(job, load=None, plan=Plan(seed=job.plan.seed, pin=job.plan.pin), config=config)
+    return replace(shared, beside=tuple(map(_shared_part, job.beside)))

@@ -2,9 +2,9 @@
 
 ``python -m modeldyno.runtime.worker FD [--warm | --baton GRANTED ASKED]``: the Job comes as JSON on
 standard input, the events go as JSON lines to the file descriptor FD. What the model prints goes to standard
-output and error. A warm child reads a Job a line, equal but for load, Plan and config, until the input ends;
-what runs the model stays open for the next of the same config, and is closed at an empty line. Drivers wait
-for the next load. One with a baton works while it has it: see `baton`.
+output and error. A warm child reads one Job per line, equal but for load, Plan and config, until the input
+ends; the session stays open for the next Job of the same config, and is closed at an empty line. Load drivers
+wait for the next load. With ``--baton`` it works only while it holds the token: see `runtime.turn_token`.
 """
 
 from __future__ import annotations
@@ -39,44 +39,44 @@ if TYPE_CHECKING:
 
 
 def main(descriptor: int, *, warm: bool = False, seat: tuple[int, int] | None = None) -> None:
-    """Run the Job on standard input, or one after the other; with a seat, when the baton allows it."""
+    """Run the Job or Jobs on standard input; with a seat, only while holding the turn token."""
     end_with_parent()
-    interrupted = _interruption()
-    os.set_inheritable(descriptor, False)  # the program that the model becomes, if it does, tells nothing
-    write, number, leave = os.write, os.getpid, os._exit  # the model may change what os has
-    own = number()
+    interrupted = _count_interrupts()
+    os.set_inheritable(descriptor, False)  # a program that the model execs must not write events
+    write, process_id, leave = os.write, os.getpid, os._exit  # the model may change what os has
+    own_pid = process_id()
 
     def send(event: Event) -> None:
-        copied = number() != own
-        data = memoryview(codec.encode_event(Doubted(doubt=FORKED) if copied else event) + b"\n")
+        in_fork = process_id() != own_pid
+        data = memoryview(codec.encode_event(Doubted(doubt=FORKED) if in_fork else event) + b"\n")
         try:
             while data:
                 data = data[write(descriptor, data) :]
-        except OSError:  # the model has closed it
-            while not copied:
-                signal.pause()  # the parent sees that, ends us and says so
-        if copied:  # by the model, and it came back from the call as we did
+        except OSError:  # the model has closed the descriptor
+            while not in_fork:
+                signal.pause()  # the parent notices, ends us and reports it
+        if in_fork:  # the model forked, and the fork returned from the call as well
             leave(0)
 
     try:
         _serve(interrupted, send, warm=warm, seat=seat)
     except SystemExit:
         raise
-    except BaseException:  # noqa: BLE001 - nothing that can be told is left to be raised
+    except BaseException:  # noqa: BLE001 - nothing can be reported any more
         leave(UNTOLD)
-    _tidy_up()
-    leave(0)  # to take a framework apart takes a third of the time that it takes to import it
+    _run_exit_handlers()
+    leave(0)  # tearing a framework down takes a third of the time of its import
 
 
-def _tidy_up() -> None:
-    """Do what the end of a process owes to others: run its exit handlers, and write out what was printed."""
+def _run_exit_handlers() -> None:
+    """Run the exit handlers and flush what was printed."""
     with suppress(Exception):
-        atexit._run_exitfuncs()  # noqa: SLF001 - there is no other name for it
+        atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name for it
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
     with suppress(Exception):
-        ctypes.CDLL(None).fflush(None)  # what native code has printed
+        ctypes.CDLL(None).fflush(None)  # output of native code
 
 
 def _serve(
@@ -86,23 +86,23 @@ def _serve(
         data = sys.stdin.buffer.read()
         baton: Baton = ALONE
         if seat is not None:
-            baton = held = Held(granted=seat[0], asked=seat[1])
-            held.begin()
-        _carry_out(data, interrupted, send, None, baton)
+            baton = holder = Held(granted=seat[0], asked=seat[1])
+            holder.begin()
+        _run_one(data, interrupted, send, None, baton)
         return
-    with Warm() as kept, waiting():
+    with Warm() as warm_state, waiting():
         for line in sys.stdin.buffer:
             if line.strip():
-                _carry_out(line, interrupted, send, kept)
+                _run_one(line, interrupted, send, warm_state)
             else:
-                kept.close()
+                warm_state.close()
 
 
-def _carry_out(
+def _run_one(
     data: bytes,
     interrupted: list[int],
     send: Callable[[Event], None],
-    kept: Warm | None,
+    warm: Warm | None,
     baton: Baton = ALONE,
 ) -> None:
     stage, failed = "start", False
@@ -120,7 +120,7 @@ def _carry_out(
             job,
             interrupted=lambda: bool(interrupted),
             watch=watch,
-            warm=kept,
+            warm=warm,
             baton=baton,
             analyst=in_copy,
         )
@@ -130,28 +130,28 @@ def _carry_out(
     except ModelDynoError as error:
         send(Refused(error=type(error).__name__, message=str(error)))
     except SystemExit:
-        raise  # the model ends its process, and our parent tells that
-    except BaseException as error:  # noqa: BLE001 - an interruption raises nothing here: all is the model's
+        raise  # the model ends its process, which the parent reports
+    except BaseException as error:  # noqa: BLE001 - interruptions raise nothing here, so any error is the model's
         if not failed:
             send(Failed(failure=failure_of(error, stage)))
         send(Ended())
 
 
-def _interruption() -> list[int]:
-    """Note interruptions instead of dying of them; the list is empty until the first.
+def _count_interrupts() -> list[int]:
+    """Record interruptions instead of dying of them; return the list that they are appended to.
 
-    A scheduler may send SIGTERM to all processes of a job, which our parent takes for an interruption, too.
+    A scheduler may send SIGTERM to all processes of a job, which the parent counts as an interruption, too.
     """
-    seen: list[int] = []
+    interrupts: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _frame: seen.append(number))
-    return seen
+        signal.signal(number, lambda number, _frame: interrupts.append(number))
+    return interrupts
 
 
 FORKED = Doubt(
     code="forked",
-    seen="a call forked the process, and returned in the copy as well; the copy was ended at once",
-    advice="end the copy within the call, by os._exit(0): it ran beside what was measured",
+    seen="a call forked the process and also returned in the fork, which was ended at once",
+    advice="end the fork within the call by os._exit(0): it ran during the measurement",
 )
 
 
@@ -162,7 +162,7 @@ def _pin(job: Job) -> None:
         except OSError as error:
             allowed = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
             raise RequestError(
-                f"Cannot stay on the cores {', '.join(map(str, job.plan.pin))}; allowed are {allowed}."
+                f"Cannot pin to the cores {', '.join(map(str, job.plan.pin))}; allowed are {allowed}."
             ) from error
 
 

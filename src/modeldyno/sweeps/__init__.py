@@ -1,1 +1,1 @@
-"""A sweep: what it is told, in a file, by options or in Python; where points lead; from Study to Studies."""
+"""Use case: sweep a space of configurations; read its file or options, map points to Jobs, run trials."""

@@ -1,4 +1,4 @@
-"""The space of a sweep: axes from words, in the names and types of the backend's knobs."""
+"""Build the axes of a sweep from text, in the names and types of the backend's knobs."""
 
 from __future__ import annotations
 
@@ -25,75 +25,81 @@ if TYPE_CHECKING:
 
 
 def axes(words: Words, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:
-    """Read the axes that were named; `beside` are the models on the same server.
+    """Read the named axes; `beside` are the names of the other models on the server.
 
     Raises:
-        RequestError: one is written wrongly, or its knob does not take a value.
+        RequestError: an axis is malformed, or its knob does not accept a value.
     """
-    found: list[Axis] = []
-    for name, given in words.tree.get("space", {}).items():
+    result: list[Axis] = []
+    for name, definition in words.tree.get("space", {}).items():
         with words.at("space", name):
-            found.append(read(name, given))
-    several = next((each.values for each in found if each.name == BACKEND), (backend,))
-    knobs = [knob for name in several for knob in multi_model.knobs(plugins.backend(str(name)).knobs, beside)]
-    for place, each in enumerate(found):
-        with words.at("space", each.name):
-            found[place] = _fitted(each, knobs)
-    return tuple(found)
+            result.append(read(name, definition))
+    backends = next((spec.values for spec in result if spec.name == BACKEND), (backend,))
+    knobs = [
+        knob for name in backends for knob in multi_model.knobs(plugins.backend(str(name)).knobs, beside)
+    ]
+    for place, spec in enumerate(result):
+        with words.at("space", spec.name):
+            result[place] = _typed_axis(spec, knobs)
+    return tuple(result)
 
 
 def usual(
     backend: str, settings: Mapping[str, KnobValue], cores: int, inputs: Iterable[str], name: str = ""
 ) -> tuple[Axis, ...]:
-    """Give the axes that are worth a look on a backend, but for what is set already.
+    """Return the axes that a backend suggests, except those that are set already.
 
-    Of a model beside the first, whose `name` is given, they bear its name.
+    For an additional model, whose `name` is given, they carry its name.
     """
     plugin = plugins.backend(backend)
     texts = plugin.space if isinstance(plugin, HasSpace) else ()
-    found = [_fitted(parse_axis(text.replace("{cores}", str(cores))), plugin.knobs) for text in texts]
-    fixed = {*settings, *([BATCH_SIZE.name] if any(map(_sized, inputs)) else [])}
-    kept = [each for each in found if len(each.values) > 1 and each.name not in fixed]
-    names = {each.name for each in kept}
-    left = (each for each in kept if each.where is None or each.where in names)
+    suggested = [_typed_axis(parse_axis(text.replace("{cores}", str(cores))), plugin.knobs) for text in texts]
+    fixed = {*settings, *([BATCH_SIZE.name] if any(map(_fixes_batch_size, inputs)) else [])}
+    open_axes = [
+        candidate for candidate in suggested if len(candidate.values) > 1 and candidate.name not in fixed
+    ]
+    names = {candidate.name for candidate in open_axes}
+    applicable = (candidate for candidate in open_axes if candidate.where is None or candidate.where in names)
     if not name:
-        return tuple(left)
+        return tuple(applicable)
     return tuple(
-        replace(each, name=f"{name}.{each.name}", where=each.where and f"{name}.{each.where}")
-        for each in left
+        replace(
+            candidate, name=f"{name}.{candidate.name}", where=candidate.where and f"{name}.{candidate.where}"
+        )
+        for candidate in applicable
     )
 
 
-def _sized(given: str) -> bool:
-    """Say whether an input has a size of the batch by its shape."""
-    shape = parse_input(given).shape or ()
+def _fixes_batch_size(text: str) -> bool:
+    """Return whether the shape of an input fixes the batch size."""
+    shape = parse_input(text).shape or ()
     return bool(shape) and isinstance(shape[0], int)
 
 
 def default(space: Space, backend: str, knobs: Iterable[Knob], settings: Mapping[str, KnobValue]) -> Point:
-    """Give the point that others are compared with: what is set, or else what the backend does by itself.
+    """Return the point that others are compared with: the settings, or else the backend's defaults.
 
-    Where nobody can say what that is, the axis is left out; and loads are no part of it.
+    An axis without a known default is left out, and so are loads.
     """
     table = {knob.name: knob for knob in knobs}
-    told: Point = {}
-    for each in space.axes:
-        knob = table.get(each.name)
+    values: Point = {}
+    for spec in space.axes:
+        knob = table.get(spec.name)
         usual_value = None if knob is None else knob.default if knob.default is not None else knob.usual
-        value = backend if each.name == BACKEND else settings.get(each.name, usual_value)
+        value = backend if spec.name == BACKEND else settings.get(spec.name, usual_value)
         if value is not None:
-            told[each.name] = value
-    return space.named(told)
+            values[spec.name] = value
+    return space.named(values)
 
 
 def canonical(name: str, knobs: Iterable[Knob]) -> str:
-    """Give the one name of a knob."""
-    found = meant(name, knobs)
-    return name if found is None else found[1]
+    """Return the canonical name of a knob."""
+    match = meant(name, knobs)
+    return name if match is None else match[1]
 
 
 def read(name: str, given: Any) -> Axis:
-    """Read one axis: a list, text for `search_space.parse_axis`, or a table with a range or a condition.
+    """Read one axis: a list, text for `search_space.parse_axis`, or a mapping with a range or a condition.
 
     Raises:
         RequestError: it is none of these.
@@ -101,73 +107,73 @@ def read(name: str, given: Any) -> Axis:
     if isinstance(given, str):
         return parse_axis(f"{name}={given}")
     if isinstance(given, Mapping):
-        return _table(name, given)
+        return _axis_from_mapping(name, given)
     values = list(given) if isinstance(given, Iterable) else [given]
-    return axis(name, [_listed(value) for value in values])
+    return axis(name, [_list_value(value) for value in values])
 
 
-def _listed(value: Any) -> KnobValue:
-    """Give a list within the list as the one value that it is, such as ``4,8``."""
+def _list_value(value: Any) -> KnobValue:
+    """Format a list within the list as a single value, such as ``4,8``."""
     if isinstance(value, Mapping):
-        raise RequestError("A value of an axis is a word or a number, and has no names of its own.")
+        raise RequestError("A value of an axis is a word or a number, not a mapping.")
     return f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else value
 
 
-def _table(name: str, given: Mapping[str, Any]) -> Axis:
-    for part in given:
+def _axis_from_mapping(name: str, definition: Mapping[str, Any]) -> Axis:
+    for part in definition:
         if part not in AXIS:
             raise UnknownName.among(f"part of the axis {name}:", part, AXIS)
-    ends = [_one(given, *names) for names in (("from", "start"), ("to", "stop"))]
-    if "values" in given and any(end is not None for end in ends):
+    ends = [_single_key(definition, *names) for names in (("from", "start"), ("to", "stop"))]
+    if "values" in definition and any(end is not None for end in ends):
         raise RequestError(f"The axis {name} has both values and a range; give one of them.")
-    if "values" in given:
-        found = read(name, given["values"])
+    if "values" in definition:
+        result = read(name, definition["values"])
     elif None in ends:
         raise RequestError(f"The axis {name} needs values: [1, 2], or from: 1 and to: 8.")
     else:
-        by = _one(given, "times", "step")
-        sign = "*" if "times" in given else ":"
-        found = read(name, f"{ends[0]}..{ends[1]}" + ("" if by is None else f"{sign}{by}"))
-    return found if "if" not in given else replace(found, **_condition(name, given["if"]))
+        by = _single_key(definition, "times", "step")
+        sign = "*" if "times" in definition else ":"
+        result = read(name, f"{ends[0]}..{ends[1]}" + ("" if by is None else f"{sign}{by}"))
+    return result if "if" not in definition else replace(result, **_read_condition(name, definition["if"]))
 
 
-def _one(given: Mapping[str, Any], *names: str) -> Any:
-    there = [name for name in names if name in given]
-    if len(there) > 1:
-        raise RequestError(f"{' and '.join(there)} mean the same; give one of them.")
-    return given[there[0]] if there else None
+def _single_key(given: Mapping[str, Any], *names: str) -> Any:
+    present = [name for name in names if name in given]
+    if len(present) > 1:
+        raise RequestError(f"{' and '.join(present)} mean the same; give one of them.")
+    return given[present[0]] if present else None
 
 
-def _condition(name: str, given: Any) -> dict[str, Any]:
+def _read_condition(name: str, given: Any) -> dict[str, Any]:
     """Read ``{dynamic_batching: true}`` or ``dynamic_batching=true``."""
     if isinstance(given, Mapping) and len(given) == 1:
         other, values = next(iter(given.items()))
         return {"where": other, "equals": read(other, values).values}
     if isinstance(given, str):
-        found = parse_axis(given)
-        return {"where": found.name, "equals": found.values}
-    raise RequestError(f"The axis {name} depends on one other axis: if: {{other: value}}.")
+        condition = parse_axis(given)
+        return {"where": condition.name, "equals": condition.values}
+    raise RequestError(f"The condition of the axis {name} names one other axis: if: {{other: value}}.")
 
 
 # --- the names and types of a backend --------------------------------------------------------------
 
 
-def _fitted(found: Axis, knobs: Sequence[Knob]) -> Axis:
-    """Give an axis the name and the types of its knob; loads and dimensions stay as they are.
+def _typed_axis(original: Axis, knobs: Sequence[Knob]) -> Axis:
+    """Return an axis in the name and types of its knob; loads and dimensions stay as they are.
 
     Raises:
-        RequestError: the knob does not take a value, or only a server has it.
+        RequestError: the knob does not accept a value, or only a server has it.
     """
-    name, where = (n and _name(n, knobs) for n in (found.name, found.where))
+    name, where = (n and _canonical_axis_name(n, knobs) for n in (original.name, original.where))
     return Axis(
         name=str(name),
-        values=tuple(dict.fromkeys(_valued(str(name), value, knobs) for value in found.values)),
+        values=tuple(dict.fromkeys(_typed_value(str(name), value, knobs) for value in original.values)),
         where=where,
-        equals=tuple(_valued(str(where), value, knobs) for value in found.equals),
+        equals=tuple(_typed_value(str(where), value, knobs) for value in original.equals),
     )
 
 
-def _name(name: str, knobs: Sequence[Knob]) -> str:
+def _canonical_axis_name(name: str, knobs: Sequence[Knob]) -> str:
     if name in (BACKEND, *LOADS) or knob_of(name, knobs) is not None:
         return canonical(name, knobs)
     if knob_of(name, plugins.backend(SERVER).knobs) is not None:
@@ -175,7 +181,7 @@ def _name(name: str, knobs: Sequence[Knob]) -> str:
     return name
 
 
-def _valued(name: str, value: KnobValue, knobs: Sequence[Knob]) -> KnobValue:
+def _typed_value(name: str, value: KnobValue, knobs: Sequence[Knob]) -> KnobValue:
     knob = knob_of(name, knobs)
     if knob is None:
         return value

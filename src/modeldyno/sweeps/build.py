@@ -1,7 +1,7 @@
-"""From the words of a sweep to a Study: those of a file, of options or of Python are read alike.
+"""Build a Study from the configuration of a sweep: a file, options or Python arguments, all read alike.
 
-Everything that can be checked before anything runs is checked here; a mistake tells its line where the
-words came from a file.
+Everything that can be checked before anything runs is checked here; an error in a file is reported with its
+line.
 """
 
 from __future__ import annotations
@@ -43,49 +43,49 @@ if TYPE_CHECKING:
     from modeldyno.sweeps.yaml_file import Tree, Words
 
 PLAN = Plan(max_time=10.0)
-"""What verifies is measured so; the search looks more shortly, as `core.study.trial_effort` says."""
+"""Plan of verification trials; search trials are shorter, see `core.study.trial_effort`."""
 THROUGHPUT = "throughput"
-_SEARCHED = {"concurrency": "1..64*2"}
-"""The loads that a server is put under where nobody names any."""
+_DEFAULT_LOAD_AXES = {"concurrency": "1..64*2"}
+"""Loads of a server where none are given."""
 
 
 def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]]:
-    """Resolve every name and check every value; give the Study, and the axes that nobody named.
+    """Resolve every name and check every value; return the Study, and the axes that were chosen by default.
 
     Raises:
-        RequestError: something is wrong with it; nothing was measured.
+        RequestError: the configuration is wrong; nothing was measured.
         MissingExtra: an optional package is not installed.
     """
     _check_names(words)
     tree = words.tree
     if not tree.get("model"):
-        raise RequestError(f"{words.origin or 'A sweep'} names no model; write model: model.onnx.")
-    beside = tuple(_neighbours(words))
-    names = tuple(each.name for each in beside)
+        raise RequestError(f"{words.origin or 'A sweep'} names no model; add model: model.onnx.")
+    beside = tuple(_read_neighbours(words))
+    names = tuple(neighbour.name for neighbour in beside)
     goal = goal_of(words)
     with words.at("model"):
         model = str(tree["model"])
-        backend = str(tree.get("backend") or _backend(model, tree))
+        backend = str(tree.get("backend") or _default_backend(model, tree))
     with words.at("backend"):
         knobs = multi_model.knobs(plugins.backend(backend).knobs, names)
     named = axes.axes(words, backend, names)
-    settings = {**_told(beside, knobs), **_settings(words, knobs)}
-    chosen = () if named else _usual(words, backend, settings, beside)
-    chosen = (*chosen, *_loads(words, backend, (*named, *chosen), beside))
-    space = Space(axes=(*named, *chosen))
+    settings = {**_neighbour_settings(beside, knobs), **_read_settings(words, knobs)}
+    default_axes = () if named else _suggested_axes(words, backend, settings, beside)
+    default_axes = (*default_axes, *_default_load_axes(words, backend, (*named, *default_axes), beside))
+    space = Space(axes=(*named, *default_axes))
     if not space.axes:
         raise RequestError(
             f"There is nothing to vary; give --space, with a knob of: modeldyno plugins {backend}"
         )
-    plan = _plan(words)
-    asked = request.Request(
+    plan = _read_plan(words)
+    job_request = request.Request(
         model=model,
         backend=backend,
         settings=multi_model.parts(settings, names)[0],
-        inputs=_inputs(words),
-        probes=_probes(words, goal, served=serves(backend)),
-        load=_load(words, space) if serves(backend) else None,
-        require=tuple(map(str, _bounds(words))),
+        inputs=_read_inputs(words),
+        probes=_select_probes(words, goal, served=serves(backend)),
+        load=_read_load(words, space) if serves(backend) else None,
+        require=tuple(map(str, _read_constraints(words))),
         percentiles=tuple(
             o.percentile for o in goal.objectives if o.percentile and o.query.metric == "latency"
         ),
@@ -95,9 +95,9 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
         beside=tuple(map(str, value_parsers.several(tree.get("beside")))),
     )
     with words.at("beside"):
-        job = asked.job()
+        job = job_request.job()
     goal = goal_for(goal, job)
-    made = Study(
+    result = Study(
         id=secrets.token_hex(6),
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
         job=job,
@@ -105,18 +105,18 @@ def study(words: Words, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]
         goal=goal,
         settings=settings,
         default=axes.default(space, backend, knobs, settings),
-        strategy=_strategy(words),
+        strategy=_read_strategy(words),
         seed=plan.seed,
         budget=budget(words, Budget()),
-        name=value_parsers.text(tree.get("name")) or _name(job.model),
+        name=value_parsers.text(tree.get("name")) or _study_name(job.model),
     )
     with words.at("space"):
-        check_axes(made)
-    return made, chosen
+        check_axes(result)
+    return result, default_axes
 
 
-def _name(model: ModelRef) -> str:
-    """Name a study for its model: for the file, the function, or the model of a URL."""
+def _study_name(model: ModelRef) -> str:
+    """Name a study after its model: the file, the function, or the model of a URL."""
     last = re.split(r"[/#:]", model.locator.rstrip("/"))[-1]
     return Path(last).stem or last
 
@@ -125,21 +125,21 @@ def _name(model: ModelRef) -> str:
 
 
 def _check_names(words: Words) -> None:
-    """Refuse a name that means nothing, with the one that was meant."""
+    """Refuse an unknown name, suggesting the nearest known one."""
     for name, value in words.tree.items():
         with words.at(name):
             if name not in KEYS:
                 raise _unknown(name, KEYS)
             parts: dict[str, Any] = KEYS[name].get("properties", {})
             if KEYS[name].get("type") == "object" and not isinstance(value, dict):
-                raise RequestError(f"'{name}' holds names with values, such as {_LIKE[name]}.")
+                raise RequestError(f"'{name}' holds names with values, such as {_EXAMPLES[name]}.")
         for part in value if parts else ():
             with words.at(name, part):
                 if part not in parts:
                     raise _unknown(part, parts, within=name)
 
 
-_LIKE = {
+_EXAMPLES = {
     "set": "instances: 2", "space": "batch_size: [1, 2, 4]", "budget": "max_time: 10m",
     "plan": "max_time: 5s", "load": "concurrency: 8",
 }  # fmt: skip
@@ -155,51 +155,55 @@ def _unknown(name: str, known: Iterable[str], within: str = "") -> RequestError:
 
 
 def goal_of(words: Words) -> Goal:
-    """Read objectives, bounds and the rule of ranking; without any objective, it is the throughput.
+    """Read objectives, constraints and the ranking rule; the default objective is throughput.
 
     Raises:
         RequestError: one of them is wrong.
     """
-    aims = [each for name, maximize in AIMS.items() for each in _objectives(words, name, maximize=maximize)]
+    aims = [
+        objective
+        for name, maximize in AIMS.items()
+        for objective in _read_objectives(words, name, maximize=maximize)
+    ]
     aims = aims or [Objective.parse(THROUGHPUT)]
     with words.at("rank"):
         rank = value_parsers.chosen("rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank])
-    return Goal(objectives=tuple(aims), constraints=tuple(_bounds(words)), rank=Rank(rank))
+    return Goal(objectives=tuple(aims), constraints=tuple(_read_constraints(words)), rank=Rank(rank))
 
 
 def goal_over(words: Words, before: Goal, job: Job) -> Goal:
-    """Give the goal of a study with what the words speak of in its stead: objectives, bounds, the rule.
+    """Return the goal of a study, with the parts replaced that the configuration contains.
 
     Raises:
         RequestError: one of them is wrong.
     """
-    anew, told = goal_for(goal_of(words), job), words.tree.keys()
+    new, configured = goal_for(goal_of(words), job), words.tree.keys()
     return Goal(
-        objectives=anew.objectives if told & AIMS.keys() else before.objectives,
-        constraints=anew.constraints or before.constraints,
-        rank=anew.rank if "rank" in told else before.rank,
+        objectives=new.objectives if configured & AIMS.keys() else before.objectives,
+        constraints=new.constraints or before.constraints,
+        rank=new.rank if "rank" in configured else before.rank,
     )
 
 
 def goal_for(goal: Goal, job: Job) -> Goal:
-    """Give a goal that speaks of every model of the server, where there are several."""
-    names = [str(each.name) for each in job.beside]
+    """Return a goal that covers every model of the server, if there are several."""
+    names = [str(spec.name) for spec in job.beside]
     return goal_of_each_model(goal, str(job.name), names) if names else goal
 
 
-def _objectives(words: Words, name: str, *, maximize: bool | None) -> Iterator[Objective]:
-    given = words.tree.get(name)
-    if isinstance(given, Mapping):
-        for metric, weight in given.items():
+def _read_objectives(words: Words, name: str, *, maximize: bool | None) -> Iterator[Objective]:
+    value = words.tree.get(name)
+    if isinstance(value, Mapping):
+        for metric, weight in value.items():
             with words.at(name, metric):
                 yield replace(Objective.parse(metric, maximize=maximize), weight=value_parsers.number(weight))
         return
-    for number, text in enumerate(value_parsers.several(given)):
+    for number, text in enumerate(value_parsers.several(value)):
         with words.at(name, str(number)):
             yield Objective.parse(str(text), maximize=maximize)
 
 
-def _bounds(words: Words) -> Iterator[Constraint]:
+def _read_constraints(words: Words) -> Iterator[Constraint]:
     for number, text in enumerate(value_parsers.several(words.tree.get("require"))):
         with words.at("require", str(number)):
             yield Constraint.parse(str(text))
@@ -214,87 +218,87 @@ def _bounds(words: Words) -> Iterator[Constraint]:
 
 
 _SHORTHANDS = {"latency_budget": ("latency.p99", True, SECONDS), "min_throughput": (THROUGHPUT, False, RATE)}
-"""Of what each is the bound, whether it is an upper one, and its unit."""
+"""Query of each shorthand, whether it is an upper bound, and its unit."""
 
 
 # --- what is run -----------------------------------------------------------------------------------
 
 
-def _backend(model: str, tree: Tree) -> str:
-    """Take a server where loads are spoken of, and else what runs the model in a process."""
+def _default_backend(model: str, tree: Tree) -> str:
+    """Return a server backend if loads are configured, otherwise the loader's own backend."""
     loads = "mode" in tree or "load" in tree or any(name in LOADS for name in tree.get("space", ()))
     own = plugins.loader(resolve_model.reference(model).scheme).backend
     return (request.server_for(model) if loads else None) or own
 
 
-def _settings(words: Words, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
-    """Check the knobs that stay as they are, one by one, and give them the names of the backend."""
-    known = tuple(knobs)
-    defaults = configure(known, {})
-    found: dict[str, KnobValue] = {}
+def _read_settings(words: Words, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
+    """Check the fixed knobs one by one, and return them under their canonical names."""
+    all_knobs = tuple(knobs)
+    defaults = configure(all_knobs, {})
+    values: dict[str, KnobValue] = {}
     for name, value in words.tree.get("set", {}).items():
         with words.at("set", name):
             if isinstance(value, dict | list):
-                raise RequestError(f"The knob {name} takes one value; to vary it, write it below space:.")
-            given = configure(known, {name: value})
-            canonical = axes.canonical(name, known)
-            if canonical in found:
+                raise RequestError(f"The knob {name} takes one value; to vary it, move it below space:.")
+            parsed = configure(all_knobs, {name: value})
+            canonical = axes.canonical(name, all_knobs)
+            if canonical in values:
                 raise RequestError(f"The knob {canonical} is set twice; {name} is another name of it.")
-            found[canonical] = given.get(canonical, defaults.get(canonical, value))
-    return found
+            values[canonical] = parsed.get(canonical, defaults.get(canonical, value))
+    return values
 
 
-def _neighbours(words: Words) -> Iterator[Neighbour]:
-    """Read which models the server has beside the first."""
+def _read_neighbours(words: Words) -> Iterator[Neighbour]:
+    """Read the other models of the server."""
     for number, text in enumerate(value_parsers.several(words.tree.get("beside"))):
         with words.at("beside", str(number)):
             yield Neighbour.parse(str(text))
 
 
-def _told(beside: Iterable[Neighbour], knobs: tuple[Knob, ...]) -> dict[str, KnobValue]:
-    """Give the knobs of models beside the first, by the names that they have in a space."""
-    given = {
-        axes.canonical(f"{each.name}.{name}", knobs): value
-        for each in beside
-        for name, value in each.settings.items()
+def _neighbour_settings(beside: Iterable[Neighbour], knobs: tuple[Knob, ...]) -> dict[str, KnobValue]:
+    """Return the knobs of the other models, by their names in a space."""
+    named = {
+        axes.canonical(f"{neighbour.name}.{name}", knobs): value
+        for neighbour in beside
+        for name, value in neighbour.settings.items()
     }
-    return {name: value for name, value in configure(knobs, given).items() if name in given}
+    return {name: value for name, value in configure(knobs, named).items() if name in named}
 
 
-def _usual(
+def _suggested_axes(
     words: Words, backend: str, settings: Mapping[str, KnobValue], beside: Sequence[Neighbour]
 ) -> tuple[Axis, ...]:
-    """Give the axes that are worth a look, of every model."""
-    cores, names = len(machine.allowed_cores()), [each.name for each in beside]
-    own, *theirs = multi_model.parts(settings, names)
-    found = axes.usual(backend, own, cores, _inputs(words))
-    for each, given in zip(beside, theirs, strict=True):
-        found += axes.usual(backend, given, cores, each.inputs, each.name)
-    return found
+    """Return the axes that the backend suggests, for every model."""
+    cores, names = len(machine.allowed_cores()), [neighbour.name for neighbour in beside]
+    own, *others = multi_model.parts(settings, names)
+    suggested = axes.usual(backend, own, cores, _read_inputs(words))
+    for neighbour, neighbour_settings in zip(beside, others, strict=True):
+        suggested += axes.usual(backend, neighbour_settings, cores, neighbour.inputs, neighbour.name)
+    return suggested
 
 
-def _inputs(words: Words) -> tuple[str, ...]:
+def _read_inputs(words: Words) -> tuple[str, ...]:
     return tuple(map(str, value_parsers.several(words.tree.get("input"))))
 
 
-def _probes(words: Words, goal: Goal, *, served: bool) -> tuple[str, ...]:
-    """Measure what is asked for; else what a run gives, and an analysis only for what it alone tells."""
-    asked = [
+def _select_probes(words: Words, goal: Goal, *, served: bool) -> tuple[str, ...]:
+    """Return the requested probes, or those of a run, with the static analysis if the goal needs it."""
+    requested = [
         name.strip()
         for text in value_parsers.several(words.tree.get("probe"))
         for name in str(text).split(",")
     ]
-    if asked:
-        return tuple(dict.fromkeys(asked))
-    static = any(query.metric not in _RUNNING for query in goal.queries)
+    if requested:
+        return tuple(dict.fromkeys(requested))
+    static = any(query.metric not in _RUN_METRICS for query in goal.queries)
     return (*(("static",) if static else ()), *(("load",) if served else ("latency", "throughput")))
 
 
-_RUNNING = ALONE.keys() - {"weight_bytes"}
-"""Metrics that need no look at the model itself."""
+_RUN_METRICS = ALONE.keys() - {"weight_bytes"}
+"""Metrics that need no static analysis of the model."""
 
 
-def _strategy(words: Words) -> str:
+def _read_strategy(words: Words) -> str:
     with words.at("strategy"):
         name = str(words.tree.get("strategy") or STRATEGY)
         plugins.require(getattr(plugins.resolve("strategy", name), "requires", ()), f"strategy '{name}'")
@@ -304,67 +308,72 @@ def _strategy(words: Words) -> str:
 # --- how carefully, and how long -------------------------------------------------------------------
 
 
-def _plan(words: Words) -> Plan:
-    found: dict[str, Any] = {}
+def _read_plan(words: Words) -> Plan:
+    values: dict[str, Any] = {}
     for name, value in words.tree.get("plan", {}).items():
         with words.at("plan", name):
-            found[name] = value_parsers.PLANNED[name](value)
+            values[name] = value_parsers.PLANNED[name](value)
     with words.at("plan"):
         try:
-            return replace(PLAN, **found)
+            return replace(PLAN, **values)
         except ValueError as error:
             raise RequestError(f"{error}.") from None
 
 
 def budget(words: Words, before: Budget) -> Budget:
-    """Read when a sweep ends; what is not told stays as it was."""
-    found: dict[str, Any] = {}
+    """Read the budget of a sweep; keep what is not configured."""
+    values: dict[str, Any] = {}
     for name, value in words.tree.get("budget", {}).items():
         with words.at("budget", name):
-            found[name] = value_parsers.BUDGETED[name](value)
-            if not found[name] > 0 or (name == "certain" and found[name] >= 1):
+            values[name] = value_parsers.BUDGETED[name](value)
+            if not values[name] > 0 or (name == "certain" and values[name] >= 1):
                 share = str(value).rpartition("=")[2].strip()
-                raise RequestError(f"{name} is {share}, but must be {_WITHIN[name]}.")
-    return replace(before, **found)
+                raise RequestError(f"{name} is {share}, but must be {_VALID_RANGE[name]}.")
+    return replace(before, **values)
 
 
-_WITHIN = {"max_time": "longer than nothing", "max_trials": "1 or more", "certain": value_parsers.CERTAIN}
+_VALID_RANGE = {"max_time": "greater than zero", "max_trials": "1 or more", "certain": value_parsers.CERTAIN}
 
 
-def _loads(
+def _default_load_axes(
     words: Words, backend: str, varied: Iterable[Axis], beside: Iterable[Neighbour]
 ) -> tuple[Axis, ...]:
-    """Vary the concurrency of each model of a server where nobody speaks of its load."""
+    """Vary the concurrency of each model of a server whose load is not configured."""
     if not serves(backend):
         return ()
     names = {axis.name for axis in varied}
-    told = {"": bool(words.tree.get("load", {}).keys() & set(LOADS))}
-    told |= {f"{each.name}.": each.rate is not None or each.concurrency is not None for each in beside}
+    configured = {"": bool(words.tree.get("load", {}).keys() & set(LOADS))}
+    configured |= {
+        f"{neighbour.name}.": neighbour.rate is not None or neighbour.concurrency is not None
+        for neighbour in beside
+    }
     return tuple(
-        axes.read(f"{front}{name}", text)
-        for front, known in told.items()
-        if not (known or any(f"{front}{load}" in names for load in LOADS))
-        for name, text in _SEARCHED.items()
+        axes.read(f"{prefix}{name}", text)
+        for prefix, has_load in configured.items()
+        if not (has_load or any(f"{prefix}{load}" in names for load in LOADS))
+        for name, text in _DEFAULT_LOAD_AXES.items()
     )
 
 
-def _load(words: Words, space: Space) -> Load:
-    found: dict[str, Any] = {}
-    given = words.tree.get("load", {})
-    for name, value in given.items():
+def _read_load(words: Words, space: Space) -> Load:
+    values: dict[str, Any] = {}
+    configured = words.tree.get("load", {})
+    for name, value in configured.items():
         if name not in {"rate", "arrivals"}:
             with words.at("load", name):
-                found[name] = value_parsers.LOADED[name](value)
+                values[name] = value_parsers.LOADED[name](value)
     rates = next((axis.values for axis in space.axes if axis.name == "rate"), ())
     with words.at("load", "rate"):
-        if "rate" in given:
-            found["rate"], found["arrivals"], found["burst"] = parse_rate(str(given["rate"]))
+        if "rate" in configured:
+            values["rate"], values["arrivals"], values["burst"] = parse_rate(str(configured["rate"]))
         elif rates:
-            found |= {"rate": float(rates[0]), "arrivals": Arrivals.CONSTANT}
+            values |= {"rate": float(rates[0]), "arrivals": Arrivals.CONSTANT}
     with words.at("load", "arrivals"):
-        if "arrivals" in given:
-            found["arrivals"] = Arrivals(value_parsers.chosen("arrivals", given["arrivals"], _OPEN))
-        return Load(**found)
+        if "arrivals" in configured:
+            values["arrivals"] = Arrivals(
+                value_parsers.chosen("arrivals", configured["arrivals"], _OPEN_LOOP_ARRIVALS)
+            )
+        return Load(**values)
 
 
-_OPEN = [str(kind) for kind in (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST)]
+_OPEN_LOOP_ARRIVALS = [str(kind) for kind in (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST)]

@@ -1,7 +1,7 @@
-"""A point of a study as a Job: which axis is a knob, a load, the backend or a dimension of the inputs.
+"""Turn a point of a study into a Job: an axis is a knob, a load, the backend or a dimension of the inputs.
 
-What cannot be is found here, before anything is run: by the knobs that the backend declares, and by its
-own check of those that exclude each other.
+Invalid points are found here, before anything is run, from the knobs that the backend declares and its
+own check of combinations.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
 
 BACKEND = "backend"
-"""The axis that chooses what runs the model."""
+"""The axis that selects the backend."""
 LOAD, CALLS = "load", ("latency", "throughput")
 """Probes that time a server, and those that time calls."""
 
 
 def placed(study: Study, point: Mapping[str, KnobValue]) -> Job:
-    """Give the Job at a point of a study, or at any other point with some of its axes.
+    """Return the Job at a point of a study, or at a point with some of its axes.
 
     Raises:
-        RequestError: there is no such Job; why, in one sentence.
+        RequestError: there is no such Job; the message says why.
     """
     name = str(point.get(BACKEND, study.job.backend))
-    knobs, beside = _knobs(study, name), _beside(study)
+    knobs, beside = _knobs(study, name), _neighbour_names(study)
     loads = (BACKEND, *study.loads)
-    told = {_known(axis, knobs): value for axis, value in point.items() if axis not in loads}
-    sizes = {axis: _size(axis, value) for axis, value in told.items() if knob_of(axis, knobs) is None}
-    foreign = next((axis for axis in sizes if _is_knob(study, axis)), None)
-    if foreign is not None:
-        raise RequestError(f"The backend '{name}' has no knob {foreign}; give its axis a condition.")
-    settings = {_known(setting, knobs): value for setting, value in study.settings.items()}
-    chosen = {axis: value for axis, value in told.items() if axis not in sizes}
+    values = {_canonical_name(axis, knobs): value for axis, value in point.items() if axis not in loads}
+    sizes = {axis: _parse_size(axis, value) for axis, value in values.items() if knob_of(axis, knobs) is None}
+    missing = next((axis for axis in sizes if _is_knob(study, axis)), None)
+    if missing is not None:
+        raise RequestError(f"The backend '{name}' has no knob {missing}; give its axis a condition.")
+    settings = {_canonical_name(setting, knobs): value for setting, value in study.settings.items()}
+    chosen = {axis: value for axis, value in values.items() if axis not in sizes}
     configs = multi_model.parts(configure(knobs, {**settings, **chosen}), beside)
-    own, *put = multi_model.parts(point, beside)
+    own, *neighbour_points = multi_model.parts(point, beside)
     for config in configs:
         plugins.backend(name).check(config)
     return replace(
@@ -58,184 +58,190 @@ def placed(study: Study, point: Mapping[str, KnobValue]) -> Job:
         backend=name,
         config=configs[0],
         sizes={**study.job.sizes, **sizes},
-        load=_load(study.job.load, name, own),
-        probes=_probes(study.job, name),
+        load=_load_at(study.job.load, name, own),
+        probes=_probes_for(study.job, name),
         beside=tuple(
-            replace(each, config=config, load=_load(each.load, name, load))
-            for each, config, load in zip(study.job.beside, configs[1:], put, strict=True)
+            replace(spec, config=config, load=_load_at(spec.load, name, load))
+            for spec, config, load in zip(study.job.beside, configs[1:], neighbour_points, strict=True)
         ),
     )
 
 
-def _beside(study: Study) -> tuple[str, ...]:
-    """Name the models beside the study's own."""
-    return tuple(str(each.name) for each in study.job.beside)
+def _neighbour_names(study: Study) -> tuple[str, ...]:
+    """Return the names of the other models of the study's server."""
+    return tuple(str(spec.name) for spec in study.job.beside)
 
 
 def _knobs(study: Study, backend: str) -> tuple[Knob, ...]:
-    """Give the knobs of all models that a backend has."""
-    return multi_model.knobs(plugins.backend(backend).knobs, _beside(study))
+    """Return the knobs of all models of a backend."""
+    return multi_model.knobs(plugins.backend(backend).knobs, _neighbour_names(study))
 
 
 def knob_of(name: str, knobs: Iterable[Knob]) -> Knob | None:
-    """Give the knob that a name stands for, by its own, by another name, or as one of a family."""
-    found = meant(name, knobs)
-    return None if found is None else found[0]
+    """Return the knob that has a name, an alias, or a family member of that name."""
+    match = meant(name, knobs)
+    return None if match is None else match[0]
 
 
 def backends(study: Study, axis: Axis | None = None) -> tuple[str, ...]:
-    """Name the backends of a study, or those for which an axis matters."""
-    mine = next((each for each in study.space.axes if each.name == BACKEND), None)
-    if mine is None:
+    """Return the backends of a study, or those to which an axis applies."""
+    backend_axis = next((a for a in study.space.axes if a.name == BACKEND), None)
+    if backend_axis is None:
         return (study.job.backend,)
-    several = tuple(map(str, mine.values))
+    names = tuple(map(str, backend_axis.values))
     if axis is None:
-        return tuple(dict.fromkeys((study.job.backend, *several)))
+        return tuple(dict.fromkeys((study.job.backend, *names)))
     if axis.where == BACKEND:
-        return tuple(name for name in several if name in axis.equals)
-    above = next((each for each in study.space.axes if each.name == axis.where), None)
-    return several if above is None else backends(study, above)
+        return tuple(name for name in names if name in axis.equals)
+    parent = next((a for a in study.space.axes if a.name == axis.where), None)
+    return names if parent is None else backends(study, parent)
 
 
 def check_axes(study: Study) -> tuple[str, ...]:
-    """Check every axis that is a knob, a load or the backend; give the names of the others.
+    """Check every axis that is a knob, a load or the backend; return the names of the others.
 
-    Those are dimensions of the inputs, or mistakes: only the model can tell. No point is looked at, so
-    that this costs the number of values, and not that of their combinations.
+    Those are dimensions of the inputs, or mistakes, which only the model can tell. No point is checked, so
+    that the cost grows with the number of values, not of their combinations.
 
     Raises:
-        RequestError: a value is not what its axis takes, or a backend has no such knob.
+        RequestError: a value does not fit its axis, or a backend has no such knob.
         MissingExtra: a backend is not installed.
     """
     for name in backends(study):
         plugin = plugins.backend(name)
         plugins.require(plugin.requires, f"backend '{name}'")
         knobs = _knobs(study, name)
-        _check_once(study, knobs)
+        _check_duplicates(study, knobs)
         for setting in study.settings:
             if knob_of(setting, knobs) is None:
-                raise _not_everywhere(study, setting, name)
-    return tuple(axis.name for axis in study.space.axes if axis.name != BACKEND and not _checked(study, axis))
+                raise _missing_knob_error(study, setting, name)
+    return tuple(
+        axis.name for axis in study.space.axes if axis.name != BACKEND and not _check_axis(study, axis)
+    )
 
 
 def check_dimensions(study: Study, names: Collection[str], known: Collection[str] | None) -> None:
-    """Check that axes are dimensions of the inputs; None: nobody knows these before the model runs.
+    """Check that axes are dimensions of the inputs; `known` is None if these are unknown before a run.
 
     Raises:
-        UnknownName: one is none, and neither a knob nor a load.
+        UnknownName: an axis is neither a dimension nor a knob nor a load.
     """
     for axis in study.space.axes:
         if axis.name in names:
             if known is not None and axis.name not in known:
                 free = [dimension for dimension in known if dimension != BATCH]
-                raise UnknownName.among("axis", axis.name, (*_words(study), *free))
+                raise UnknownName.among("axis", axis.name, (*_axis_names(study), *free))
             for value in axis.values:
-                _size(axis.name, value)
+                _parse_size(axis.name, value)
 
 
-def _words(study: Study) -> Iterator[str]:
-    """Give all names that an axis may have, but for dimensions."""
+def _axis_names(study: Study) -> Iterator[str]:
+    """Yield all names that an axis may have, except dimensions."""
     for name in backends(study):
-        yield from (each for knob in _knobs(study, name) for each in knob.names)
+        yield from (alias for knob in _knobs(study, name) for alias in knob.names)
     yield from (BACKEND, *study.loads)
 
 
-def _checked(study: Study, axis: Axis) -> bool:
-    """Check an axis, if it is a load or a knob; say whether it was one."""
+def _check_axis(study: Study, axis: Axis) -> bool:
+    """Check an axis if it is a load or a knob; return whether it is one."""
     if any(isinstance(value, float) and not math.isfinite(value) for value in axis.values):
-        raise RequestError(f"The axis {axis.name} has a value that is no finite number.")
-    mine = backends(study, axis)
+        raise RequestError(f"The axis {axis.name} has a value that is not a finite number.")
+    names = backends(study, axis)
     if axis.name in study.loads:
-        whose = multi_model.whose(axis.name, _beside(study))
-        load = next((each.load for each in study.job.beside if each.name == whose), study.job.load)
-        for name in mine:
+        owner = multi_model.whose(axis.name, _neighbour_names(study))
+        load = next((spec.load for spec in study.job.beside if spec.name == owner), study.job.load)
+        for name in names:
             for value in axis.values:
-                _load(load, name, {axis.name.removeprefix(f"{whose}."): value})
+                _load_at(load, name, {axis.name.removeprefix(f"{owner}."): value})
         return True
     if not _is_knob(study, axis.name):
         return False
-    for name in mine:
+    for name in names:
         knob = knob_of(axis.name, _knobs(study, name))
         if knob is None:
-            raise _not_everywhere(study, axis.name, name)
+            raise _missing_knob_error(study, axis.name, name)
         for value in axis.values:
             knob.parse(value)
     return True
 
 
-def _check_once(study: Study, knobs: Iterable[Knob]) -> None:
-    """Refuse two axes that are the same knob."""
+def _check_duplicates(study: Study, knobs: Iterable[Knob]) -> None:
+    """Refuse two axes of the same knob."""
     seen: dict[str, str] = {}
     for axis in study.space.axes:
-        name = _known(axis.name, knobs)
+        name = _canonical_name(axis.name, knobs)
         if name in seen:
-            raise RequestError(f"The axes {seen[name]} and {axis.name} are the same knob; leave one away.")
+            raise RequestError(
+                f"The axes {seen[name]} and {axis.name} are the same knob; remove one of them."
+            )
         seen[name] = axis.name
 
 
-def _not_everywhere(study: Study, name: str, backend: str) -> RequestError:
-    """Say what to do where a backend does not know what is varied or set."""
-    knowing = [each for each in backends(study) if knob_of(name, _knobs(study, each)) is not None]
-    if not knowing:
-        return UnknownName.among("knob", name, _words(study))
+def _missing_knob_error(study: Study, name: str, backend: str) -> RequestError:
+    """Return the error for a knob that one of the backends lacks."""
+    having = [other for other in backends(study) if knob_of(name, _knobs(study, other)) is not None]
+    if not having:
+        return UnknownName.among("knob", name, _axis_names(study))
     return RequestError(
         f"The backend '{backend}' has no knob {name}; give it an axis of its own, with a condition: "
-        f"{name}=... if {BACKEND}={','.join(knowing)}."
+        f"{name}=... if {BACKEND}={','.join(having)}."
     )
 
 
 def _is_knob(study: Study, name: str) -> bool:
-    """Say whether any backend of a study has this knob."""
-    return any(knob_of(name, _knobs(study, each)) is not None for each in backends(study))
+    """Return whether any backend of a study has the knob."""
+    return any(knob_of(name, _knobs(study, backend)) is not None for backend in backends(study))
 
 
-def _known(name: str, knobs: Iterable[Knob]) -> str:
-    """Give the one name by which a knob stands in a config."""
-    found = meant(name, knobs)
-    return name if found is None else found[1]
+def _canonical_name(name: str, knobs: Iterable[Knob]) -> str:
+    """Return the canonical name of a knob, as in a config."""
+    match = meant(name, knobs)
+    return name if match is None else match[1]
 
 
-def _size(axis: str, value: KnobValue) -> int:
-    """Read the size of a dimension."""
+def _parse_size(axis: str, value: KnobValue) -> int:
+    """Return a dimension's size, checked."""
     if isinstance(value, bool | str) or value < 1 or value != int(value):
         raise RequestError(f"The dimension {axis} of the inputs takes whole numbers from 1, not {value}.")
     return int(value)
 
 
-def _load(load: Load | None, backend: str, point: Mapping[str, KnobValue]) -> Load | None:
-    """Give the load at a point; a rate opens a closed loop.
+def _load_at(load: Load | None, backend: str, point: Mapping[str, KnobValue]) -> Load | None:
+    """Return the load at a point; a rate turns a closed loop into an open one.
 
     Raises:
-        RequestError: nothing is served, or the load cannot be.
+        RequestError: the backend does not serve, or the load is invalid.
     """
-    asked = {name: point[name] for name in LOADS if name in point}
+    requested = {name: point[name] for name in LOADS if name in point}
     if not serves(backend):
-        if asked:
+        if requested:
             raise RequestError(
                 f"The backend '{backend}' calls the model within a process, where there is no "
-                f"{next(iter(asked))}; choose a server, such as triton, or give its URL."
+                f"{next(iter(requested))}; choose a server, such as triton, or give its URL."
             )
         return None
-    found = load or Load()
-    if "rate" in asked:
-        rate = asked["rate"]
+    result = load or Load()
+    if "rate" in requested:
+        rate = requested["rate"]
         if isinstance(rate, bool | str):
             raise RequestError(f"The axis rate takes requests per second, not {rate}.")
-        paced = Arrivals.CONSTANT if found.closed or found.arrivals is Arrivals.TRACE else found.arrivals
-        found = replace(found, arrivals=paced, rate=float(rate), trace=None)
-    if "concurrency" in asked:
-        found = replace(found, concurrency=_requests(asked["concurrency"]))
-    return found
+        arrivals = (
+            Arrivals.CONSTANT if result.closed or result.arrivals is Arrivals.TRACE else result.arrivals
+        )
+        result = replace(result, arrivals=arrivals, rate=float(rate), trace=None)
+    if "concurrency" in requested:
+        result = replace(result, concurrency=_parse_concurrency(requested["concurrency"]))
+    return result
 
 
-def _requests(value: KnobValue) -> int:
+def _parse_concurrency(value: KnobValue) -> int:
     if isinstance(value, bool | str) or value < 1 or value != int(value):
         raise RequestError(f"The axis concurrency takes whole numbers from 1, not {value}.")
     return int(value)
 
 
-def _probes(job: Job, backend: str) -> tuple[str, ...]:
-    """Give what is measured: what times calls cannot time requests."""
+def _probes_for(job: Job, backend: str) -> tuple[str, ...]:
+    """Return the probes for a backend: requests and calls are timed by different probes."""
     served = serves(backend)
     if served == serves(job.backend):
         return job.probes

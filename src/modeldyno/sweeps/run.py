@@ -1,4 +1,4 @@
-"""A study carried out as a user asks for it: each trial in the store before the next, and Ctrl-C heard."""
+"""Run a study for a user: save each trial before the next, and handle Ctrl-C."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def carried_out(
     force: bool = False,
     rooms: Rooms | None = None,
 ) -> tuple[Study, bool]:
-    """Measure to the end, or to an interruption; give the study by then, and whether it was interrupted.
+    """Run a study to its end or an interruption; return it, and whether it was interrupted.
 
     Args:
-        study: new, or as it was left.
-        store: whether the study and the Results are kept.
-        watch: told of every event.
-        force: go on although the model or the hardware is another one.
-        rooms: what runs a Job; child processes by default.
+        study: new, or resumed.
+        store: whether the study and the Results are saved.
+        watch: called with every event.
+        force: continue although the model or the hardware has changed.
+        rooms: returns the executor of a Job; child processes by default.
 
     Raises:
         RequestError, MissingExtra, StaleStudy, RunFailed: as `loop.sweep` does.

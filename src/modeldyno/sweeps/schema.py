@@ -1,4 +1,4 @@
-"""What a sweep can be told: the names, and what may stand behind each, in the words of JSON Schema."""
+"""The configuration of a sweep: its keys and what each accepts, as JSON Schema."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from modeldyno.core.study.goal import Rank
 
 STRATEGY = "quick"
 AIMS = {"objectives": None, "maximize": True, "minimize": False}
-"""Key of objectives to whether they are to be raised; None where the table of metrics says so of each."""
+"""Key of objectives to whether they are maximized; None where each metric has its own direction."""
 GOALS = frozenset(AIMS) | {"require", "mode", "latency_budget", "min_throughput", "rank"}
-"""Keys of what is to be found, rather than of what is measured."""
+"""Keys of the goal, as opposed to what is measured."""
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": ["integer", "string"]}
@@ -23,76 +23,78 @@ _AIMS = {
 }
 
 
-def _told(shape: dict[str, Any], sentence: str) -> dict[str, Any]:
-    return {**shape, "description": sentence}
+def _described(shape: dict[str, Any], description: str) -> dict[str, Any]:
+    return {**shape, "description": description}
 
 
-def _table(sentence: str, **properties: dict[str, Any]) -> dict[str, Any]:
+def _object(description: str, **properties: dict[str, Any]) -> dict[str, Any]:
     return {
-        "type": "object", "properties": properties, "additionalProperties": False, "description": sentence,
+        "type": "object", "properties": properties, "additionalProperties": False, "description": description,
     }  # fmt: skip
 
 
 AXIS = {
-    "values": _told(_VALUES, "A list, or a range such as 1..8."),
-    "from": _told(_QUANTITY, "First of a range."),
-    "to": _told(_QUANTITY, "Last of a range, itself included where a step meets it."),
-    "times": _told(_QUANTITY, "Factor from one value to the next."),
-    "step": _told(_QUANTITY, "Difference of one value to the next; 1 if neither is given."),
-    "start": _told(_QUANTITY, "The same as from."),
-    "stop": _told(_QUANTITY, "The same as to."),
-    "if": _told(
+    "values": _described(_VALUES, "A list, or a range such as 1..8."),
+    "from": _described(_QUANTITY, "First of a range."),
+    "to": _described(_QUANTITY, "Last of a range, itself included where a step meets it."),
+    "times": _described(_QUANTITY, "Factor from one value to the next."),
+    "step": _described(_QUANTITY, "Difference of one value to the next; 1 if neither is given."),
+    "start": _described(_QUANTITY, "The same as from."),
+    "stop": _described(_QUANTITY, "The same as to."),
+    "if": _described(
         {"anyOf": [_TEXT, {"type": "object", "additionalProperties": _VALUES, "maxProperties": 1}]},
-        "An axis before this one, and its values for which this one matters: {dynamic_batching: true}.",
+        "An earlier axis, and its values for which this one applies: {dynamic_batching: true}.",
     ),
 }
-"""What an axis of the space may be told where a list or a text does not do."""
+"""Parts of an axis that is neither a list nor text."""
 
 BUDGET = {
-    "max_time": _told(_QUANTITY, "Longest time of the whole sweep, such as 10m."),
-    "max_trials": _told(_COUNT, "Most measurements, those that verify included."),
-    "certain": _told(_QUANTITY, "Share of resamples in which the best must be best; 95% if not given."),
+    "max_time": _described(_QUANTITY, "Time limit of the whole sweep, such as 10m."),
+    "max_trials": _described(_COUNT, "Largest number of measurements, verification included."),
+    "certain": _described(_QUANTITY, "Share of resamples in which the best must be best; 95% by default."),
 }
 PLAN = {
-    "max_time": _told(
-        _QUANTITY, "Longest look at a trial; 10s if not given, and while searching 3s at most."
+    "max_time": _described(
+        _QUANTITY, "Longest measuring time of a trial; 10s by default, at most 1.2s while searching."
     ),
-    "min_time": _told(_QUANTITY, "Shortest steady measuring; 1s if not given."),
-    "min_runs": _told(_COUNT, "Fewest steady samples."),
-    "max_runs": _told(_COUNT, "Most steady samples."),
-    "min_warmup": _told(_COUNT, "Fewest samples left out as warm-up."),
-    "target": _told(_TEXT, "Statistic whose interval is to be narrow, such as p50."),
-    "precision": _told(_QUANTITY, "Half-width of that interval; 2% if not given."),
-    "seed": _told(_COUNT, "Seed of random inputs, and of the search."),
-    "pin": _told(_VALUE, "Cores to stay on, such as 0,1 or 0-3."),
-    "timeout": _told(_QUANTITY, "Longest life of a child process."),
-    "memory_limit": _told(_QUANTITY, "Most memory of a child process, such as 2GiB."),
+    "min_time": _described(_QUANTITY, "Shortest steady measuring; 1s by default."),
+    "min_runs": _described(_COUNT, "Fewest steady samples."),
+    "max_runs": _described(_COUNT, "Most steady samples."),
+    "min_warmup": _described(_COUNT, "Fewest samples discarded as warm-up."),
+    "target": _described(_TEXT, "Statistic whose confidence interval must be narrow, such as p50."),
+    "precision": _described(_QUANTITY, "Half-width of that interval; 2% by default."),
+    "seed": _described(_COUNT, "Seed of random inputs, and of the search."),
+    "pin": _described(_VALUE, "Cores to pin to, such as 0,1 or 0-3."),
+    "timeout": _described(_QUANTITY, "Longest run time of a child process."),
+    "memory_limit": _described(_QUANTITY, "Memory limit of a child process, such as 2GiB."),
 }
 LOAD = {
-    "concurrency": _told(_COUNT, "Requests on their way at once, where that is no axis."),
-    "rate": _told(_QUANTITY, "An open loop: 100, 100:poisson, 100:burst=8 (requests/s)."),
-    "arrivals": _told({"enum": ["constant", "poisson", "burst"]}, "Of an open loop whose rate is an axis."),
-    "duration": _told(_QUANTITY, "Length of the steady window; until the plan is met if not given."),
-    "requests": _told(_COUNT, "Requests to measure."),
-    "ramp": _told(_QUANTITY, "Grow to the full load over so long."),
-    "timeout": _told(_QUANTITY, "When a request is given up; 60s if not given."),
-    "retries": _told(_COUNT, "Send again what the server did not answer."),
-    "drivers": _told(_COUNT, "Processes that send."),
+    "concurrency": _described(_COUNT, "Concurrent requests, where that is no axis."),
+    "rate": _described(_QUANTITY, "An open loop: 100, 100:poisson, 100:burst=8 (requests/s)."),
+    "arrivals": _described(
+        {"enum": ["constant", "poisson", "burst"]}, "Of an open loop whose rate is an axis."
+    ),
+    "duration": _described(_QUANTITY, "Length of the steady window; by default until the plan is met."),
+    "requests": _described(_COUNT, "Requests to measure."),
+    "ramp": _described(_QUANTITY, "Time over which to grow to the full load."),
+    "timeout": _described(_QUANTITY, "Seconds after which a request is given up; 60s by default."),
+    "retries": _described(_COUNT, "How often to resend a request that the server did not answer."),
+    "drivers": _described(_COUNT, "Number of sending processes."),
 }
 
 KEYS: dict[str, dict[str, Any]] = {
-    "model": _told(_TEXT, "A path, or scheme:locator, or the URL of a server that runs."),
-    "name": _told(_TEXT, "What to call the model."),
-    "backend": _told(_TEXT, "What runs or serves it."),
-    "set": _told(
-        {"type": "object", "additionalProperties": _VALUE}, "Knobs that stay as they are: knob to value."
+    "model": _described(_TEXT, "A path, scheme:locator, or the URL of a running server."),
+    "name": _described(_TEXT, "What to call the model."),
+    "backend": _described(_TEXT, "What runs or serves it."),
+    "set": _described(
+        {"type": "object", "additionalProperties": _VALUE}, "Fixed knobs: knob to value."
     ),
-    "input": _told(_TEXTS, "name=8x128:int64:0..30521, or a file."),
-    "probe": _told(_TEXTS, "What to measure; by default what the goal needs."),
-    "beside": _told(
+    "input": _described(_TEXTS, "name=8x128:int64:0..30521, or a file."),
+    "probe": _described(_TEXTS, "What to measure; by default what the goal needs."),
+    "beside": _described(
         _TEXTS, "Other models on the same server at the same time: b.onnx concurrency=4 instances=2."
     ),
-    "space": _told(
+    "space": _described(
         {
             "type": "object",
             "additionalProperties": {
@@ -102,27 +104,27 @@ KEYS: dict[str, dict[str, Any]] = {
                 ]
             },
         },
-        "What is varied: knob, concurrency or rate to its values: [1, 2, 4], 1..8, 1..9:2, 1..64*2.",
+        "What to vary: knob, concurrency or rate to its values: [1, 2, 4], 1..8, 1..9:2, 1..64*2.",
     ),
-    "objectives": _told(_AIMS, "Metrics, each with its own direction: {throughput: 10, latency.p99: 5}."),
-    "maximize": _told(_AIMS, "A metric, several, or metric to weight."),
-    "minimize": _told(_AIMS, "A metric, several, or metric to weight."),
-    "require": _told(_TEXTS, "Bounds, such as latency.p99 <= 50ms."),
-    "mode": _told(
-        {"enum": ["online", "offline"]}, "Maximise the throughput of a server: online under a latency budget."
+    "objectives": _described(_AIMS, "Metrics, each in its own direction: {throughput: 10, latency.p99: 5}."),
+    "maximize": _described(_AIMS, "A metric, several, or metric to weight."),
+    "minimize": _described(_AIMS, "A metric, several, or metric to weight."),
+    "require": _described(_TEXTS, "Bounds, such as latency.p99 <= 50ms."),
+    "mode": _described(
+        {"enum": ["online", "offline"]}, "Maximize the throughput of a server: online under a latency budget."
     ),
-    "latency_budget": _told(_QUANTITY, "The same as require: latency.p99 <= 10ms."),
-    "min_throughput": _told(_QUANTITY, "The same as require: throughput >= 500/s."),
-    "rank": _told(
+    "latency_budget": _described(_QUANTITY, "The same as require: latency.p99 <= 10ms."),
+    "min_throughput": _described(_QUANTITY, "The same as require: throughput >= 500/s."),
+    "rank": _described(
         {"enum": [str(rank) for rank in Rank]},
-        "A configuration stands for itself at its best load, or each load apart."
+        "Rank a configuration at its best load, or each load separately."
     ),
-    "strategy": _told(_TEXT, "How to search: quick, grid, ladder, optuna, optuna-nsga2 or optuna-gp."),
-    "budget": _table("When the sweep ends.", **BUDGET),
-    "plan": _table("How carefully to measure.", **PLAN),
-    "load": _table("What the server is put under.", **LOAD),
+    "strategy": _described(_TEXT, "How to search: quick, grid, ladder, optuna, optuna-nsga2 or optuna-gp."),
+    "budget": _object("When the sweep ends.", **BUDGET),
+    "plan": _object("How carefully to measure.", **PLAN),
+    "load": _object("The load on the server.", **LOAD),
 }  # fmt: skip
-"""Key to what may stand behind it."""
+"""Key to its schema."""
 
 FOREIGN = {
     "models": "write model:, and those on the same server below beside:; for the others a file each",
@@ -141,13 +143,13 @@ FOREIGN = {
     "run_config_search_mode": "write strategy: quick, grid, ladder or optuna",
     "triton_launch_mode": "write set: with launch: docker, or server: http://host:8000",
     "client_protocol": "write set: with protocol: grpc",
-    "trust": "what runs code is said each time, by --trust on the command line",
+    "trust": "give --trust on the command line each time instead, because it lets files run code",
 }
-"""What other programs, or other places of this one, call it: what to write instead."""
+"""Names of other programs, or of other parts of this one: what to write instead."""
 
 
 def schema() -> dict[str, Any]:
-    """Give the JSON Schema of a sweep in a file."""
+    """Return the JSON Schema of a sweep file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "ModelDyno sweep",

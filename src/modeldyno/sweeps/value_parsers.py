@@ -1,4 +1,4 @@
-"""Single values among the words of a sweep: what stands in a file, an option or Python, as it is meant."""
+"""Parse single values of a sweep's configuration, from a file, an option or Python."""
 
 from __future__ import annotations
 
@@ -13,65 +13,65 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 CERTAIN = "a share between 0 and 100%, such as 95%"
-"""What a certainty may be, in words."""
+"""What a certainty may be, as text."""
 
 
 def certainty(text: str) -> float:
-    """Read ``certain >= 95%``, or the share alone."""
+    """Parse ``certain >= 95%``, or the share alone."""
     match = re.fullmatch(r"\s*(?:certain\s*(?:>=?)\s*)?(?P<share>[\d.]+\s*%?)\s*", text)
     if match is None:
-        raise RequestError(f"--until '{text}' says no certainty; write --until 'certain >= 95%'.")
+        raise RequestError(f"--until '{text}' is not a certainty; write --until 'certain >= 95%'.")
     return parse_quantity(match["share"], FRACTION)
 
 
-def several(given: Any) -> list[Any]:
-    """Give the items of a list, or the one that there is."""
-    if given is None or given == "":
+def several(value: Any) -> list[Any]:
+    """Return the items of a list, a single value as a list, or an empty list."""
+    if value is None or value == "":
         return []
-    return list(given) if isinstance(given, list | tuple) else [given]
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def text(given: Any) -> str | None:
-    """Give what was told; None where it is empty."""
-    return None if given is None or given == "" else str(given)
+def text(value: Any) -> str | None:
+    """Return a value as text; None if it is empty."""
+    return None if value is None or value == "" else str(value)
 
 
-def chosen(name: str, given: Any, known: Iterable[str]) -> str:
-    """Give one of the known words; UnknownName for another."""
-    if str(given) not in known:
-        raise UnknownName.among(f"value of {name}:", str(given), known)
-    return str(given)
+def chosen(name: str, value: Any, known: Iterable[str]) -> str:
+    """Return one of the known words; UnknownName for any other."""
+    if str(value) not in known:
+        raise UnknownName.among(f"value of {name}:", str(value), known)
+    return str(value)
 
 
-def quantity(given: Any, unit: str, read: Callable[[str, str], float] = parse_quantity) -> float:
-    """Read text with a unit; a number is in base units."""
-    if isinstance(given, bool | list | dict):
-        raise RequestError(f"{given} is no quantity; write a number and a unit.")
-    return float(given) if isinstance(given, int | float) else read(str(given), unit)
+def quantity(value: Any, unit: str, read: Callable[[str, str], float] = parse_quantity) -> float:
+    """Parse text with a unit; a number is in base units."""
+    if isinstance(value, bool | list | dict):
+        raise RequestError(f"{value} is not a quantity; write a number and a unit.")
+    return float(value) if isinstance(value, int | float) else read(str(value), unit)
 
 
-def whole(given: Any) -> int:
-    """Read a whole number."""
+def whole(value: Any) -> int:
+    """Parse a whole number."""
     try:
-        return int(str(given))
+        return int(str(value))
     except ValueError:
-        raise RequestError(f"'{given}' is no whole number.") from None
+        raise RequestError(f"'{value}' is not a whole number.") from None
 
 
-def number(given: Any) -> float:
-    """Read a number without a unit."""
+def number(value: Any) -> float:
+    """Parse a number without a unit."""
     try:
-        return float(str(given))
+        return float(str(value))
     except ValueError:
-        raise RequestError(f"'{given}' is no number.") from None
+        raise RequestError(f"'{value}' is not a number.") from None
 
 
 def of(unit: str) -> Callable[[Any], float]:
-    """Give a function that reads quantities of a base unit."""
+    """Return a function that parses quantities of a base unit."""
     return lambda given: quantity(given, unit)
 
 
-# --- how the parts of a sweep are read -----------------------------------------------------------------
+# --- parsers by key --------------------------------------------------------------------------------
 
 PLANNED: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("min_time", "max_time", "timeout"), of(SECONDS)),

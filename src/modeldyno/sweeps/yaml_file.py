@@ -1,8 +1,8 @@
-"""A sweep in a file of YAML: read as a tree of text, with the line of every part.
+"""Read a sweep from a YAML file as a tree of text, with the line of every part.
 
-Nothing in the file is interpreted here: a word is the text that stands there, and what it means is
-settled by whoever asks for it, exactly as for an option of the command line. So ``compile: off`` is the
-word off, and no tag, anchor, alias or type of YAML's own can do anything; they are refused.
+Nothing in the file is interpreted here: a value is the text in the file, and its meaning is decided by
+its parser, exactly as for an option of the command line. So ``compile: off`` is the word off, and YAML's
+own tags, anchors, aliases and types are refused.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Place = tuple[str, ...]
-"""Keys from the root to a part; an item of a list has its number from 0."""
+"""Keys from the root to a part; an item of a list has its number, from 0."""
 Tree = dict[str, Any]
-"""Key to text, a number, a truth, a list of these, or a Tree."""
+"""Key to text, a number, a boolean, a list of these, or a Tree."""
 
 SUFFIXES = (".yaml", ".yml")
-_LARGEST, _DEEPEST = 1 << 20, 8
-"""Bytes of a file, and levels of a part within others."""
+_MAX_BYTES, _MAX_DEPTH = 1 << 20, 8
+"""Bytes of a file, and levels of nesting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What a sweep is told: by a file, by options, or by both."""
+    """Configuration of a sweep: from a file, from options, or both."""
 
     tree: Tree
     lines: Mapping[Place, int] = field(default_factory=dict)
-    """Where each part stands; what no file told has none."""
+    """Line of each part; parts that no file contains have none."""
     origin: str = ""
-    """What to call the file."""
+    """Name of the file."""
 
     def over(self, other: Words) -> Words:
-        """Give the words of another, with these in their stead: key by key, and within those parts, too."""
-        gone: set[Place] = set()
-        tree = _merged(self.tree, other.tree, (), gone)
-        lines = {place: line for place, line in other.lines.items() if not _below(place, gone)}
+        """Merge with another configuration, which this one overrides key by key, also within parts."""
+        overridden: set[Place] = set()
+        tree = _merge(self.tree, other.tree, (), overridden)
+        lines = {place: line for place, line in other.lines.items() if not _is_below(place, overridden)}
         return Words(tree=tree, lines={**lines, **self.lines}, origin=other.origin or self.origin)
 
     @contextmanager
     def at(self, *place: str) -> Iterator[None]:
-        """Have a mistake within tell the line of this part, or of the nearest part around it.
+        """Prefix errors raised within by the line of this part, or of the nearest enclosing part.
 
-        What an option told has no line, though a file may tell of its neighbours.
+        A part from an option has no line, even if a file contains its neighbours.
         """
         try:
             yield
@@ -59,142 +59,142 @@ class Words:
             raise
 
     def _line(self, place: Place) -> int | None:
-        while place and place not in self.lines and not self._names(place):
+        while place and place not in self.lines and not self._has_key(place):
             place = place[:-1]
         return self.lines.get(place) if place else None
 
-    def _names(self, place: Place) -> bool:
-        """Say whether a part stands in the tree under a name of its own."""
-        around: Any = self.tree
+    def _has_key(self, place: Place) -> bool:
+        """Return whether the tree has a part at this place under a key."""
+        parent: Any = self.tree
         for name in place[:-1]:
-            around = around.get(name) if isinstance(around, Mapping) else None
-        return isinstance(around, Mapping) and place[-1] in around
+            parent = parent.get(name) if isinstance(parent, Mapping) else None
+        return isinstance(parent, Mapping) and place[-1] in parent
 
 
-def _merged(above: Tree, below: Tree, place: Place, gone: set[Place]) -> Tree:
-    found = dict(below)
+def _merge(above: Tree, below: Tree, place: Place, overridden: set[Place]) -> Tree:
+    merged = dict(below)
     for name, value in above.items():
         before = below.get(name)
         if isinstance(value, dict) and isinstance(before, dict):
-            found[name] = _merged(value, before, (*place, name), gone)
+            merged[name] = _merge(value, before, (*place, name), overridden)
         else:
-            found[name] = value
-            gone.add((*place, name))
-    return found
+            merged[name] = value
+            overridden.add((*place, name))
+    return merged
 
 
-def _below(place: Place, gone: set[Place]) -> bool:
-    return any(place[: len(each)] == each for each in gone)
+def _is_below(place: Place, overridden: set[Place]) -> bool:
+    return any(place[: len(prefix)] == prefix for prefix in overridden)
 
 
 def read(path: Path) -> Words:
-    """Read a file.
+    """Read a sweep from a file.
 
     Raises:
-        RequestError: it cannot be read, is no YAML, or holds more than names, text and lists.
+        RequestError: it cannot be read, is not YAML, or holds more than keys, text and lists.
     """
     try:
-        if path.stat().st_size > _LARGEST:
-            raise RequestError(f"{path} has {path.stat().st_size:,} bytes; no sweep is that large.")
+        if path.stat().st_size > _MAX_BYTES:
+            raise RequestError(f"{path} has {path.stat().st_size:,} bytes, too many for a sweep.")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise RequestError(f"{path} is no text in UTF-8.") from error
+        raise RequestError(f"{path} is not text in UTF-8.") from error
     return parse(text, str(path))
 
 
 def parse(text: str, origin: str) -> Words:
-    """Read the text of a file; `origin` is what to call it.
+    """Parse the text of a file; `origin` is its name in errors.
 
     Raises:
-        RequestError: it is no YAML, or holds more than names, text and lists.
+        RequestError: it is not YAML, or holds more than keys, text and lists.
     """
     import yaml  # noqa: PLC0415 - only a file needs it
 
     lines: dict[Place, int] = {}
     try:
         events = yaml.parse(text, Loader=yaml.SafeLoader)
-        tree = _document(_Reader(events=events, origin=origin, lines=lines))
+        tree = _read_document(_Reader(events=events, origin=origin, lines=lines))
     except yaml.YAMLError as error:
-        raise RequestError(_no_yaml(error, origin)) from error
+        raise RequestError(_yaml_error_message(error, origin)) from error
     return Words(tree=tree, lines=lines, origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reader:
-    """The events of a parser, which constructs nothing, and the lines of what was read of them."""
+    """The parser's events, from which no object is constructed, and the lines of what was read."""
 
     events: Iterator[Any]
     origin: str
     lines: dict[Place, int]
 
-    def wrong(self, event: Any, what: str) -> RequestError:
-        return RequestError(f"{self.origin}, line {event.start_mark.line + 1}: {what}")
+    def wrong(self, event: Any, problem: str) -> RequestError:
+        return RequestError(f"{self.origin}, line {event.start_mark.line + 1}: {problem}")
 
     def next(self) -> tuple[str, Any]:
-        """Give the next event and what it is called, once it is harmless."""
+        """Return the next event and its kind, refusing anchors, aliases and tags."""
         event = next(self.events)
         kind = type(event).__name__.removesuffix("Event")
         if kind == "Alias" or getattr(event, "anchor", None):
-            raise self.wrong(event, "anchors (&) and aliases (*) are not read here; write it out.")
+            raise self.wrong(event, "anchors (&) and aliases (*) are not supported; write the value out.")
         if getattr(event, "tag", None):
             raise self.wrong(
-                event, f"the tag {event.tag} is refused: a sweep is plain text; leave the tag away."
+                event, f"the tag {event.tag} is not supported: a sweep is plain text; remove the tag."
             )
         return kind, event
 
 
-def _document(reader: _Reader) -> Tree:
-    """Read the one document, whose root has names."""
+def _read_document(reader: _Reader) -> Tree:
+    """Read the single document, whose root is a mapping."""
     tree: Any = None
-    while (found := reader.next())[0] != "StreamEnd":
-        kind, event = found
+    while (item := reader.next())[0] != "StreamEnd":
+        kind, event = item
         if kind == "DocumentStart" and tree is not None:
             raise reader.wrong(event, "a second document (---) begins; a file holds one sweep.")
         if kind in {"Mapping", "MappingStart", "SequenceStart", "Scalar"}:
-            tree = _value(reader, kind, event, ())
+            tree = _read_value(reader, kind, event, ())
     if not isinstance(tree, dict):
-        raise RequestError(f"{reader.origin} holds no names with values; begin with: model: model.onnx")
+        raise RequestError(f"{reader.origin} is not a mapping; begin with: model: model.onnx")
     return tree
 
 
-def _value(reader: _Reader, kind: str, event: Any, place: Place) -> Any:
-    if len(place) > _DEEPEST:
-        raise reader.wrong(event, f"more than {_DEEPEST} levels; a sweep has four at most.")
+def _read_value(reader: _Reader, kind: str, event: Any, place: Place) -> Any:
+    if len(place) > _MAX_DEPTH:
+        raise reader.wrong(event, f"more than {_MAX_DEPTH} levels; a sweep has at most four.")
     reader.lines.setdefault(place, event.start_mark.line + 1)
     if kind == "Scalar":
         return event.value
     if kind == "SequenceStart":
-        return list(_items(reader, place))
-    return dict(_fields(reader, place))
+        return list(_read_items(reader, place))
+    return dict(_read_fields(reader, place))
 
 
-def _items(reader: _Reader, place: Place) -> Iterator[Any]:
+def _read_items(reader: _Reader, place: Place) -> Iterator[Any]:
     number = 0
-    while (found := reader.next())[0] != "SequenceEnd":
-        yield _value(reader, *found, (*place, str(number)))
+    while (item := reader.next())[0] != "SequenceEnd":
+        yield _read_value(reader, *item, (*place, str(number)))
         number += 1
 
 
-def _fields(reader: _Reader, place: Place) -> Iterator[tuple[str, Any]]:
+def _read_fields(reader: _Reader, place: Place) -> Iterator[tuple[str, Any]]:
     seen: set[str] = set()
-    while (found := reader.next())[0] != "MappingEnd":
-        kind, event = found
+    while (item := reader.next())[0] != "MappingEnd":
+        kind, event = item
         if kind != "Scalar":
-            raise reader.wrong(event, "a name is a word, and no list.")
+            raise reader.wrong(event, "a key must be a word, not a list.")
         name = event.value
         if name in seen:
-            raise reader.wrong(event, f"'{name}' stands twice; give it once.")
+            raise reader.wrong(event, f"'{name}' occurs twice; give it once.")
         seen.add(name)
         reader.lines[(*place, name)] = event.start_mark.line + 1
-        yield name, _value(reader, *reader.next(), (*place, name))
+        yield name, _read_value(reader, *reader.next(), (*place, name))
 
 
-def _no_yaml(error: Exception, origin: str) -> str:
-    """Say where the text stops to be YAML."""
+def _yaml_error_message(error: Exception, origin: str) -> str:
+    """Describe where the text is not valid YAML."""
     mark = getattr(error, "problem_mark", None)
     where = f", line {mark.line + 1}" if mark is not None else ""
-    said = str(getattr(error, "problem", "") or getattr(error, "reason", "") or "").strip()
-    hint = "; indent by blanks, not by tabs" if r"\t" in said else ""
-    return f"{origin}{where}: this is no YAML ({said or 'unreadable'}){hint}."
+    problem = str(getattr(error, "problem", "") or getattr(error, "reason", "") or "").strip()
+    hint = "; indent with spaces, not with tabs" if r"\t" in problem else ""
+    return f"{origin}{where}: this is not YAML ({problem or 'unreadable'}){hint}."

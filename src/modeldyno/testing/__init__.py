@@ -1,3 +1,3 @@
-"""For plugin authors: fakes, models of known truth, and the suites that every plugin must pass."""
+"""For plugin authors: fakes, models with known behaviour, and the test suites every plugin must pass."""
 
 from __future__ import annotations

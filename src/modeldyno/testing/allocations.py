@@ -1,4 +1,4 @@
-"""What torch's own allocator says that a call held: a witness for predicted memory."""
+"""Measure what torch's own allocator says that a call held, to check predicted memory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 def recorded_peak(call: Callable[[], object]) -> int:
-    """Give the most bytes that a call on the CPU held at once, beyond what was there before it.
+    """Return the peak bytes that a call on the CPU held, beyond what was allocated before it.
 
-    It adds up the memory events of torch.profiler: each allocation and release of a tensor's storage,
-    with the bytes that were asked for. Copies in a layout of its own that oneDNN makes inside of a
-    convolution or an LSTM are in it, for torch allocates them. What its allocator does not see is not:
-    scratch that kernels take from the C library, NumPy's memory, and the work of threads that others than
-    torch started. A number such as the 1 in ``x + 1`` is a tensor, too, of 8 bytes, and of 4 more where it
-    is converted. Releasing what was allocated before the call gains nothing.
+    It adds up the memory events of torch.profiler: each allocation and release of a tensor's storage, with
+    the requested bytes. Copies that oneDNN makes in its own layout inside a convolution or an LSTM are
+    included, because torch allocates them. Not included is what its allocator does not see: scratch memory
+    that kernels take from the C library, NumPy's memory, and the work of threads that torch
+    did not start. A number such as the 1 in ``x + 1`` is a tensor, too, of 8 bytes, and of 4 more where it is
+    converted. Releasing what was allocated before the call does not count.
 
-    What the first call of a module leaves for the others (an optimiser's state) is recorded in the first
-    call; make one before, if the steady course is asked for.
+    State that the first call of a module creates (that of an optimizer) is recorded in the first call; make
+    one call before to measure the steady state.
     """
     import torch  # noqa: PLC0415 - optional
 
@@ -39,21 +39,21 @@ def recorded_peak(call: Callable[[], object]) -> int:
 
 
 def _peak(roots: Iterable[Any]) -> int:
-    """Add up by address: the profiler's own sizes of what it did not see allocated may be old ones."""
-    found: list[tuple[int, int, int]] = []
-    waiting = list(roots)
-    while waiting:
-        event = waiting.pop()
-        waiting.extend(event.children)
+    """Add up events by address: the profiler's sizes of blocks allocated before it started may be stale."""
+    events: list[tuple[int, int, int]] = []
+    pending = list(roots)
+    while pending:
+        event = pending.pop()
+        pending.extend(event.children)
         if event.name == "[memory]":
-            found.append((event.start_time_ns, event.extra_fields.ptr, event.extra_fields.alloc_size))
-    held: dict[int, int] = {}
-    now = most = 0
-    for _, address, size in sorted(found, key=lambda event: event[0]):
+            events.append((event.start_time_ns, event.extra_fields.ptr, event.extra_fields.alloc_size))
+    live: dict[int, int] = {}
+    current = peak = 0
+    for _, address, size in sorted(events, key=lambda event: event[0]):
         if size > 0:
-            held[address] = size
-            now += size
+            live[address] = size
+            current += size
         else:
-            now -= held.pop(address, 0)
-        most = max(most, now)
-    return most
+            current -= live.pop(address, 0)
+        peak = max(peak, current)
+    return peak

@@ -1,6 +1,6 @@
-"""The examinations that every backend must pass: of a local runtime, and of a server.
+"""Test suites that every backend must pass: for a local runtime, and for a server.
 
-Inherit, say which backend it is, and give a model and a way to feed it::
+Inherit, name the backend, and provide a model and its inputs::
 
     from modeldyno.testing.backends import BackendSuite
 
@@ -14,8 +14,8 @@ Inherit, say which backend it is, and give a model and a way to feed it::
         def feed(self, batch_size: int) -> Feed:
             return {"x": np.random.default_rng(0).random((batch_size, 4), dtype="float32")}
 
-`ServingSuite` is the same for a backend whose session sends. It starts real servers; what costs nothing of
-it is `DeclaredSuite`.
+`ServingSuite` does the same for a backend whose session sends requests. It starts real servers; its cheap
+part is `DeclaredSuite`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from modeldyno.core.load.server_stats import Account
     from modeldyno.core.spec.knob import Knob, KnobValue
 
-_REST = 0.2
-"""Seconds after which a server has counted what it has answered."""
+_SETTLING_TIME = 0.2
+"""Seconds after which a server has counted the requests that it has answered."""
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def opened(
 
 
 class DeclaredSuite:
-    """What a backend declares. Inherit, set `name`, and give the fixture `model`."""
+    """Checks what a backend declares. Inherit, set `name`, and provide the fixture `model`."""
 
     name: ClassVar[str]
     """The name of the backend's entry point."""
@@ -68,17 +68,17 @@ class DeclaredSuite:
 
     @pytest.fixture
     def model(self) -> interfaces.Model:
-        """Give a small model that the backend accepts."""
+        """Return a small model that the backend accepts."""
         raise NotImplementedError
 
     @pytest.fixture
     def backend(self) -> interfaces.Backend:
-        """Give the plugin, by its entry point."""
+        """Return the plugin, by its entry point."""
         return plugins.backend(self.name)
 
     @pytest.fixture
     def config(self, backend: interfaces.Backend) -> dict[str, KnobValue]:
-        """Give the complete configuration."""
+        """Return the complete configuration."""
         return configure(backend.knobs, self.settings)
 
     def test_importing_it_is_cheap(self) -> None:
@@ -121,19 +121,19 @@ class DeclaredSuite:
 
 
 class BackendSuite(DeclaredSuite):
-    """Inherit, set `name`, and give the fixture `model` and the method `feed`; the rest may be overridden."""
+    """Inherit, set `name`, and provide the fixture `model` and the method `feed`; the rest is optional."""
 
     dynamic: ClassVar[bool] = True
-    """Whether the model takes any batch size."""
+    """Whether the model accepts any batch size."""
     tolerance: ClassVar[float] = 1e-6
-    """How far two calls on the same payload may lie apart, absolutely and relatively."""
+    """Largest difference between two calls on the same payload, absolute and relative."""
 
     def feed(self, batch_size: int) -> interfaces.Feed:
-        """Give inputs for the model; the same each time."""
+        """Return inputs for the model; the same each time."""
         raise NotImplementedError
 
     def state(self) -> Any:
-        """Observe what the backend may change for the whole process, such as threads or grad mode."""
+        """Return process-wide state that the backend may change, such as threads or grad mode."""
         return None
 
     def test_a_call_can_be_repeated(
@@ -229,15 +229,15 @@ class BackendSuite(DeclaredSuite):
 
 
 class ServingSuite(DeclaredSuite):
-    """For a backend whose session sends. It starts servers: mark it so where you inherit."""
+    """For a backend whose session sends requests. It starts servers: mark subclasses accordingly."""
 
     tolerance: ClassVar[float] = 1e-5
-    """How far two answers to the same payload may lie apart, absolutely and relatively."""
+    """Largest difference between two answers to the same payload, absolute and relative."""
     local: ClassVar[str] = "onnxruntime"
-    """A backend of a local runtime that gives the same outputs."""
+    """A local backend with the same outputs."""
 
     def feed(self, batch_size: int) -> interfaces.Feed:
-        """Give inputs for the model; the same each time."""
+        """Return inputs for the model; the same each time."""
         raise NotImplementedError
 
     def test_answers_are_those_of_the_model(
@@ -287,13 +287,13 @@ class ServingSuite(DeclaredSuite):
                 pytest.skip("this server tells nothing of its work")
             target = session.target([self.feed(1)])
             once(target)
-            before = _settled(session)
+            before = _settled_counters(session)
             for _ in range(5):
                 once(target)
-            found = _settled(session).since(before)
-        assert (found.requests, found.failures) == (5, 0)
-        assert found.compute is None or found.compute > 0
-        assert not found.batches or sum(found.batches.values()) == found.executions
+            counters = _settled_counters(session).since(before)
+        assert (counters.requests, counters.failures) == (5, 0)
+        assert counters.compute is None or counters.compute > 0
+        assert not counters.batches or sum(counters.batches.values()) == counters.executions
 
     def test_nothing_is_left(
         self, backend: interfaces.Backend, model: interfaces.Model, config: dict[str, KnobValue]
@@ -311,14 +311,14 @@ class ServingSuite(DeclaredSuite):
         assert not any(Path(f"/proc/{pid}").exists() for pid in family)
 
 
-def _settled(session: interfaces.HasServerStats) -> Account:
-    """Look until nothing is added any more: a server may count a request after its answer has gone out."""
-    found = session.account()
+def _settled_counters(session: interfaces.HasServerStats) -> Account:
+    """Read the counters until they stop changing: a server may count a request after answering it."""
+    counters = session.account()
     while True:
-        sleep(_REST)
-        before, found = found, session.account()
-        if before.requests == found.requests:
-            return found
+        sleep(_SETTLING_TIME)
+        before, counters = counters, session.account()
+        if before.requests == counters.requests:
+            return counters
 
 
 def _bad_values(knobs: tuple[Knob, ...]) -> list[tuple[Knob, KnobValue]]:

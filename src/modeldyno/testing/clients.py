@@ -1,6 +1,6 @@
-"""The examination that every client of a protocol must pass.
+"""Test suite that every protocol client must pass.
 
-Inherit, say which client it is, and give payloads and an answer of a real server::
+Inherit, name the client, and provide payloads and an answer of a real server::
 
     from modeldyno.testing.clients import ClientSuite
 
@@ -38,35 +38,35 @@ _FOREIGN = (b"", b"{}", b"[]", b"null", b"<html></html>", b'{"name": 1}', b"\x00
 
 
 class ClientSuite:
-    """Inherit, set `name` and `answer`, and give `feed`; the rest may be overridden."""
+    """Inherit, set `name` and `answer`, and provide `feed`; override the rest if needed."""
 
     name: ClassVar[str]
     """The name of the client's entry point."""
     answer: ClassVar[Reply]
     """A real answer to a payload."""
     description: ClassVar[Reply | None] = None
-    """A real answer to the question what the model takes; None where the protocol has none."""
+    """A real answer to the request for a model's inputs; None if the protocol has none."""
     options: ClassVar[Mapping[str, str | int | float | bool]] = {}
     numbers: ClassVar[bool] = True
-    """Whether it takes numbers of the usual dtypes by name."""
+    """Whether it accepts numbers of the usual dtypes by name."""
 
     def feed(self, seed: int) -> interfaces.Feed:
-        """Give a payload; another one for another seed."""
+        """Return a payload that depends on the seed."""
         raise NotImplementedError
 
     @pytest.fixture
     def client(self) -> interfaces.Client:
-        """Give the plugin, by its entry point."""
+        """Return the plugin, by its entry point."""
         return plugins.client(self.name)
 
     @pytest.fixture
     def endpoint(self) -> Endpoint:
-        """Give where it goes."""
+        """Return the address of a server."""
         return Endpoint(host="model.example", port=8123, model="net", options=self.options)
 
     @pytest.fixture(autouse=True)
     def _offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Forbid all talk with the world: a client does none."""
+        """Forbid network access, which a client must not use."""
 
         def refuse(*_: object, **__: object) -> None:
             raise AssertionError("a client does no input or output")
@@ -96,13 +96,13 @@ class ClientSuite:
 
     def test_messages_are_ready_for_the_wire(self, client: interfaces.Client, endpoint: Endpoint) -> None:
         """Over HTTP a message has a head and a body of the length that it says; over gRPC it has a method."""
-        for asked in _questions(client, endpoint, self.feed(0)):
+        for asked in _all_requests(client, endpoint, self.feed(0)):
             if asked.transport is Transport.GRPC:
                 assert asked.method.startswith("/")
                 assert asked.method.count("/") == 2
                 continue
             for message in asked.messages:
-                line, fields, body = _parsed(message)
+                line, fields, body = _parse_request(message)
                 method, path, version = line.split(" ")
                 assert method.isupper()
                 assert path.startswith("/")
@@ -120,11 +120,13 @@ class ClientSuite:
     def test_headers_are_sent_with_every_request(self, client: interfaces.Client, endpoint: Endpoint) -> None:
         """A header of the endpoint goes with each request, and nothing else of the target shows it."""
         secret = replace(endpoint, headers=(("Authorization", SECRET),))
-        for asked in _questions(client, secret, self.feed(0)):
+        for asked in _all_requests(client, secret, self.feed(0)):
             if asked.transport is Transport.GRPC:
                 assert ("authorization", SECRET) in asked.metadata
             else:
-                assert all(_parsed(message)[1]["authorization"] == SECRET for message in asked.messages)
+                assert all(
+                    _parse_request(message)[1]["authorization"] == SECRET for message in asked.messages
+                )
             shown = repr(replace(asked, messages=(), metadata=()))
             assert SECRET not in shown
 
@@ -166,11 +168,11 @@ class ClientSuite:
     def test_damage_is_told_in_a_phrase(self, client: interfaces.Client, endpoint: Endpoint) -> None:
         """Whatever an answer holds, it is read, or it is a ValueError."""
         for reply in _damaged(self.answer):
-            _forgive(lambda reply=reply: client.arrays(reply))  # type: ignore[misc]
-            _forgive(lambda reply=reply: client.tokens(reply))  # type: ignore[misc]
+            _allow_value_error(lambda reply=reply: client.arrays(reply))  # type: ignore[misc]
+            _allow_value_error(lambda reply=reply: client.tokens(reply))  # type: ignore[misc]
             assert isinstance(client.recognised(reply), Server | None)
         for reply in _damaged(self.description) if self.description else ():
-            _forgive(lambda reply=reply: client.inputs(reply, endpoint))  # type: ignore[misc]
+            _allow_value_error(lambda reply=reply: client.inputs(reply, endpoint))  # type: ignore[misc]
 
     def test_other_servers_are_not_recognised(self, client: interfaces.Client) -> None:
         """An answer that says nothing of the protocol is not taken for one of it."""
@@ -188,15 +190,15 @@ class ClientSuite:
             assert all(isinstance(d, str) or d > 0 for d in spec.shape or ())
 
 
-def _questions(client: interfaces.Client, endpoint: Endpoint, feed: interfaces.Feed) -> Iterator[Target]:
-    """Give all that a client asks."""
+def _all_requests(client: interfaces.Client, endpoint: Endpoint, feed: interfaces.Feed) -> Iterator[Target]:
+    """Yield all requests that a client makes."""
     yield client.target([feed], endpoint)
     yield from filter(None, (client.greeting(endpoint), client.described(endpoint)))
     if isinstance(client, interfaces.CountsWork):
         yield client.statistics(endpoint)
 
 
-def _parsed(message: bytes) -> tuple[str, dict[str, str], bytes]:
+def _parse_request(message: bytes) -> tuple[str, dict[str, str], bytes]:
     head, _, body = message.partition(b"\r\n\r\n")
     line, *fields = head.decode("latin-1").split("\r\n")
     pairs = [field.split(": ", 1) for field in fields]
@@ -205,7 +207,7 @@ def _parsed(message: bytes) -> tuple[str, dict[str, str], bytes]:
 
 
 def _damaged(reply: Reply) -> Iterator[Reply]:
-    """Cut an answer short, and change bytes of it."""
+    """Yield truncated answers, and answers with changed bytes."""
     random = Random(0)
     for size in sorted(random.sample(range(len(reply.body)), min(_DAMAGED, len(reply.body)))):
         yield replace(reply, body=reply.body[:size])
@@ -218,12 +220,12 @@ def _damaged(reply: Reply) -> Iterator[Reply]:
         yield replace(reply, body=bytes(body))
 
 
-def _forgive(read: Callable[[], object]) -> None:
+def _allow_value_error(read: Callable[[], object]) -> None:
     try:
         read()
-    except ValueError as found:
-        said = str(found)
+    except ValueError as error:
+        message = str(error)
     else:
         return
-    assert said
-    assert "\n" not in said
+    assert message
+    assert "\n" not in message

@@ -1,4 +1,4 @@
-"""Comparisons that cost nothing: Jobs whose runs are made up, for tests of whatever compares."""
+"""Comparisons without real runs: Jobs with made-up latencies, for tests of comparing code."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Event, Result
 
 SAMPLES = 61
-"""Of each process: enough for a median that is a claim."""
+"""Samples of each process: enough for a median with an interval."""
 
 
 def a_side(name: str, latency: float = 1e-3) -> Job:
-    """Make the Job of a model whose calls take so many seconds, by the `Track` below."""
+    """Return the Job of a model whose calls take the given seconds when `Track` runs it."""
     return replace(a_job(name), name=name, config={"batch_size": 8, "microseconds": latency * 1e6})
 
 
 @dataclass(slots=True, kw_only=True)
 class Track:
-    """Runs Jobs without running anything: a call takes what the Job says, and each process has its luck."""
+    """Simulates runs of Jobs: a call takes the Job's latency, and each process varies randomly."""
 
     noise: float = 0.001
     """Relative standard deviation from process to process."""
     failing: Failure | None = None
-    """What happens to every run of the model ``broken``."""
+    """Failure of every run of the model ``broken``."""
     jobs: list[Job] = field(default_factory=list)
-    """What was run, in its order."""
+    """Jobs that were run, in order."""
     hook: Callable[[Job], None] = lambda _job: None
     """Called before each run."""
 
     def __call__(self, job: Job, *, watch: Callable[[Event], None]) -> Result:
-        """Give the Result of a fresh process."""
+        """Return the Result of a simulated process."""
         self.hook(job)
         self.jobs.append(job)
         watch(Progressed(stage="latency: steady", runs=SAMPLES))
-        luck = random.Random(f"{len(self.jobs)} of {job.name}")
-        latency = float(job.config["microseconds"]) * 1e-6 * luck.gauss(1.0, self.noise)
-        times = [latency * (1 + step / 10_000) for step in luck.sample(range(-30, 31), SAMPLES)]
-        made = replace(
+        rng = random.Random(f"{len(self.jobs)} of {job.name}")
+        latency = float(job.config["microseconds"]) * 1e-6 * rng.gauss(1.0, self.noise)
+        times = [latency * (1 + step / 10_000) for step in rng.sample(range(-30, 31), SAMPLES)]
+        result = replace(
             empty(job),
             model=ModelIdentity(name=job.name or "", digest="sha256:" + "5a" * 32, framework="onnx"),
             inputs=(InputSpec(name="x", shape=(8, 64), dtype="float32", digest="sha256:" + "00" * 32),),
             environment=Environment(hardware={"cores": 2}, software={"onnxruntime": "1.18.0"}),
         )
         if self.failing is not None and job.name == "broken":
-            return replace(made, failures=(self.failing,))
-        found = (
+            return replace(result, failures=(self.failing,))
+        measurements = (
             Measurement(metric="latency", value=Distribution.of(times)),
-            observed("load_time", luck.uniform(1.0, 1.01)),
+            observed("load_time", rng.uniform(1.0, 1.01)),
             Measurement(metric="weight_bytes", value=int(latency * 1e9) // 1000 * 1000),
         )
-        return replace(made, measurements=found)
+        return replace(result, measurements=measurements)

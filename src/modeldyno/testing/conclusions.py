@@ -1,4 +1,4 @@
-"""Conclusions that cost nothing to make, for tests of whatever reads, keeps or shows them."""
+"""Sample series (comparisons, ladders, capacities, trends), for tests of code that reads or shows them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _CREATED = "2026-01-02T03:04:05.678+00:00"
 
 
 def a_rung(load: float) -> Rung:
-    """Make what four workers of 10 ms give in a closed loop; under one slot the p99 is no claim yet."""
-    time = 0.01 * max(load, 4) / 4
-    sure = load > 1
+    """Return the point of four workers of 10 ms in a closed loop; with one slot its p99 is not certified."""
+    latency = 0.01 * max(load, 4) / 4
+    certified = load > 1
     answers = (
         _answer("request_rate", 100.0 * min(load, 4)),
-        _answer("latency.p50", time),
-        _answer("latency.mean", time),
-        _answer("latency.p99", 2 * time if sure else None),
-        _answer("queue_time", max(1e-4, time - 0.01)),
+        _answer("latency.p50", latency),
+        _answer("latency.mean", latency),
+        _answer("latency.p99", 2 * latency if certified else None),
+        _answer("queue_time", max(1e-4, latency - 0.01)),
         _answer("compute_time", 0.008),
-        _answer("service_time.mean", time + 0.001),
+        _answer("service_time.mean", latency + 0.001),
     )
     return Rung(load=load, answers=answers, judgements=(BOUND.on(answers[3]),), result=f"{int(load):012x}")
 
@@ -41,13 +41,13 @@ def _answer(query: str, value: float | None) -> Answer:
 
 
 def a_ladder() -> Ladder:
-    """Make a ladder with a knee at four."""
+    """Return a ladder with its knee at four."""
     rungs = tuple(map(a_rung, (1, 2, 4, 8, 16)))
     return Ladder(knob="concurrency", rungs=rungs, id="1add" * 3, created=_CREATED, name="mlp")
 
 
 def a_capacity() -> Capacity:
-    """Make the answer of a search: four slots hold the bound, and eight do not."""
+    """Return the answer of a search: four slots meet the bound, eight do not."""
     return Capacity(
         search=Search(bounds=(BOUND,)),
         rungs=tuple(map(a_rung, (1, 4, 8))),
@@ -63,7 +63,7 @@ def a_capacity() -> Capacity:
 
 
 def a_comparison() -> Comparison:
-    """Make a comparison that is open."""
+    """Return an undecided comparison."""
     change = Change(
         query=Query.parse("latency.p50"),
         baseline=1e-3,
@@ -82,7 +82,7 @@ def a_comparison() -> Comparison:
 
 
 def a_trend() -> Trend:
-    """Make a history of twenty results with a step at another version, and a regression that stands."""
+    """Return a history of twenty results with a step at an upgrade, and a lasting regression."""
     readings = [
         Reading(
             result=f"{place:012x}",

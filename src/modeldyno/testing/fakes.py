@@ -1,4 +1,4 @@
-"""Fakes: a model in memory, for tests of whatever uses one."""
+"""Fakes: a model in memory, for tests that need one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WEIGHT = Weight(name="w", shape=(2, 3), dtype="float32", size=6, bytes=24, trai
 
 
 def a_model(**changes: Any) -> Model:
-    """Build a Model: a callable of one float32 input ``x`` of shape batch x 4, with one weight."""
+    """Return a Model: a callable of one float32 input ``x`` of shape batch x 4, with one weight."""
     model = Model(
         identity=ModelIdentity(name="fake", digest="sha256:" + 64 * "0", framework="python"),
         form=Form.CALLABLE,

@@ -1,4 +1,4 @@
-"""Faults to put upon whatever writes files."""
+"""Disk faults, for tests of code that writes files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Let this process write no file beyond `size` bytes: what fits is written, the rest fails.
+    """Limit the files that this process writes to `size` bytes: what fits is written, the rest fails.
 
-    That is what a full disk does, on any system and without privileges. Python ignores the signal
-    that would come with it.
+    A full disk behaves like that; this works on any system and without privileges. Python ignores the signal
+    that comes with it.
     """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

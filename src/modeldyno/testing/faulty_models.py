@@ -1,4 +1,4 @@
-"""Models that go wrong, each in one way: ``call:modeldyno.testing.faulty_models:segfault``."""
+"""Models that fail, each in one way: ``call:modeldyno.testing.faulty_models:segfault``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def abort() -> None:
 
 
 def eat_memory() -> None:
-    """Take 32 MiB after 32 MiB, until somebody steps in."""
+    """Allocate 32 MiB repeatedly, until killed."""
     eaten = []
     while True:
         eaten.append(bytearray(b"x") * (32 << 20))
@@ -37,12 +37,12 @@ def hang() -> None:
 
 
 def leave() -> None:
-    """End the process without a word."""
+    """End the process silently."""
     os._exit(3)
 
 
 def raise_error() -> None:
-    """Raise what a framework might."""
+    """Raise an error as a framework might."""
     raise ValueError("shapes (8, 128) and (64, 8) do not fit\nat layer 3")
 
 
@@ -52,17 +52,17 @@ def raise_memory_error() -> None:
 
 
 def raise_interrupt() -> None:
-    """Raise what Ctrl-C does."""
+    """Raise KeyboardInterrupt, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
 def raise_cancellation() -> None:
-    """Raise what asyncio does in a task that is given up; it is no Exception either."""
+    """Raise what asyncio raises in a cancelled task; it is no Exception."""
     raise asyncio.CancelledError("given up")
 
 
 def raise_end_of_generator() -> None:
-    """Raise what closes a generator, such as those by which we tell what is found."""
+    """Raise what closes a generator, such as those that yield events."""
     raise GeneratorExit
 
 
@@ -78,7 +78,7 @@ def spoil_os() -> float:
 
 
 def spoil_builtins() -> float:
-    """Replace functions that all Python code needs by ones that lie."""
+    """Replace functions that all Python code needs by wrong ones."""
     builtins.isinstance = lambda *_: True
     builtins.len = lambda _: 0
     return 1.0
@@ -91,14 +91,14 @@ def leave_a_child_behind() -> float:
 
 
 def print_much() -> float:
-    """Print a mebibyte of noise."""
+    """Print a mebibyte of text."""
     sys.stdout.write("noise " * 175_000)
     sys.stdout.flush()
     return 0.0
 
 
 def return_nan() -> float:
-    """Return what is not a number."""
+    """Return NaN."""
     return float("nan")
 
 
@@ -133,7 +133,7 @@ def leave_a_session_behind() -> float:
 
 
 def orphan_a_session() -> float:
-    """Leave a process that is in no tree and no group of this one, and holds none of its files."""
+    """Leave a process that is in no tree or group of this one, and holds none of its files."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -144,7 +144,7 @@ def orphan_a_session() -> float:
 
 
 def orphan_a_session_and_crash() -> None:
-    """Leave such a process, and crash before anybody can have seen it."""
+    """Leave such a process, and crash before it can have been observed."""
     orphan_a_session()
     time.sleep(0.02)
     segfault()
@@ -156,14 +156,14 @@ def die_by_kill() -> None:
 
 
 def use_up_processor_time(hard: int = 1) -> None:
-    """Spin up to a limit of processor time of one second, at which the kernel kills."""
+    """Spin up to a CPU time limit of one second, at which the kernel kills."""
     resource.setrlimit(resource.RLIMIT_CPU, (1, hard))
     while True:
         pass
 
 
 def use_up_processor_time_softly() -> None:
-    """Spin up to a limit of processor time at which the kernel sends SIGXCPU."""
+    """Spin up to a CPU time limit at which the kernel sends SIGXCPU."""
     use_up_processor_time(hard=30)
 
 
@@ -174,18 +174,18 @@ def close_all_files() -> float:
 
 
 def become_another_program() -> None:
-    """Replace this program by one that lives on."""
+    """Replace this program by one that keeps running."""
     os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(3600)"])
 
 
 def return_twice() -> float:
     """Fork in one call, and return in both processes."""
     _CALLS.append(0)
-    if len(_CALLS) == _FORKING:
+    if len(_CALLS) == _FORK_AT_CALL:
         os.fork()
     time.sleep(0.001)
     return 0.0
 
 
 _CALLS: list[int] = []
-_FORKING = 20
+_FORK_AT_CALL = 20

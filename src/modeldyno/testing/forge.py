@@ -1,4 +1,4 @@
-"""A forge that keeps comments in memory: enough of the interfaces of GitHub and GitLab to be commented on."""
+"""A fake forge that keeps comments in memory: the parts of the GitHub and GitLab APIs that comments need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOKEN = "secret-of-the-test"
 
 @dataclass
 class Forge:
-    """What it was asked, and what it has."""
+    """The comments that it stores, and the requests that it got."""
 
     comments: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Forge:
     url: str = ""
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
-        """Do what is asked."""
+        """Carry out a request."""
         self.asked.append((method, urlsplit(path).path))
         if method == "GET":
             page, size = (int(parse_qs(urlsplit(path).query)[name][0]) for name in ("page", "per_page"))
@@ -34,37 +34,37 @@ class Forge:
         if method == "POST":
             self.comments.append({"id": 1000 + len(self.comments), **body})
             return self.comments[-1]
-        (found,) = (each for each in self.comments if path.endswith(f"/{each['id']}"))
-        found.update(body)
-        return found
+        (comment,) = (stored for stored in self.comments if path.endswith(f"/{stored['id']}"))
+        comment.update(body)
+        return comment
 
 
 @contextmanager
 def forge() -> Iterator[Forge]:
-    """Serve one on this machine."""
-    kept = Forge()
+    """Serve a forge on this machine."""
+    state = Forge()
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            given = {self.headers.get("Authorization"), self.headers.get("PRIVATE-TOKEN")}
+            tokens = {self.headers.get("Authorization"), self.headers.get("PRIVATE-TOKEN")}
             data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            granted = bool({f"Bearer {TOKEN}", TOKEN} & given)
-            answer = kept.answer(self.command, self.path, json.loads(data or b"{}")) if granted else {}
+            granted = bool({f"Bearer {TOKEN}", TOKEN} & tokens)
+            answer = state.answer(self.command, self.path, json.loads(data or b"{}")) if granted else {}
             self.send_response(200 if granted else 403)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
 
-        do_GET = do_POST = do_PATCH = do_PUT = answer  # noqa: N815 - as the library asks for them
+        do_GET = do_POST = do_PATCH = do_PUT = answer  # noqa: N815 - names that the library calls
 
         def log_message(self, *_words: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    kept.url = f"http://127.0.0.1:{server.server_port}"
+    state.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield kept
+        yield state
     finally:
         server.shutdown()
         server.server_close()

@@ -1,6 +1,6 @@
-"""The examination that every importer must pass.
+"""Test suite that every importer must pass.
 
-Inherit, and say which importer it is and where files of its tool lie; pytest does the rest::
+Inherit, and name the importer and sample files of its tool; pytest does the rest::
 
     from modeldyno.testing.importers import ImporterSuite
 
@@ -27,7 +27,7 @@ MUTATIONS = 300
 
 
 class ImporterSuite:
-    """An importer reads real files, and says of damaged ones what is wrong in one sentence."""
+    """An importer reads real files, and refuses damaged ones with one sentence."""
 
     name: ClassVar[str]
     examples: ClassVar[tuple[Path, ...]]
@@ -54,11 +54,11 @@ class ImporterSuite:
     def test_results_are_documents(self) -> None:
         """Each Result survives being written and read, and says who measured it."""
         for example in self.examples:
-            for found in import_.read(example):
-                assert codec.decode(codec.encode(found)) == found
-                assert found.job.backend == "imported"
-                assert self.name in found.environment.software
-                assert found.doubts[0].code == "imported"
+            for result in import_.read(example):
+                assert codec.decode(codec.encode(result)) == result
+                assert result.job.backend == "imported"
+                assert self.name in result.environment.software
+                assert result.doubts[0].code == "imported"
 
     def test_reading_twice_gives_the_same(self) -> None:
         """The same content has the same ids."""
@@ -67,15 +67,15 @@ class ImporterSuite:
 
     def test_damaged_files_are_read_or_refused_in_a_sentence(self, tmp_path: Path) -> None:
         """Whatever three bytes become, or wherever a file ends, there is no other error than ours."""
-        source = random.Random(7)
+        rng = random.Random(7)
         path = tmp_path / "damaged"
         for number in range(MUTATIONS):
             content = bytearray(self.examples[number % len(self.examples)].read_bytes()[: 2**16])
             if number % 3 == 0:
-                del content[source.randrange(len(content)) :]
+                del content[rng.randrange(len(content)) :]
             for _ in range(3):
-                at = source.randrange(max(1, len(content)))
-                content[at : at + source.randrange(3)] = source.choice(_SCRAPS)
+                at = rng.randrange(max(1, len(content)))
+                content[at : at + rng.randrange(3)] = rng.choice(_REPLACEMENTS)
             path.write_bytes(content)
             try:
                 import_.read(path, self.name)
@@ -83,7 +83,7 @@ class ImporterSuite:
                 assert "\n" not in str(error)  # noqa: PT017 - either outcome is right
 
 
-_SCRAPS = (
+_REPLACEMENTS = (
     b"",
     b"-",
     b"null",

@@ -1,6 +1,6 @@
-"""A callable that knows itself how long it took: ``call:modeldyno.testing.known_latency:steady``.
+"""A callable that records how long its calls took: ``call:modeldyno.testing.known_latency:steady``.
 
-What the profiler says of it is compared with its own record.
+Tests compare the profiler's measurements with its record.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from time import perf_counter_ns
 
 
 class Spinner:
-    """Keeps a core busy for a while, and keeps its own record of every call."""
+    """Keeps a core busy for a while, and records every call."""
 
     def __init__(self, *durations: float) -> None:
-        """Cycle through `durations`, seconds."""
+        """Cycle through `durations`, in seconds."""
         self.durations = tuple(round(seconds * 1e9) for seconds in durations)
         self.record = array("q")
-        """Nanoseconds of each call as seen from inside."""
+        """Nanoseconds of each call, measured from inside."""
 
     def __call__(self) -> float:
         """Spin until the time is over."""
         begin = perf_counter_ns()
-        wanted = self.durations[len(self.record) % len(self.durations)]
-        while (spent := perf_counter_ns() - begin) < wanted:
+        duration = self.durations[len(self.record) % len(self.durations)]
+        while (spent := perf_counter_ns() - begin) < duration:
             pass
         self.record.append(spent)
         return 0.0
@@ -31,4 +31,4 @@ class Spinner:
 steady = Spinner(0.002)
 """Takes 2 ms."""
 alternating = Spinner(0.001, 0.003)
-"""Takes 1 ms and 3 ms in turn."""
+"""Takes 1 ms and 3 ms alternately."""

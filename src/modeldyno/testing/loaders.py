@@ -1,6 +1,6 @@
-"""The examination that every loader must pass.
+"""Test suite that every loader must pass.
 
-Inherit, say which loader it is, and give the fixtures; pytest does the rest::
+Inherit, name the loader, and provide the fixtures; pytest does the rest::
 
     from modeldyno.testing.loaders import LoaderSuite
 
@@ -39,56 +39,56 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
 
 FRAMEWORKS = ("torch", "onnx", "onnxruntime", "transformers", "tensorflow", "jax", "torchao")
-"""What importing a plugin must not import."""
+"""Frameworks that importing a plugin must not import."""
 
 _FORMS = {interfaces.Form.ONNX, interfaces.Form.TORCH, interfaces.Form.CALLABLE}
 
 
 class LoaderSuite:
-    """Inherit, set `scheme`, and give the fixtures `ref` and `other`; those below may be overridden."""
+    """Inherit, set `scheme`, and provide the fixtures `ref` and `other`; override the others if needed."""
 
     scheme: ClassVar[str]
     """The name of the loader's entry point."""
     forms: ClassVar[frozenset[str]] = frozenset(_FORMS)
-    """What its models may be; a loader for a new runtime names its own form."""
+    """Possible forms of its models; a loader for a new runtime names its own form."""
     has_weights: ClassVar[bool] = True
-    """Whether its models show their weights."""
+    """Whether its models expose their weights."""
 
     @pytest.fixture
     def ref(self) -> ModelRef:
-        """Give a reference to a small model that loads."""
+        """Return a reference to a small model that loads."""
         raise NotImplementedError
 
     @pytest.fixture
     def other(self) -> ModelRef:
-        """Give a reference to a model of other content."""
+        """Return a reference to a model with other content."""
         raise NotImplementedError
 
     @pytest.fixture
     def damaged(self) -> ModelRef | None:
-        """Give a reference to something damaged; None where nothing can be."""
+        """Return a reference to something damaged; None if nothing can be damaged."""
         return None
 
     @pytest.fixture
     def claimed(self) -> Path | None:
-        """Give a path that the loader claims; None when it claims none."""
+        """Return a path that the loader claims; None if it claims none."""
         return None
 
     @pytest.fixture
     def unclaimed(self, tmp_path: Path) -> Path:
-        """Give a path that the loader must not claim."""
+        """Return a path that the loader must not claim."""
         path = tmp_path / "notes.txt"
         path.write_text("no model")
         return path
 
     @pytest.fixture
     def loader(self) -> interfaces.Loader:
-        """Give the plugin, by its entry point."""
+        """Return the plugin, by its entry point."""
         return plugins.loader(self.scheme)
 
     @pytest.fixture
     def model(self, loader: interfaces.Loader, ref: ModelRef) -> interfaces.Model:
-        """Give the loaded model."""
+        """Return the loaded model."""
         return loader.load(ref, seed=0, trust=True)
 
     def test_says_what_it_needs_and_executes(self, loader: interfaces.Loader) -> None:
@@ -198,5 +198,5 @@ def imported_frameworks(kind: str, name: str) -> list[str]:
 
 
 def is_one_sentence(text: str) -> bool:
-    """Whether an error's text is one line that a person can read."""
+    """Return whether an error message is a single readable line."""
     return bool(text.strip()) and "\n" not in text and "Traceback" not in text

@@ -1,6 +1,6 @@
-"""Tiny ONNX models of known truth, written into a directory.
+"""Tiny ONNX models with known behaviour, written into a directory.
 
-Each function writes one model and gives its path. Weights are fixed, so that digests are, too.
+Each function writes one model and returns its path. Weights are fixed, and so are the digests.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def normalised(folder: Path) -> Path:
 
 
 def external(folder: Path, *, location: str = "weights.bin") -> Path:
-    """Write `mlp` with its weights beside it; the model asks for them at `location`."""
+    """Write `mlp` with its weights in another file; the model expects them at `location`."""
     import onnx  # noqa: PLC0415 - optional
 
     path = mlp(folder)
@@ -103,7 +103,7 @@ def not_a_number(folder: Path) -> Path:
 
 
 def wrong_shape(folder: Path) -> Path:
-    """Write a model that declares an output of batch x 4, and gives 2 x batch x 2."""
+    """Write a model that declares an output of batch x 4, but returns 2 x batch x 2."""
     nodes = [("Reshape", ["x", "shape"], ["y"])]
     weights = {"shape": np.array([2, -1, 2])}
     shape = ("FLOAT", ["batch", 4])
@@ -111,7 +111,7 @@ def wrong_shape(folder: Path) -> Path:
 
 
 def text(folder: Path) -> Path:
-    """Write a model of one input of strings, which gives them back."""
+    """Write a model with one input of strings, which returns them."""
     shape = ("STRING", ["batch"])
     return save(folder / "text.onnx", [("Identity", ["words"], ["y"])], {"words": shape}, {"y": shape}, {})
 

@@ -1,9 +1,9 @@
-"""Calls of one operator each, or of a few, whose MACs are known in closed form.
+"""Calls of one or a few operators, whose MACs are known in closed form.
 
 MACs are those of contractions: sums of products over a shared index. Every one of them counts, also those
 on padding, below a causal mask or cropped from a transposed convolution; a complex one is four real ones.
 Products that are not summed (outer products, element-wise work, transforms, norms, pooling, look-ups) are
-no MACs. Sizes differ from each other, so that a wrong formula is no accident away from the right number.
+no MACs. All sizes differ, so that a wrong formula does not give the right number by accident.
 
 Torch is imported when a case is built.
 """
@@ -19,19 +19,19 @@ from typing import Any, Final
 Built = tuple[Any, tuple[Any, ...]]
 """A torch.nn.Module in eval mode (but for cases named "training"), and its positional inputs."""
 Input = tuple[int, ...] | Callable[[Any], Any]
-"""A shape, of random numbers in the dtype of the case, or a function of torch that gives the tensor."""
+"""A shape, for random numbers in the dtype of the case, or a function of torch that returns the tensor."""
 
 UNCOUNTED: Final = None
-"""The truth of work that nobody can know the cost of: it must be listed as uncounted."""
+"""Marks work whose cost cannot be known: it must be listed as uncounted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCase:
-    """A module, its inputs, and the truth about its cost."""
+    """A module, its inputs, and its true cost."""
 
     name: str
     macs: int | None
-    """Of one call; UNCOUNTED where only a note is right."""
+    """MACs of one call, or UNCOUNTED."""
     build: Callable[[], Built]
 
 
@@ -43,14 +43,14 @@ def _layer(
     dtype: str = "float32",
     train: bool = False,
 ) -> OperatorCase:
-    """Make a case of a module that ``make(torch)`` gives."""
+    """Return a case of the module that ``make(torch)`` returns."""
 
     def build() -> Built:
         import torch  # noqa: PLC0415 - optional
 
         torch.manual_seed(0)
         module = make(torch).to(getattr(torch, dtype)).train(train)
-        return module, tuple(_tensor(torch, given, dtype) for given in inputs)
+        return module, tuple(_tensor(torch, spec, dtype) for spec in inputs)
 
     return OperatorCase(name=name, macs=macs, build=build)
 
@@ -62,7 +62,7 @@ def _call(
     *inputs: Input,
     dtype: str = "float32",
 ) -> OperatorCase:
-    """Make a case of ``call(torch, *inputs)``, a function outside of any module."""
+    """Return a case of ``call(torch, *inputs)``, a function outside of any module."""
     return _layer(name, macs, lambda torch: _module(torch, call), *inputs, dtype=dtype)
 
 
@@ -74,12 +74,12 @@ def _composed(
     *inputs: Input,
     dtype: str = "float32",
 ) -> OperatorCase:
-    """Make a case of ``call(torch, layers, *inputs)``."""
+    """Return a case of ``call(torch, layers, *inputs)``."""
     return _layer(name, macs, lambda torch: _module(torch, call, layers(torch)), *inputs, dtype=dtype)
 
 
-def _tensor(torch: Any, given: Input, dtype: str) -> Any:
-    return torch.randn(given, dtype=getattr(torch, dtype)) if isinstance(given, tuple) else given(torch)
+def _tensor(torch: Any, spec: Input, dtype: str) -> Any:
+    return torch.randn(spec, dtype=getattr(torch, dtype)) if isinstance(spec, tuple) else spec(torch)
 
 
 def _module(torch: Any, call: Callable[..., Any], layers: list[Any] | None = None) -> Any:
@@ -235,7 +235,7 @@ def _low_precision() -> list[OperatorCase]:
         _call(
             "int8 mm",
             32 * 16 * 24,
-            lambda torch, a, b: torch._int_mm(a, b),  # noqa: SLF001 - its only name
+            lambda torch, a, b: torch._int_mm(a, b),  # noqa: SLF001 - no public name
             _integers(32, 16),
             _integers(16, 24),
         ),
@@ -276,7 +276,7 @@ def _low_precision() -> list[OperatorCase]:
 
 
 def _convolutions() -> list[OperatorCase]:
-    """Give convolutions: outputs x kernel x channels of a group."""
+    """Return convolutions: outputs x kernel x channels of a group."""
 
     def conv(kind: str, *given: Any, **options: Any) -> Callable[[Any], Any]:
         return lambda torch: getattr(torch.nn, kind)(*given, **options)
@@ -334,7 +334,7 @@ def _convolutions() -> list[OperatorCase]:
 
 
 def _recurrent() -> list[OperatorCase]:
-    """Give recurrent layers: gates x hidden x (input + hidden) for each step, layer and direction."""
+    """Return recurrent layers: gates x hidden x (input + hidden) for each step, layer and direction."""
 
     def net(kind: str, **options: Any) -> Callable[[Any], Any]:
         return lambda torch: getattr(torch.nn, kind)(8, 12, **options)
@@ -371,7 +371,7 @@ def _recurrent() -> list[OperatorCase]:
 
 
 def _attention() -> list[OperatorCase]:
-    """Give attention: projections, scores and their sums, the mask notwithstanding."""
+    """Return attention: projections, scores and weighted sums, regardless of the mask."""
 
     def sdpa(**options: Any) -> Callable[..., Any]:
         return lambda torch, q, k, v, *mask: torch.nn.functional.scaled_dot_product_attention(
@@ -444,8 +444,8 @@ def _attention() -> list[OperatorCase]:
     ]  # fmt: skip
 
 
-def _free() -> list[OperatorCase]:
-    """Give what has no contraction."""
+def _without_contraction() -> list[OperatorCase]:
+    """Return cases without contractions."""
 
     def layer(kind: str, *given: Any, **options: Any) -> Callable[[Any], Any]:
         return lambda torch: getattr(torch.nn, kind)(*given, **options)
@@ -486,7 +486,7 @@ def _free() -> list[OperatorCase]:
 
 
 def _experts() -> list[OperatorCase]:
-    """Give loops over experts: 10 tokens, 4 experts of two layers, and the layer that chooses."""
+    """Return mixtures of experts: 10 tokens, 4 experts of two layers, and the routing layer."""
 
     def experts(torch: Any) -> list[Any]:
         body = [
@@ -508,7 +508,7 @@ def _experts() -> list[OperatorCase]:
         return result
 
     def chosen_by_tokens(torch: Any, layers: Any, x: Any) -> Any:
-        """Let each token take 2 experts: how many come to which depends on the data."""
+        """Let each token take 2 experts: how many tokens an expert gets depends on the data."""
         share, index = torch.softmax(layers[0](x), -1).topk(2, dim=-1)
         result = torch.zeros_like(x)
         for i, layer in enumerate(layers[1:]):
@@ -524,8 +524,8 @@ def _experts() -> list[OperatorCase]:
     ]
 
 
-def _odd() -> list[OperatorCase]:
-    """Give what is hard to see: loops, sparse and foreign operators."""
+def _hard_to_trace() -> list[OperatorCase]:
+    """Return cases that are hard to trace: loops, sparse and foreign operators."""
 
     def sparse(torch: Any, x: Any) -> Any:
         return torch.sparse.mm(torch.eye(6).to_sparse(), x)
@@ -562,7 +562,7 @@ def _odd() -> list[OperatorCase]:
 
 @functools.cache
 def _blend() -> Callable[..., Any]:
-    """Register an operator that nobody has a formula for."""
+    """Register an operator without a known formula."""
     import torch  # noqa: PLC0415 - optional
 
     def blend(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -582,8 +582,8 @@ CASES: tuple[OperatorCase, ...] = (
     *_convolutions(),
     *_recurrent(),
     *_attention(),
-    *_free(),
+    *_without_contraction(),
     *_experts(),
-    *_odd(),
+    *_hard_to_trace(),
 )
-"""The matrix."""
+"""All cases."""

@@ -1,6 +1,6 @@
-"""The examination that every probe must pass.
+"""Test suite that every probe must pass.
 
-Inherit, say which probe it is, and give something that it can measure::
+Inherit, name the probe, and provide a subject that it can measure::
 
     from modeldyno.testing.probes import ProbeSuite
 
@@ -38,37 +38,37 @@ class ProbeSuite:
     name: ClassVar[str]
     """The name of the probe's entry point."""
     plan: ClassVar[Plan] = Plan(min_time=0.05, min_runs=5, max_time=3.0)
-    """How carefully to measure in these tests."""
+    """Plan of the measurements in these tests."""
 
     @pytest.fixture
     def probe(self) -> interfaces.Probe:
-        """Give the plugin, by its entry point."""
+        """Return the plugin, by its entry point."""
         return plugins.probe(self.name)
 
     @pytest.fixture
     def subject(self) -> interfaces.Subject:
-        """Give a model with one weight and calls of one and two milliseconds."""
+        """Return a model with one weight and calls of one and two milliseconds."""
         return interfaces.Subject(model=a_model(), calls=(Spinner(0.001), Spinner(0.002)), samples=4)
 
     def test_it_says_what_it_needs_and_when_it_runs(self, probe: interfaces.Probe) -> None:
-        """A capability or nothing, and the timed or the second pass."""
+        """The probe declares a capability or none, and the timed or the second pass."""
         assert probe.needs is None or isinstance(probe.needs, type)
         assert isinstance(probe.pass_, interfaces.Pass)
 
     def test_importing_it_imports_no_framework(self) -> None:
-        """The parent process looks at it for nothing."""
+        """The parent process can import the probe cheaply."""
         assert imported_frameworks("probe", self.name) == []
 
     def test_it_measures_metrics_of_the_table(
         self, probe: interfaces.Probe, subject: interfaces.Subject
     ) -> None:
         """Every measurement has a row in the table of metrics, once for each scope, and is a number."""
-        found = self._measured(probe, subject)
+        measurements = self._measure(probe, subject)
 
-        assert found
-        assert all(m.metric in METRICS for m in found)
-        assert len({(m.metric, m.scope) for m in found}) == len(found)
-        for measurement in found:
+        assert measurements
+        assert all(m.metric in METRICS for m in measurements)
+        assert len({(m.metric, m.scope) for m in measurements}) == len(measurements)
+        for measurement in measurements:
             value = measurement.value
             numbers = value.samples() if isinstance(value, Distribution) else [value]
             assert all(map(math.isfinite, numbers))
@@ -76,8 +76,8 @@ class ProbeSuite:
     def test_a_number_lies_in_its_interval(
         self, probe: interfaces.Probe, subject: interfaces.Subject
     ) -> None:
-        """An interval encloses what it is of."""
-        for measurement in self._measured(probe, subject):
+        """An interval contains its value."""
+        for measurement in self._measure(probe, subject):
             if measurement.interval is not None and not isinstance(measurement.value, Distribution):
                 assert measurement.interval.low <= measurement.value <= measurement.interval.high
 
@@ -95,11 +95,11 @@ class ProbeSuite:
     def test_it_tells_progress_and_nothing_final(
         self, probe: interfaces.Probe, subject: interfaces.Subject
     ) -> None:
-        """Whoever watches is told of progress and of provisional measurements only."""
-        told: list[Event] = []
-        list(probe.measure(replace(subject, watch=told.append), self.plan))
+        """Progress reports contain only progress and provisional measurements."""
+        events: list[Event] = []
+        list(probe.measure(replace(subject, watch=events.append), self.plan))
 
-        assert all(isinstance(event, Progressed | Found) for event in told)
+        assert all(isinstance(event, Progressed | Found) for event in events)
 
     def test_it_ends_soon_when_interrupted(
         self, probe: interfaces.Probe, subject: interfaces.Subject
@@ -111,5 +111,5 @@ class ProbeSuite:
 
         assert perf_counter() - begin < 20
 
-    def _measured(self, probe: interfaces.Probe, subject: interfaces.Subject) -> list[Measurement]:
+    def _measure(self, probe: interfaces.Probe, subject: interfaces.Subject) -> list[Measurement]:
         return [m for m in probe.measure(subject, self.plan) if isinstance(m, Measurement)]

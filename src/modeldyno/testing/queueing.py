@@ -1,4 +1,4 @@
-"""What queueing theory says of a server: the distribution of the time from arrival to answer.
+"""Queueing theory: the distribution of a server's response time, from arrival to answer.
 
 Queues are first come, first served, and in a steady state. Rates are per second, times in seconds.
 """
@@ -15,14 +15,14 @@ from modeldyno.errors import RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sojourn:
-    """The time that a request spends with a server, waiting and being served."""
+    """Response time of a request at a server, waiting plus service."""
 
     mean: float
     beyond: Callable[[float], float]
-    """Time to the share of requests that take longer."""
+    """Maps a time to the share of requests that take longer."""
 
     def quantile(self, p: float) -> float:
-        """Give the time that the share p of requests does not exceed."""
+        """Return the p-quantile of the response time."""
         low, high = 0.0, self.mean
         while self.beyond(high) > 1 - p:
             low, high = high, 2 * high
@@ -33,23 +33,23 @@ class Sojourn:
 
 
 def erlang_c(workers: int, offered: float) -> float:
-    """Give the share of Poisson arrivals that find every worker busy.
+    """Return the share of Poisson arrivals that find every worker busy.
 
     Args:
-        workers: exponential ones.
-        offered: rate times service time, the mean number of busy workers.
+        workers: number of workers with exponential service times.
+        offered: offered load, rate times service time, the mean number of busy workers.
     """
-    blocked = 1.0  # Erlang's B, by its recursion over the workers, which never overflows
+    blocked = 1.0  # Erlang's B, by its recursion over the workers, which cannot overflow
     for count in range(1, workers + 1):
         blocked = offered * blocked / (count + offered * blocked)
     return blocked / (1 - offered / workers * (1 - blocked))
 
 
 def open_exponential(rate: float, service: float, workers: int = 1) -> Sojourn:
-    """Tell of M/M/k: Poisson arrivals, exponential service times of the mean `service`, k workers."""
-    offered = _stable(rate, service, workers)
+    """Return M/M/k: Poisson arrivals, exponential service times of mean `service`, k workers."""
+    offered = _offered_load(rate, service, workers)
     waits = erlang_c(workers, offered)
-    leaving = workers / service - rate  # of the waiting time of those who wait
+    leaving = workers / service - rate  # rate of the exponential waiting time of those who wait
     return Sojourn(
         mean=service + waits / leaving,
         beyond=lambda t: (1 - waits) * math.exp(-t / service) + waits * _beyond_both(t, 1 / service, leaving),
@@ -57,29 +57,29 @@ def open_exponential(rate: float, service: float, workers: int = 1) -> Sojourn:
 
 
 def _beyond_both(t: float, *rates: float) -> float:
-    """Give the share of sums of two exponentials, by their rates, that is above t."""
+    """Return the share of sums of two exponentials, given their rates, that exceeds t."""
     slow, fast = sorted(rates)
-    apart = fast - slow
-    if apart * t < 1e-9:
+    difference = fast - slow
+    if difference * t < 1e-9:
         return (1 + slow * t) * math.exp(-slow * t)
-    return math.exp(-slow * t) * (1 - slow * math.expm1(-apart * t) / apart)
+    return math.exp(-slow * t) * (1 - slow * math.expm1(-difference * t) / difference)
 
 
 def open_constant(rate: float, service: float) -> Sojourn:
-    """Tell of M/D/1: Poisson arrivals, a constant service time, one worker (Erlang 1909)."""
-    load = _stable(rate, service, 1)
+    """Return M/D/1: Poisson arrivals, a constant service time, one worker (Erlang 1909)."""
+    load = _offered_load(rate, service, 1)
 
     def beyond(t: float) -> float:
         wait = t - service
-        return 1.0 if wait < 0 else 1 - (1 - load) * _waiting_less(wait / service, load)
+        return 1.0 if wait < 0 else 1 - (1 - load) * _erlang_sum(wait / service, load)
 
     return Sojourn(mean=mean_sojourn(rate, service, 0.0), beyond=beyond)
 
 
-def _waiting_less(wait: float, load: float) -> float:
-    """Give Erlang's sum, the share that waits at most so long (in service times) over `1 - load`.
+def _erlang_sum(wait: float, load: float) -> float:
+    """Return Erlang's sum: the share that waits at most this long (in service times), over `1 - load`.
 
-    Its terms are huge and alternate in sign, so that they are added with as many digits as that takes.
+    Its terms are huge and alternate in sign, and are added with as many digits as necessary.
     """
     with localcontext(prec=30 + int(wait * load)):
         total = (Decimal(load) * Decimal(wait)).exp()
@@ -90,23 +90,23 @@ def _waiting_less(wait: float, load: float) -> float:
 
 
 def closed_mean(slots: int, service: float, workers: int = 1) -> float:
-    """Give the mean sojourn in a closed loop without thinking, whatever the service times (Little's law)."""
+    """Return the mean response time in a closed loop without think time, for any service times (Little)."""
     return service * max(slots, workers) / workers
 
 
 def mean_sojourn(rate: float, service: float, deviation: float) -> float:
-    """Give the mean of M/G/1: Poisson arrivals, any service times, one worker (Pollaczek and Khinchine)."""
-    load = _stable(rate, service, 1)
+    """Return the mean of M/G/1: Poisson arrivals, any service times, one worker (Pollaczek-Khinchine)."""
+    load = _offered_load(rate, service, 1)
     return service + rate * (service**2 + deviation**2) / 2 / (1 - load)
 
 
-def _stable(rate: float, service: float, workers: int) -> float:
-    """Give the mean number of busy workers.
+def _offered_load(rate: float, service: float, workers: int) -> float:
+    """Return the mean number of busy workers.
 
     Raises:
-        RequestError: they cannot keep up.
+        RequestError: the workers cannot keep up.
     """
     offered = rate * service
     if offered >= workers:
-        raise RequestError(f"At {rate:g}/s, {workers} worker(s) of {service:g} s never have a steady state.")
+        raise RequestError(f"At {rate:g}/s, {workers} worker(s) of {service:g} s never reach a steady state.")
     return offered

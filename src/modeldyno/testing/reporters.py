@@ -1,6 +1,6 @@
-"""The examination that every reporter must pass, and the Results that it is examined with.
+"""Test suite that every reporter must pass, and the Results that it renders.
 
-Inherit and say which reporter it is; pytest does the rest::
+Inherit and name the reporter; pytest does the rest::
 
     from modeldyno.testing.reporters import ReporterSuite
 
@@ -57,16 +57,16 @@ _ACTIVE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\
 
 
 def calls(count: int = 2400, median: float = 412e-6, spread: float = 0.08) -> list[float]:
-    """Give times of calls such as a steady model shows: most alike, some late, a few very late."""
-    source = random.Random(20)
-    times = [median * source.lognormvariate(0, spread) for _ in range(count)]
-    for place in range(7, count, 61):
-        times[place] *= 1 + source.expovariate(3)
+    """Return call times of a steady model: most similar, some late, a few very late."""
+    rng = random.Random(20)
+    times = [median * rng.lognormvariate(0, spread) for _ in range(count)]
+    for index in range(7, count, 61):
+        times[index] *= 1 + rng.expovariate(3)
     return [round(time, 9) for time in times]
 
 
 def full() -> Result:
-    """A run with everything in it, doubts included."""
+    """Return a run with everything in it, doubts included."""
     job = replace(
         a_job(),
         config={"batch_size": 32, "device": "cpu", "threads": 2, "io_binding": False},
@@ -136,7 +136,7 @@ def _measurements() -> tuple[Measurement, ...]:
 
 
 def failed() -> Result:
-    """A run in which the model never loaded."""
+    """Return a run in which the model never loaded."""
     log = "Loading weights...\n" + "".join(f"  layer {n}: ok\n" for n in range(30)) + "Killed\n"
     failure = Failure(
         where="load", kind=FailureKind.OOM, message="tried to allocate 2.00 GiB, 1.21 GiB were free", log=log
@@ -145,42 +145,44 @@ def failed() -> Result:
 
 
 def static_only() -> Result:
-    """A model that was looked at and not run."""
-    kept = ("parameters", "trainable_parameters", "buffers", "weight_bytes", "file_bytes")
-    found = full()
-    return replace(found, doubts=(), measurements=tuple(m for m in found.measurements if m.metric in kept))
+    """Return a model that was inspected and not run."""
+    metrics = ("parameters", "trainable_parameters", "buffers", "weight_bytes", "file_bytes")
+    result = full()
+    return replace(
+        result, doubts=(), measurements=tuple(m for m in result.measurements if m.metric in metrics)
+    )
 
 
 def empty() -> Result:
-    """A run that gave nothing at all."""
+    """Return a run without any measurement."""
     nothing = Environment()
     return replace(full(), inputs=(), environment=nothing, measurements=(), doubts=(), model=None)
 
 
 def uncertified() -> Result:
-    """A run that ended after five calls."""
+    """Return a run that ended after five calls."""
     latency = Distribution.of(calls(5), stop="time limit", unmet=("20 samples", "precision 2 %"))
     return replace(full(), measurements=(Measurement(metric="latency", value=latency),))
 
 
 def partly_failed() -> Result:
-    """A run that measured, and then crashed."""
+    """Return a run that measured, and then crashed."""
     failure = Failure(where="throughput", kind=FailureKind.CRASH, message="signal 11 (SIGSEGV)")
     return replace(full(), failures=(failure,))
 
 
 def hostile(text: str) -> Result:
-    """A run whose every name and sentence is `text`."""
-    found = full()
+    """Return a run whose every name and sentence is `text`."""
+    result = full()
     fact: dict[str, Fact] = {text: text}
     return replace(
-        found,
-        job=replace(found.job, name=text, backend=text, config={text: text}),
+        result,
+        job=replace(result.job, name=text, backend=text, config={text: text}),
         model=ModelIdentity(name=text, digest=text, framework=text),
         inputs=(InputSpec(name=text, shape=(text, 8), dtype=text, source=text),),
         environment=Environment(hardware=fact, software=fact, conditions=fact),
         measurements=(
-            *found.measurements,
+            *result.measurements,
             Measurement(metric="buffers", value=1, scope=text),
             Measurement(metric="weight_bytes", value=1, scope=text),
         ),
@@ -198,7 +200,7 @@ DOCUMENTS: dict[str, Callable[[], Result]] = {
     "partly failed": partly_failed,
     "inspected": an_inspection,
 }
-"""One of each kind, the same on every machine."""
+"""One Result of each kind, the same on every machine."""
 
 
 def judged(document: Result) -> tuple[Judgement, ...]:
@@ -215,7 +217,7 @@ class ReporterSuite:
 
     @pytest.fixture
     def reporter(self) -> interfaces.Reporter:
-        """Give the reporter."""
+        """Return the reporter."""
         return plugins.reporter(self.name)
 
     def test_its_suffix_names_a_kind_of_file(self, reporter: interfaces.Reporter) -> None:
@@ -245,13 +247,13 @@ class ReporterSuite:
     def test_numbers_may_be_extreme(self, reporter: interfaces.Reporter) -> None:
         """Numbers that are zero, tiny, huge or not finite are written as well."""
         extremes = (0.0, 5e-324, 1e-12, 1e300, math.inf, math.nan)
-        found = tuple(
+        measurements = tuple(
             Measurement(metric=metric, value=value, scope=str(value))
             for metric in ("throughput", "weight_bytes", "parameters", "load_time", "cpu_utilization")
             for value in extremes
         )
-        alike = Measurement(metric="latency", value=Distribution.of([1e-3] * 50))
-        assert _text(reporter, replace(full(), measurements=(*found, alike)))
+        constant = Measurement(metric="latency", value=Distribution.of([1e-3] * 50))
+        assert _text(reporter, replace(full(), measurements=(*measurements, constant)))
 
 
 def _text(reporter: interfaces.Reporter, document: Result) -> str:

@@ -1,7 +1,7 @@
-"""What reports are examined with: a study of a thousand trials, and documents whose every name attacks.
+"""Documents for testing reports: a study of a thousand trials, and documents with malicious names.
 
-The payloads are those that the field tries on pages and spreadsheets (OWASP: cross-site scripting, CSV
-injection), in all combinations of how they break out and what they run.
+The payloads are common attacks on pages and spreadsheets (OWASP: cross-site scripting, CSV injection), in
+all combinations of how they break out and what they run.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 PAYLOADS = 500
 
-_OUT = (
+_BREAKOUTS = (
     "", '"', "'", ">", '">', "'>", "</script>", "</style>", "</title>", "</textarea>", "-->", "]]>",
     "</td></table>", "</svg>", "\\u003c/script\\u003e", "&lt;/script&gt;", "%3C/script%3E", "${", "{{", "`",
     "=", "+", "-", "@", "\t=", "\r@",
 )  # fmt: skip
-"""What may end the place in which a name stands."""
-_ACTS = (
+"""Strings that may end the context of a name."""
+_ATTACKS = (
     "<script>RUN</script>",
     "<ScRiPt >RUN</sCrIpT>",
     "<img src=x onerror=RUN>",
@@ -74,25 +74,25 @@ _ACTS = (
     'HYPERLINK("http://example.invalid","x")',
     "cmd|' /C calc'!A0",
 )
-"""What would run, load, or be counted as a formula."""
+"""Strings that would run, load, or be taken for a formula."""
 _RUN = "(window.ran=(window.ran||0)+1)"
 
 
 def payloads(count: int = PAYLOADS) -> tuple[str, ...]:
-    """Give texts that run something wherever they are taken for more than text."""
-    every = (out + act.replace("RUN", _RUN) for act, out in product(_ACTS, _OUT))
-    return tuple(islice(every, count))
+    """Return texts that run something wherever they are interpreted as more than text."""
+    texts = (out + act.replace("RUN", _RUN) for act, out in product(_ATTACKS, _BREAKOUTS))
+    return tuple(islice(texts, count))
 
 
-# --- documents that attack -------------------------------------------------------------------------
+# --- malicious documents -------------------------------------------------------------------------
 
 
 def hostile_study(text: str) -> Study:
-    """A study whose names, knobs, values, failures and doubts are all `text`."""
-    made = a_served_study("instances=1,2", "concurrency=1,4", default={"instances": 1, "concurrency": 1})
+    """Return a study whose names, knobs, values, failures and doubts are all `text`."""
+    study = a_served_study("instances=1,2", "concurrency=1,4", default={"instances": 1, "concurrency": 1})
     axes = tuple(
         replace(axis, name=text, values=(text, f"{text} 2")) if axis.name == "instances" else axis
-        for axis in made.space.axes
+        for axis in study.space.axes
     )
     values: tuple[dict[str, KnobValue], ...] = (
         {text: text, "concurrency": 1},
@@ -115,9 +115,9 @@ def hostile_study(text: str) -> Study:
     )
     facts = {text: text}
     return replace(
-        made,
+        study,
         name=text,
-        space=replace(made.space, axes=axes),
+        space=replace(study.space, axes=axes),
         default=values[0],
         settings={text: text},
         model=ModelIdentity(name=text, digest=text, framework=text),
@@ -128,7 +128,7 @@ def hostile_study(text: str) -> Study:
 
 
 def hostile_comparison(text: str) -> Comparison:
-    """A comparison of two Results whose names are all `text`."""
+    """Return a comparison of two Results whose names are all `text`."""
     change = Change(
         query=Query(metric="latency", statistic="p50", scope=text),
         baseline=1.0,
@@ -150,7 +150,7 @@ def hostile_comparison(text: str) -> Comparison:
 
 
 def hostile_blocks(text: str) -> Iterator[Block]:
-    """Every kind of block and of picture, with `text` wherever there is text."""
+    """Yield every kind of block and chart, with `text` wherever there is text."""
     scale, words = Scale(label=text, unit=text), Scale(label=text, categories=(text, f"{text} 2"))
     series = Series(name=text, x=(0.0, 1.0), y=(1.0, 2.0), labels=(text, text))
     more = replace(series, name=f"{text} 2")
@@ -182,17 +182,17 @@ _CALL = {"fp32": 6e-3, "fp16": 3.3e-3, "int8": 2.3e-3}
 
 
 def a_large_study(trials: int = 1000) -> Study:
-    """A study of a simulated server: six knobs, and a few trials that fail."""
+    """Return a study of a simulated server: six knobs, and a few failed trials."""
     bound = Constraint.parse("latency.p99 <= 50ms")
     goal = Goal(objectives=(Objective.parse("throughput"),), constraints=(bound,))
     default: dict[str, KnobValue] = {
         "precision": "fp32", "instances": 1, "max_batch": 1, "queue_delay": 0, "threads": 1, "concurrency": 8,
     }  # fmt: skip
-    made = a_served_study(*_AXES, goal=goal, default=default, name="simulated")
-    axes = made.space.axes
+    study = a_served_study(*_AXES, goal=goal, default=default, name="simulated")
+    axes = study.space.axes
     *knobs, loads = (axis.values for axis in axes)
-    chance = random.Random(3)
-    configurations = sorted(product(*knobs), key=lambda _: chance.random())
+    rng = random.Random(3)
+    configurations = sorted(product(*knobs), key=lambda _: rng.random())
     first = tuple(value for name, value in default.items() if name != "concurrency")
     configurations.sort(key=lambda values: values != first)
     points = (
@@ -200,13 +200,13 @@ def a_large_study(trials: int = 1000) -> Study:
         for values in configurations
         for load in loads
     )
-    return made.add(
-        *(_trial(number, point, made, chance) for number, point in enumerate(islice(points, trials), 1))
+    return study.add(
+        *(_trial(number, point, study, rng) for number, point in enumerate(islice(points, trials), 1))
     )
 
 
-def _trial(number: int, point: dict[str, KnobValue], study: Study, chance: random.Random) -> Trial:
-    if chance.random() < 0.02:
+def _trial(number: int, point: dict[str, KnobValue], study: Study, rng: random.Random) -> Trial:
+    if rng.random() < 0.02:
         return Trial(
             number=number,
             point=point,
@@ -219,7 +219,7 @@ def _trial(number: int, point: dict[str, KnobValue], study: Study, chance: rando
     width = (
         float(point["instances"]) ** 0.8 * float(point["threads"]) ** 0.35 * float(point["max_batch"]) ** 0.22
     )
-    rate = width / call * load / (load + 1.5 * width) * chance.gauss(1, 0.015)
+    rate = width / call * load / (load + 1.5 * width) * rng.gauss(1, 0.015)
     latency = load / rate + float(point["queue_delay"]) * 1e-6
     memory = (300 + 180 * float(point["instances"]) + 4 * float(point["max_batch"])) * 2**20
     answers = (
@@ -240,15 +240,15 @@ def _trial(number: int, point: dict[str, KnobValue], study: Study, chance: rando
 
 
 def _answers(rate: float, slowest: float, mean: float) -> tuple[Answer, ...]:
-    told = (("throughput", rate), ("latency.p99", slowest), ("latency.mean", mean))
+    values = (("throughput", rate), ("latency.p99", slowest), ("latency.mean", mean))
     return tuple(
         Answer(query=Query.parse(query), value=value, interval=Interval(low=0.98 * value, high=1.02 * value))
-        for query, value in told
+        for query, value in values
     )
 
 
 def _stages(latency: float, load: float) -> Iterator[Answer]:
-    """Divide a request: the more at once, the more of it is waiting."""
+    """Divide the latency into stages: the larger the load, the larger the share of waiting."""
     waiting = max(0.02, 0.5 - 3 / load)
     parts = {
         "queue_time": waiting, "compute_input_time": 0.05, "compute_time": 0.84 - waiting,
@@ -259,7 +259,7 @@ def _stages(latency: float, load: float) -> Iterator[Answer]:
 
 
 def a_measured_comparison() -> Comparison:
-    """Two runs of which the second is slower, with all that a page of a comparison shows."""
+    """Return two runs of which the second is slower, with everything that a comparison page shows."""
     changes = tuple(
         Change(
             query=Query.parse(query),

@@ -1,4 +1,4 @@
-"""Sample Results for tests of whatever reads them."""
+"""Sample Results, for tests of code that reads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAMPLES = (0.00125, 0.0013, 0.00128, 0.0031, 0.00127, 0.00126, 0.00129, 0.00131)
 
 
 def a_job(name: str = "digits") -> Job:
-    """Make a Job with a knob of each type."""
+    """Return a Job with a knob of each type."""
     return Job(
         model=ModelRef(scheme="onnx", locator=f"models/{name}.onnx"),
         backend="onnxruntime",
@@ -33,8 +33,8 @@ def a_job(name: str = "digits") -> Job:
 
 
 def a_result(*, name: str = "digits", samples: Iterable[float] = SAMPLES, **changes: Any) -> Result:
-    """Make the Result of a run that went well; `changes` replaces any other part of it, such as ``id=``."""
-    made = Result(
+    """Return the Result of a successful run; `changes` replaces any other part of it, such as ``id=``."""
+    result = Result(
         id="0123456789ab",
         created="2026-01-02T03:04:05.678901+00:00",
         job=a_job(name),
@@ -48,26 +48,26 @@ def a_result(*, name: str = "digits", samples: Iterable[float] = SAMPLES, **chan
         measurements=_measurements(samples),
         doubts=(Doubt(code="few-samples", seen="8 samples", advice="Give --max-time more."),),
     )
-    return replace(made, **changes)
+    return replace(result, **changes)
 
 
 def a_small_result(**changes: Any) -> Result:
-    """Make a Result with little in it, for tests that make thousands."""
-    slim: dict[str, Any] = {"inputs": (), "environment": Environment(), "measurements": (), "doubts": ()}
-    return a_result(**(slim | changes))
+    """Return a minimal Result, for tests that need thousands."""
+    parts: dict[str, Any] = {"inputs": (), "environment": Environment(), "measurements": (), "doubts": ()}
+    return a_result(**(parts | changes))
 
 
 def a_failed_result(**changes: Any) -> Result:
-    """Make the Result of a run in which the model never loaded."""
+    """Return the Result of a run in which the model never loaded."""
     failure = Failure(
         where="load", kind=FailureKind.OOM, message="The child took 2 GiB.", log="Allocating...\nKilled"
     )
-    lost: dict[str, Any] = {"model": None, "measurements": (), "failures": (failure,)}
-    return a_result(**(lost | changes))
+    parts: dict[str, Any] = {"model": None, "measurements": (), "failures": (failure,)}
+    return a_result(**(parts | changes))
 
 
 def an_artifact(path: str, *, keep_until: str | None = None) -> Artifact:
-    """Make the record of a file."""
+    """Return the record of a file."""
     return Artifact(name="log", path=path, digest="sha256:" + "0f" * 32, keep_until=keep_until)
 
 
@@ -86,10 +86,10 @@ def _measurements(samples: Iterable[float]) -> tuple[Measurement, ...]:
 
 
 def an_inspection(**changes: Any) -> Result:
-    """Make the Result of a transformer of six alike layers that was analysed and not run."""
+    """Return the Result of a static analysis of a transformer of six equal layers."""
     inspection = Inspection(vary={"batch": (1, 8), "seq": (128, 512)}, devices=("a100",), modules=True)
     job = replace(a_job("mini"), probes=("static",), config={"batch_size": 1}, inspection=inspection)
-    found = {
+    totals = {
         "parameters": 22_713_216, "trainable_parameters": 22_713_216, "buffers": 512,
         "weight_bytes": 90_856_960, "file_bytes": 90_874_112, "macs": 1_412_628_480,
         "elementwise": 21_340_000, "flops": 2_846_596_960, "coverage": 0.975,
@@ -97,9 +97,9 @@ def an_inspection(**changes: Any) -> Result:
         "arithmetic_intensity": 14.0226, "input_bytes": 3072, "output_bytes": 198_144,
         "activation_peak": 1_966_080, "memory_peak": 92_826_112, "largest_batch": 10_240,
     }  # fmt: skip
-    whole = tuple(Measurement(metric=metric, value=value) for metric, value in found.items())
+    model_totals = tuple(Measurement(metric=metric, value=value) for metric, value in totals.items())
     bounds = {"macs": Interval(low=1_412_628_480, high=1_442_628_480)}
-    whole = tuple(replace(m, interval=bounds.get(m.metric)) for m in whole)
+    model_totals = tuple(replace(m, interval=bounds.get(m.metric)) for m in model_totals)
     dtypes = (
         Measurement(metric="weight_bytes", value=90_852_864, scope="float32"),
         Measurement(metric="weight_bytes", value=4096, scope="int64"),
@@ -113,19 +113,19 @@ def an_inspection(**changes: Any) -> Result:
     estimates = tuple(
         Measurement(metric=metric, value=value, scope="a100") for metric, value in device.items()
     )
-    made: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "name": "mini",
         "job": job,
         "inputs": (InputSpec(name="input_ids", shape=(1, 128), dtype="int64"),),
-        "measurements": (*whole, *dtypes, *estimates, *_of_modules()),
+        "measurements": (*model_totals, *dtypes, *estimates, *_module_measurements()),
         "outline": an_outline(),
         "doubts": (),
     }
-    return a_result(**(made | changes))
+    return a_result(**(parts | changes))
 
 
 def an_activity() -> Activity:
-    """Make an Activity in which no part is left out: a small network, watched."""
+    """Return an Activity with every part: a small network, watched."""
     shape = "1x128x384 float32"
     return Activity(
         layers=tuple(
@@ -156,7 +156,7 @@ def an_activity() -> Activity:
 
 
 def an_outline() -> Outline:
-    """Make an Outline in which no part is left out."""
+    """Return an Outline with every part."""
     return Outline(
         sizes={"batch": 1, "seq": 128},
         modules=tuple(
@@ -213,7 +213,7 @@ def _layers() -> dict[str, tuple[str, int, int]]:
         ".output": ("Linear", 591_744, 75_497_472),
         ".dropout": ("Dropout", 0, 0),
     }
-    return {f"encoder.layer.{n}{path}": found for n in range(6) for path, found in parts.items()}
+    return {f"encoder.layer.{n}{path}": numbers for n in range(6) for path, numbers in parts.items()}
 
 
 _MODULES: dict[str, tuple[str, int, int]] = {
@@ -229,8 +229,8 @@ _MODULES: dict[str, tuple[str, int, int]] = {
 """Path to class, parameters and MACs."""
 
 
-def _of_modules() -> Iterable[Measurement]:
+def _module_measurements() -> Iterable[Measurement]:
     for path, (_, parameters, macs) in _MODULES.items():
-        found = {"parameters": parameters, "weight_bytes": 4 * parameters, "macs": macs, "flops": 2 * macs}
+        values = {"parameters": parameters, "weight_bytes": 4 * parameters, "macs": macs, "flops": 2 * macs}
         if path:
-            yield from (Measurement(metric=m, value=value, scope=path) for m, value in found.items())
+            yield from (Measurement(metric=m, value=value, scope=path) for m, value in values.items())

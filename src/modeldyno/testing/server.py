@@ -1,11 +1,11 @@
-"""A server whose every microsecond is known, to compare with what a load generator says of it.
+"""A server whose timing is known exactly, to compare with what a load generator measures.
 
 ``python -m modeldyno.testing.server --service exponential:0.002 --workers 4`` prints its port and serves
 until a signal ends it (Ctrl-C, ``kill``), or ``--seconds 60`` are over: plain HTTP, KServe v2, TorchServe,
-TensorFlow Serving and OpenAI's completions, all from one queue. Bad behaviour is asked for by a path
+TensorFlow Serving and OpenAI's completions, all from one queue. Faults are requested by a path
 (``/fault/truncated/v2/...``), a header (``X-Fault: 503``) or as a share of all (``--fault hang=0.01``).
-``GET /truth`` tells what happened to each request, in the order in which they ended; ``DELETE /truth``
-forgets it, and lets stalls count anew.
+``GET /truth`` returns what happened to each request, in the order in which they ended; ``DELETE /truth``
+clears that, and restarts the clock of stalls.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Truth:
-    """What the server did with each request, in the order of their ends; int64, times in nanoseconds."""
+    """What the server did with each request, in order of their ends; int64, times in nanoseconds."""
 
     id: Column
-    """Of its header ``X-Id``; -1 without one."""
+    """Id from the header ``X-Id``; -1 without one."""
     arrival: Column
     start: Column
     """When its call began."""
@@ -55,7 +55,7 @@ class Truth:
     """When the first piece of its answer was written."""
     end: Column
     batch: Column
-    """Requests in its call."""
+    """Number of requests in its call."""
     fault: Column
     """Number of the fault in FAULTS; -1 for none."""
 
@@ -64,26 +64,26 @@ class Truth:
 
     @property
     def fine(self) -> Column:
-        """Whether each was answered well."""
+        """Whether each was answered without a fault."""
         fine: Column = self.fault == NOTHING
         return fine
 
     def faults(self) -> dict[str, int]:
-        """Give the faults that happened, and how often each."""
+        """Return how often each fault occurred."""
         counts = {name: int((self.fault == number).sum()) for name, number in NUMBERS.items()}
         return {name: count for name, count in counts.items() if count}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     port: int
     pid: int
     host: str = _HOST
 
     def get(self, path: str, method: str = "GET") -> bytes:
-        """Ask for something; raises OSError when that fails."""
+        """Send a request; raises OSError when it fails."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         try:
             connection.request(method, path)
@@ -96,31 +96,31 @@ class Running:
         return body
 
     def truth(self) -> Truth:
-        """Give what it did since it was started, or since it was told to forget."""
+        """Return what it did since it was started or cleared."""
         np = load_numpy()
         rows = np.frombuffer(self.get("/truth?binary"), dtype="<i8").reshape(-1, len(COLUMNS))
         return Truth(**{name: rows[:, at] for at, name in enumerate(COLUMNS)})
 
     def forget(self) -> None:
-        """Have it forget what it did, and let stalls count from the next request."""
+        """Clear its record, and let stalls count from the next request."""
         self.get("/truth", "DELETE")
 
     def counters(self) -> dict[str, Any]:
-        """Give its counters as Triton shows them."""
+        """Return its counters in Triton's format."""
         counters: dict[str, Any] = json.loads(self.get("/v2/models/echo/stats"))["model_stats"][0]
         return counters
 
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[Running]:
-    """Run a server with the arguments of the command line; it ends on leaving, or with this process."""
+    """Run a server with command-line arguments; it ends with the block, or with this process."""
     command = [sys.executable, "-m", "modeldyno.testing.server", "--parent", str(os.getpid()), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             port = process.stdout.readline()
             if not port:
-                raise RunFailed("The ground-truth server did not start; its reason stands above.")
+                raise RunFailed("The ground-truth server did not start; its error is printed above.")
             yield Running(port=int(port), pid=process.pid)
         finally:
             process.kill()
@@ -129,8 +129,8 @@ def serving(*arguments: str) -> Iterator[Running]:
 # -- the command line ---------------------------------------------------------------------------------
 
 
-def _argument(read: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Have a wrong argument told in a sentence."""
+def _parser_type(read: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Report a wrong argument in a sentence."""
 
     def convert(text: str) -> _T:
         try:
@@ -141,28 +141,28 @@ def _argument(read: Callable[[str], _T]) -> Callable[[str], _T]:
     return convert
 
 
-def _stall(text: str) -> Stall:
+def _parse_stall(text: str) -> Stall:
     at, _, seconds = text.partition(":")
     if not seconds:
-        raise ValueError(f"'{text}' is no stall; write AT:SECONDS, such as 2:0.5")
+        raise ValueError(f"'{text}' is not a stall; write AT:SECONDS, such as 2:0.5")
     return Stall(at=float(at), seconds=float(seconds))
 
 
-def _share(text: str) -> tuple[str, float]:
+def _parse_share(text: str) -> tuple[str, float]:
     name, _, share = text.partition("=")
     if name not in FAULTS:
         raise UnknownName.among("fault", name, FAULTS)
     if not share:
-        raise ValueError(f"'{text}' tells no share; write {name}=0.1")
+        raise ValueError(f"'{text}' has no share; write {name}=0.1")
     return name, float(share)
 
 
-def _arguments() -> argparse.ArgumentParser:
+def _argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m modeldyno.testing.server", description=__doc__)
     add = parser.add_argument
     add("--host", default=_HOST)
     add("--port", type=int, default=0, help="0: a free one (default)")
-    durations = _argument(parse_durations)
+    durations = _parser_type(parse_durations)
     add(
         "--service",
         type=durations,
@@ -170,68 +170,68 @@ def _arguments() -> argparse.ArgumentParser:
         help="distribution:numbers, in seconds; recorded:FILE",
     )
     add("--workers", type=int, default=1)
-    add("--limit", type=int, help="most requests that wait; those beyond are refused")
-    add("--full", type=int, default=503, choices=(429, 503), help="how they are refused")
+    add("--limit", type=int, help="most requests that may wait; others are refused")
+    add("--full", type=int, default=503, choices=(429, 503), help="status of refused requests")
     add("--batch", type=int, default=1, help="most requests in a call")
-    add("--delay", type=float, default=0.0, help="seconds that a request waits for others")
+    add("--delay", type=float, default=0.0, help="seconds that a request waits for others to form a batch")
     add("--each", type=float, default=0.0, help="seconds that each further request adds to a call")
-    add("--stall", type=_argument(_stall), action="append", default=[], metavar="AT:SECONDS",
-        help="from then on, do nothing for so long; repeatable")  # fmt: skip
-    add("--fault", type=_argument(_share), action="append", default=[], metavar="NAME=SHARE",
-        help=f"of all requests; repeatable: {', '.join(FAULTS)}")  # fmt: skip
+    add("--stall", type=_parser_type(_parse_stall), action="append", default=[], metavar="AT:SECONDS",
+        help="stop working at AT for SECONDS; repeatable")  # fmt: skip
+    add("--fault", type=_parser_type(_parse_share), action="append", default=[], metavar="NAME=SHARE",
+        help=f"share of all requests; repeatable: {', '.join(FAULTS)}")  # fmt: skip
     add("--slow", type=float, default=0.05, help="seconds between the bytes of a slow answer")
     add("--idle", type=float, help="seconds after which an idle connection is closed")
     add("--payload", type=int, default=2, help="bytes of the plain answer")
     add("--model", default="echo")
-    add("--tokens", type=int, default=16, help="of a generated text that does not say how many")
-    add("--pace", type=float, default=0.001, help="seconds from a token to the next")
-    add("--together", type=int, default=1, help="tokens in a piece of a stream")
+    add("--tokens", type=int, default=16, help="tokens of a generated text, if the request sets no number")
+    add("--pace", type=float, default=0.001, help="seconds from one token to the next")
+    add("--together", type=int, default=1, help="tokens in a chunk of a stream")
     add("--certificate", help="file; makes it HTTPS")
     add("--key", help="file")
     add("--seed", type=int, default=0)
     add("--seconds", type=float, help="how long to serve; without it, until a signal")
-    add("--parent", type=int, help="the process that starts this one, and with which it ends")
+    add("--parent", type=int, help="process that starts this one, and with which it ends")
     return parser
 
 
-def _service(given: argparse.Namespace) -> Service:
+def _service(options: argparse.Namespace) -> Service:
     return Service(
-        durations=given.service,
-        workers=given.workers,
-        limit=given.limit,
-        batch=given.batch,
-        delay=given.delay,
-        each=given.each,
-        stalls=tuple(sorted(given.stall, key=lambda stall: stall.at)),
+        durations=options.service,
+        workers=options.workers,
+        limit=options.limit,
+        batch=options.batch,
+        delay=options.delay,
+        each=options.each,
+        stalls=tuple(sorted(options.stall, key=lambda stall: stall.at)),
     )
 
 
-async def _serve(given: argparse.Namespace) -> None:
+async def _serve(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     server = Server(
         site=Site(
-            model=given.model,
-            payload=(b"ok" * given.payload)[: given.payload],
-            generation=Generation(tokens=given.tokens, pace=given.pace, together=given.together),
+            model=options.model,
+            payload=(b"ok" * options.payload)[: options.payload],
+            generation=Generation(tokens=options.tokens, pace=options.pace, together=options.together),
         ),
-        workers=Workers(service=_service(given), alarm=Alarm(loop), seed=given.seed),
-        full=given.full,
-        faults=dict(given.fault),
-        slow=given.slow,
-        idle=given.idle,
-        chance=random.Random(given.seed),
+        workers=Workers(service=_service(options), alarm=Alarm(loop), seed=options.seed),
+        full=options.full,
+        faults=dict(options.fault),
+        slow=options.slow,
+        idle=options.idle,
+        chance=random.Random(options.seed),
     )
     secure = None
-    if given.certificate:
+    if options.certificate:
         secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        secure.load_cert_chain(given.certificate, given.key)
+        secure.load_cert_chain(options.certificate, options.key)
     listening = await loop.create_server(
-        lambda: Connection(server), given.host, given.port, backlog=4096, ssl=secure
+        lambda: Connection(server), options.host, options.port, backlog=4096, ssl=secure
     )
-    if given.seconds is not None:
-        loop.call_later(given.seconds, os._exit, 0)
+    if options.seconds is not None:
+        loop.call_later(options.seconds, os._exit, 0)
     gc.freeze()
-    gc.disable()  # no pause of ours in what is measured
+    gc.disable()  # no pauses of our own in the measured times
     sys.stdout.write(f"{listening.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await listening.serve_forever()
@@ -239,15 +239,15 @@ async def _serve(given: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until a signal ends this process, or the time is over."""
-    given = _arguments().parse_args(arguments)
-    if given.parent is not None:
+    options = _argument_parser().parse_args(arguments)
+    if options.parent is not None:
         end_with_parent()
-        if os.getppid() != given.parent:  # it has ended already
+        if os.getppid() != options.parent:  # it has ended already
             return
     import uvloop  # noqa: PLC0415 - only the server's process needs it
 
     with suppress(KeyboardInterrupt):
-        uvloop.run(_serve(given))
+        uvloop.run(_serve(options))
 
 
 if __name__ == "__main__":

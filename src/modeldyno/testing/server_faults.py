@@ -1,4 +1,4 @@
-"""What a bad server does in place of answering, each by its name, and what a client should call it."""
+"""What a faulty server does instead of answering, by name, and how a client should classify it."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from modeldyno.testing.server_protocols import Answer, problem
 
 
 class Wire(Protocol):
-    """A connection that can be spoilt."""
+    """A connection on which faults act."""
 
     def write(self, data: bytes) -> None:
-        """Send."""
+        """Send data."""
 
     def close(self) -> None:
         """Close in an orderly way, after what was written."""
 
     def reset(self) -> None:
-        """Break off."""
+        """Reset the connection."""
 
     def dribble(self, data: bytes) -> None:
-        """Send byte after byte."""
+        """Send byte by byte."""
 
     def over(self) -> None:
-        """Take the next request."""
+        """Go on to the next request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault."""
+    """A fault: how it acts, and how clients may classify it."""
 
     act: Callable[[Wire, Answer], None]
     outcomes: frozenset[Outcome]
-    """What a client may call it."""
+    """Outcomes that a client may report."""
 
 
 def _half(answer: Answer) -> bytes:
-    """Give the head and half of the body: at least a byte is missing."""
+    """Return the head and half of the body, at least one byte too few."""
     raw, head = answer.raw, len(answer.head)
     return raw[: head + (len(raw) - head) // 2]
 
@@ -126,10 +126,10 @@ FAULTS = {
     "stream-error": Fault(_stream_error, frozenset({Outcome.SERVER_ERROR})),
 }
 NUMBERS = {name: number for number, name in enumerate(FAULTS)}
-"""By which the ledger names them."""
+"""Numbers of the faults in the ledger."""
 
 
 def set_to_reset(transport: Any) -> None:
-    """Have the system break the connection when it is closed, without waiting for what was sent."""
+    """Make the system reset the connection on close, without waiting for sent data."""
     connection = transport.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

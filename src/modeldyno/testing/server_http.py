@@ -1,4 +1,4 @@
-"""The connections of the ground-truth server: HTTP/1.1, one request at a time on each."""
+"""Connections of the ground-truth server: HTTP/1.1, one request at a time on each."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from modeldyno.testing.server_faults import FAULTS, NUMBERS, set_to_reset
 from modeldyno.testing.server_protocols import END, Answer, Head, Site, chunk, problem
 from modeldyno.testing.server_queue import COLUMNS, Ledger, Workers
 
-_REMEMBERED = 1024
-"""Heads and answers that are not made anew, as a load repeats its requests."""
-_BILLION = 1e9
+_CACHE_SIZE = 1024
+"""Heads and answers that are cached, because a load repeats its requests."""
+_NANOSECONDS = 1e9
 NOTHING = -1
 
 
 @dataclass(slots=True, kw_only=True)
 class Server:
-    """What all connections share."""
+    """State shared by all connections."""
 
     site: Site
     workers: Workers
     ledger: Ledger = field(default_factory=Ledger)
     full: int = 503
-    """Status of a request for which there is no room."""
+    """Status of a request that is refused because the queue is full."""
     faults: Mapping[str, float] = field(default_factory=dict)
-    """Fault to the share of requests that meet it."""
+    """Fault to the share of requests that it hits."""
     slow: float = 0.05
     """Seconds between the bytes of a slow answer."""
     idle: float | None = None
-    """Seconds after which a connection without a request is closed; None: never."""
+    """Seconds after which a connection without a request is closed; None for never."""
     heads: dict[bytes, Head] = field(default_factory=dict)
     answers: dict[tuple[str, bytes], Answer] = field(default_factory=dict)
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
     def head(self, raw: bytes) -> Head:
-        """Read the head of a request; raises ValueError."""
-        known = self.heads.get(raw)
-        if known is None:
-            known = read_head(raw)
-            if len(self.heads) < _REMEMBERED:
-                self.heads[raw] = known
-        return known
+        """Parse the head of a request; raises ValueError."""
+        head = self.heads.get(raw)
+        if head is None:
+            head = read_head(raw)
+            if len(self.heads) < _CACHE_SIZE:
+                self.heads[raw] = head
+        return head
 
     def answer(self, head: Head, body: bytes) -> Answer | None:
-        """Answer what is work for a model."""
+        """Answer an inference request; None for any other."""
         key = (head.path, body)
-        known = self.answers.get(key)
-        if known is None:
-            known = self.site.answer(head, body)
-            if known is not None and len(self.answers) < _REMEMBERED:
-                self.answers[key] = known
-        return known
+        answer = self.answers.get(key)
+        if answer is None:
+            answer = self.site.answer(head, body)
+            if answer is not None and len(self.answers) < _CACHE_SIZE:
+                self.answers[key] = answer
+        return answer
 
     def fault(self) -> str:
-        """Draw a fault for a request, or none."""
+        """Draw a fault for a request; empty for none."""
         at = self.chance.random()
         for name, share in self.faults.items():
             if at < share:
@@ -68,7 +68,7 @@ class Server:
         return ""
 
     def told(self, head: Head) -> Answer:
-        """Answer what is about the server."""
+        """Answer a request about the server."""
         if head.path == "/truth":
             return self._truth(head)
         if head.path == f"/v2/models/{self.site.model}/stats":
@@ -89,7 +89,7 @@ class Server:
 
 
 def read_head(raw: bytes) -> Head:
-    """Read the head of a request, without its empty line; raises ValueError."""
+    """Parse the head of a request, without its empty line; raises ValueError."""
     first, *lines = raw.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -112,7 +112,7 @@ def read_head(raw: bytes) -> Head:
 
 
 class Connection(asyncio.Protocol):
-    """A connection, and the request on it."""
+    """A connection, and its current request."""
 
     __slots__ = (
         "answer", "arrival", "batch", "buffer", "busy", "fault", "first", "head", "left", "queued",
@@ -129,18 +129,18 @@ class Connection(asyncio.Protocol):
         self.fault = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Have every write reach the system at once."""
+        """Disable write buffering, so that every write reaches the system at once."""
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request."""
+        """Receive bytes of a request."""
         self.buffer = self.buffer + data if self.buffer else data
         if not self.busy:
-            self._next()
+            self._start_next()
 
-    def _next(self) -> None:
-        """Begin the next request, if it is there as a whole."""
+    def _start_next(self) -> None:
+        """Start the next request if it is complete."""
         end = self.buffer.find(b"\r\n\r\n")
         if end < 0:
             return
@@ -170,24 +170,24 @@ class Connection(asyncio.Protocol):
         self.first = self.start = self.queued = self.batch = self.stream = 0
         if answer.pieces and not self.fault:
             tokens = sum(count for count, _ in answer.pieces) - answer.pieces[0][0]
-            self.stream = round(tokens * self.server.site.generation.pace * _BILLION)
+            self.stream = round(tokens * self.server.site.generation.pace * _NANOSECONDS)
         if not self.server.workers.take(self):
             self._note(monotonic_ns(), "429" if self.server.full == 429 else "503")
             self.write(problem(self.server.full, "too many requests wait").raw)
             self.over()
 
-    # -- the work, as the workers see it --------------------------------------------------------------
+    # -- called by the workers ------------------------------------------------------------------------
 
     def begin(self, first: int) -> None:
-        """Have the pieces of a stream sent when they are due."""
+        """Schedule the pieces of a stream for their due times."""
         if not self.answer.pieces or self.fault:
             return
-        pace, made = self.server.site.generation.pace * _BILLION, 0
+        pace, made = self.server.site.generation.pace * _NANOSECONDS, 0
         start, now = self.answer.pieces[0][0], monotonic_ns()
         for tokens, text in self.answer.pieces[:-1]:
             made += tokens
             due = first + round((made - start) * pace)
-            if due <= now:  # the alarm would ring after the end, where there is nothing to wait for
+            if due <= now:  # the alarm would come after the end when there is no pace
                 self._piece(text)
             else:
                 self.server.workers.alarm.at(due, self._piece, text)
@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
         self.write(head + chunk(text))
 
     def finish(self) -> None:
-        """Answer."""
+        """Send the answer."""
         worked, fault = monotonic_ns(), self.fault
         if fault:
             self._note(worked, fault)
@@ -233,10 +233,10 @@ class Connection(asyncio.Protocol):
         sums["compute_infer"] += worked - self.start
         sums["compute_output"] += now - worked
 
-    # -- the wire, as faults see it -------------------------------------------------------------------
+    # -- called by faults -----------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send, if there is anybody left to hear it."""
+        """Send data, unless the connection is closing."""
         if not self.transport.is_closing():
             self.transport.write(data)
 
@@ -245,31 +245,31 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
     def reset(self) -> None:
-        """Break off, after what was written has been sent."""
+        """Reset the connection, after what was written has been sent."""
         set_to_reset(self.transport)
         self.transport.close()
 
     def dribble(self, data: bytes) -> None:
-        """Send byte after byte."""
+        """Send byte by byte."""
         self.left = [data[at : at + 1] for at in range(len(data))][::-1]
-        self._drop()
+        self._send_next_byte()
 
-    def _drop(self) -> None:
+    def _send_next_byte(self) -> None:
         if not self.left:
             self.over()
         elif not self.transport.is_closing():
             self.write(self.left.pop())
-            due = monotonic_ns() + round(self.server.slow * _BILLION)
-            self.server.workers.alarm.at(due, self._drop)
+            due = monotonic_ns() + round(self.server.slow * _NANOSECONDS)
+            self.server.workers.alarm.at(due, self._send_next_byte)
 
     def over(self) -> None:
-        """Take the next request."""
+        """Go on to the next request."""
         self.busy = False
         if self.buffer:
-            self._next()
+            self._start_next()
         elif self.server.idle is not None:
-            asyncio.get_running_loop().call_later(self.server.idle, self._idle, self.used)
+            asyncio.get_running_loop().call_later(self.server.idle, self._close_if_idle, self.used)
 
-    def _idle(self, used: int) -> None:
+    def _close_if_idle(self, used: int) -> None:
         if self.used == used and not self.busy:
             self.transport.close()

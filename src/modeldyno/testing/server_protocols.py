@@ -1,4 +1,4 @@
-"""What the ground-truth server answers, by protocol: a request's head and body -> an Answer."""
+"""Answers of the ground-truth server, by protocol: a request's head and body -> an Answer."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ _REASONS = {
 }  # fmt: skip
 _BINARY = b"Inference-Header-Content-Length"
 _WORD = " word"
-_Said = dict[str, Any]
+_Json = dict[str, Any]
 _Choice = Callable[[str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A response; in pieces where it is a stream."""
+    """A response, in pieces if it is a stream."""
 
     body: bytes = b""
     status: int = 200
     kind: bytes = b"application/json"
     extra: bytes = b""
-    """Lines of the head, each with its end."""
+    """Header lines, each with its line end."""
     pieces: tuple[tuple[int, bytes], ...] = ()
     """Tokens and text of each piece."""
 
     @cached_property
     def head(self) -> bytes:
-        """Give the head, with the empty line."""
+        """Return the head, with the empty line."""
         length = b"Transfer-Encoding: chunked" if self.pieces else b"Content-Length: %d" % len(self.body)
         line = b"HTTP/1.1 %d %b\r\n" % (self.status, _REASONS[self.status])
         return b"%bContent-Type: %b\r\n%b%b\r\n\r\n" % (line, self.kind, self.extra, length)
 
     @cached_property
     def raw(self) -> bytes:
-        """Give the whole response."""
+        """Return the whole response."""
         if self.pieces:
             return self.head + b"".join(chunk(text) for _, text in self.pieces) + END
         return self.head + self.body
 
 
 def chunk(text: bytes) -> bytes:
-    """Write a chunk."""
+    """Return a chunk in chunked transfer encoding."""
     return b"%x\r\n%b\r\n" % (len(text), text)
 
 
@@ -54,7 +54,7 @@ END = b"0\r\n\r\n"
 
 
 def problem(status: int, message: str) -> Answer:
-    """Say that something is wrong."""
+    """Return an error response."""
     return Answer(json.dumps({"error": message}).encode(), status)
 
 
@@ -63,11 +63,11 @@ class Generation:
     """How text is generated."""
 
     tokens: int = 16
-    """Where the request does not say how many."""
+    """Tokens, if the request does not set a number."""
     pace: float = 0.001
-    """Seconds from a token to the next."""
+    """Seconds from one token to the next."""
     together: int = 1
-    """Tokens in a piece."""
+    """Tokens in a piece of a stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Head:
 
     method: str
     path: str
-    """Without query and ``/fault/NAME``."""
+    """Path without query and ``/fault/NAME``."""
     query: str
     headers: dict[str, str]
     length: int
@@ -86,15 +86,15 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What is served."""
+    """What is served: the model, and how it answers."""
 
     model: str = "echo"
     payload: bytes = b"ok"
-    """Of the plain path."""
+    """Body of the plain path's answer."""
     generation: Generation = field(default_factory=Generation)
 
     def answer(self, head: Head, body: bytes) -> Answer | None:
-        """Answer what is work for a model; None for anything else."""
+        """Answer an inference request; None for any other."""
         work: dict[str, Callable[[Head, bytes], Answer]] = {
             "/": lambda _head, _body: Answer(self.payload, kind=b"application/octet-stream"),
             f"/predictions/{self.model}": lambda _, sent: Answer(sent),
@@ -110,7 +110,7 @@ class Site:
             return problem(400, f"the request cannot be read: {error!r}")
 
     def told(self, path: str) -> Answer:
-        """Answer what is about the server and the model."""
+        """Answer a request about the server or the model."""
         tensor = {"datatype": "FP32", "shape": [-1, -1]}
         model = {
             "name": self.model,
@@ -119,7 +119,7 @@ class Site:
             "inputs": [{"name": "x"} | tensor],
             "outputs": [{"name": "y"} | tensor],
         }
-        known: dict[str, Any] = {
+        documents: dict[str, Any] = {
             "/v2/repository/index": [{"name": self.model, "version": "1", "state": "READY"}],
             "/v2": {"name": "modeldyno.testing.server", "version": "1", "extensions": ["binary_tensor_data"]},
             f"/v2/models/{self.model}": model,
@@ -129,10 +129,14 @@ class Site:
         healthy = {"/v2/health/live", "/v2/health/ready", f"/v2/models/{self.model}/ready", "/health"}
         if path in healthy:
             return Answer()
-        return Answer(json.dumps(known[path]).encode()) if path in known else problem(404, f"no {path} here")
+        return (
+            Answer(json.dumps(documents[path]).encode())
+            if path in documents
+            else problem(404, f"no {path} here")
+        )
 
     def _chat(self, _head: Head, body: bytes) -> Answer:
-        return self._generated(
+        return self._generate(
             body,
             {"object": "chat.completion"},
             lambda text: {"message": {"role": "assistant", "content": text}},
@@ -142,15 +146,15 @@ class Site:
 
     def _complete(self, _head: Head, body: bytes) -> Answer:
         kind = {"object": "text_completion"}
-        return self._generated(body, kind, lambda text: {"text": text}, kind, lambda text: {"text": text})
+        return self._generate(body, kind, lambda text: {"text": text}, kind, lambda text: {"text": text})
 
-    def _generated(
-        self, body: bytes, whole: _Said, as_whole: _Choice, piece: _Said, as_piece: _Choice
+    def _generate(
+        self, body: bytes, whole: _Json, as_whole: _Choice, piece: _Json, as_piece: _Choice
     ) -> Answer:
-        """Generate as many words as were asked for, whole or in pieces."""
+        """Generate the requested number of words, whole or in pieces."""
         request = json.loads(body)
-        how = self.generation
-        count = int(request.get("max_tokens") or request.get("max_completion_tokens") or how.tokens)
+        settings = self.generation
+        count = int(request.get("max_tokens") or request.get("max_completion_tokens") or settings.tokens)
         prompt = len(str(request.get("messages") or request.get("prompt") or "").split())
         usage = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
         common = {"id": "cmpl-1", "created": 0, "model": self.model}
@@ -162,7 +166,7 @@ class Site:
             choice = {"index": 0, "finish_reason": reason} | as_piece(text)
             return _event(json.dumps(common | piece | {"choices": [choice]}))
 
-        sizes = [min(how.together, count - at) for at in range(0, count, how.together)]
+        sizes = [min(settings.together, count - at) for at in range(0, count, settings.together)]
         texts = [event(_WORD * size) for size in sizes]
         texts[-1] += event("", "length")
         if (request.get("stream_options") or {}).get("include_usage"):
@@ -184,10 +188,10 @@ def _tensorflow(_head: Head, body: bytes) -> Answer:
 
 
 def _kserve(head: Head, body: bytes) -> Answer:
-    """Echo each input as an output: ``y``, ``y1`` ...; in binary if it is asked for."""
+    """Echo each input as an output: ``y``, ``y1`` ...; in binary if requested."""
     length = int(head.headers.get(_BINARY.decode().lower(), len(body)))
     request, rest = json.loads(body[:length]), body[length:]
-    wanted = {output["name"]: output.get("parameters", {}) for output in request.get("outputs", ())}
+    requested = {output["name"]: output.get("parameters", {}) for output in request.get("outputs", ())}
     always = request.get("parameters", {}).get("binary_data_output", False)
     outputs, blocks = [], []
     for index, tensor in enumerate(request["inputs"]):
@@ -200,19 +204,19 @@ def _kserve(head: Head, body: bytes) -> Answer:
             block, rest, data = rest[:size], rest[size:], None
         if len(block) != (size or 0):
             raise ValueError(f"{tensor['name']} has {len(block)} bytes, not {size}")
-        if wanted.get(name, {}).get("binary_data", always):
-            block = block or _packed(tensor["datatype"], data)
+        if requested.get(name, {}).get("binary_data", always):
+            block = block or _pack(tensor["datatype"], data)
             output["parameters"] = {"binary_data_size": len(block)}
             blocks.append(block)
         else:
-            output["data"] = _unpacked(tensor["datatype"], block) if data is None else data
+            output["data"] = _unpack(tensor["datatype"], block) if data is None else data
         outputs.append(output)
-    said = {"model_name": head.path.split("/")[3], "model_version": "1", "outputs": outputs}
-    told = json.dumps(said | ({"id": request["id"]} if "id" in request else {})).encode()
+    response = {"model_name": head.path.split("/")[3], "model_version": "1", "outputs": outputs}
+    encoded = json.dumps(response | ({"id": request["id"]} if "id" in request else {})).encode()
     if not blocks:
-        return Answer(told)
-    extra = b"%b: %d\r\n" % (_BINARY, len(told))
-    return Answer(told + b"".join(blocks), kind=b"application/octet-stream", extra=extra)
+        return Answer(encoded)
+    extra = b"%b: %d\r\n" % (_BINARY, len(encoded))
+    return Answer(encoded + b"".join(blocks), kind=b"application/octet-stream", extra=extra)
 
 
 _DTYPES = {
@@ -221,13 +225,13 @@ _DTYPES = {
 }  # fmt: skip
 
 
-def _packed(datatype: str, data: Any) -> bytes:
+def _pack(datatype: str, data: Any) -> bytes:
     import numpy as np  # noqa: PLC0415 - heavy
 
     return np.asarray(data, _DTYPES[datatype]).tobytes()
 
 
-def _unpacked(datatype: str, block: bytes) -> Any:
+def _unpack(datatype: str, block: bytes) -> Any:
     import numpy as np  # noqa: PLC0415 - heavy
 
     return np.frombuffer(block, _DTYPES[datatype]).tolist()

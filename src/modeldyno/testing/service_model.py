@@ -1,4 +1,4 @@
-"""How a ground-truth server serves, in virtual time and for real: workers, queue, batches, stalls."""
+"""Model of how the ground-truth server works, in virtual and real time: workers, queue, batches, stalls."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ class Durations:
     """A distribution of service times, in seconds."""
 
     draw: Callable[[Any, int], Samples]
-    """Takes a numpy Generator and how many."""
+    """Takes a numpy Generator and the number of samples."""
     mean: float
     deviation: float
     """Standard deviation."""
 
 
 def constant(seconds: float) -> Durations:
-    """Give the same time always."""
+    """Return a constant service time."""
     return Durations(draw=lambda _, n: load_numpy().full(n, seconds), mean=seconds, deviation=0.0)
 
 
 def exponential(mean: float) -> Durations:
-    """Give times without memory."""
+    """Return exponential (memoryless) service times."""
     return Durations(draw=lambda rng, n: rng.exponential(mean, n), mean=mean, deviation=mean)
 
 
 def lognormal(median: float, sigma: float) -> Durations:
-    """Give times whose logarithms have the standard deviation sigma."""
+    """Return log-normal service times; sigma is the standard deviation of their logarithms."""
     mean = median * math.exp(sigma**2 / 2)
     return Durations(
         draw=lambda rng, n: rng.lognormal(math.log(median), sigma, n),
@@ -44,10 +44,10 @@ def lognormal(median: float, sigma: float) -> Durations:
 
 
 def recorded(times: Sequence[float]) -> Durations:
-    """Give times drawn at random from those seen elsewhere."""
-    seen = load_numpy().asarray(times, dtype=float)
+    """Return service times drawn at random from recorded ones."""
+    samples = load_numpy().asarray(times, dtype=float)
     return Durations(
-        draw=lambda rng, n: rng.choice(seen, n), mean=float(seen.mean()), deviation=float(seen.std())
+        draw=lambda rng, n: rng.choice(samples, n), mean=float(samples.mean()), deviation=float(samples.std())
     )
 
 
@@ -60,12 +60,12 @@ _KINDS: dict[str, tuple[Callable[..., Durations], int]] = {
 
 
 def parse_durations(text: str) -> Durations:
-    """Read ``constant:0.002``, ``exponential:MEAN``, ``lognormal:MEDIAN:SIGMA`` or ``recorded:FILE``.
+    """Parse ``constant:0.002``, ``exponential:MEAN``, ``lognormal:MEDIAN:SIGMA`` or ``recorded:FILE``.
 
-    The file has a number of seconds a line.
+    The file has one number of seconds per line.
 
     Raises:
-        RequestError: it is none of these.
+        RequestError: the text is none of these.
     """
     kind, _, rest = text.partition(":")
     if kind == "recorded":
@@ -78,13 +78,13 @@ def parse_durations(text: str) -> Durations:
     except ValueError:
         numbers = []
     if len(numbers) != count or min(numbers) < 0:
-        raise RequestError(f"'{text}' is no distribution; {kind} takes {count} number(s) of at least 0.")
+        raise RequestError(f"'{text}' is not a distribution; {kind} takes {count} number(s) of at least 0.")
     return make(*numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """A time in which no work gets done; what was begun goes on afterwards."""
+    """A pause in which no work is done; calls in progress continue afterwards."""
 
     at: float
     """Seconds after the first request."""
@@ -96,33 +96,33 @@ class Service:
     """How a server works; times in seconds."""
 
     durations: Durations
-    """Of one call of the model with one request."""
+    """Time of a call of the model with one request."""
     workers: int = 1
-    """Calls at the same time."""
+    """Number of concurrent calls."""
     limit: int | None = None
-    """Most requests that wait; those beyond are refused at once."""
+    """Most requests that may wait; others are refused at once."""
     batch: int = 1
     """Most requests in a call."""
     delay: float = 0.0
-    """Most that a request waits for others to share its call while a worker is free."""
+    """Longest wait of a request for others to share its call while a worker is free."""
     each: float = 0.0
-    """Added to a call's time for each request beyond the first."""
+    """Time added to a call for each request beyond the first."""
     stalls: tuple[Stall, ...] = ()
-    """In order, none overlapping another."""
+    """In order, without overlap."""
 
     @property
     def capacity(self) -> float:
-        """Requests per second that it can serve for long, with every call as full as it may be."""
+        """Sustained requests per second, with every call as full as possible."""
         call = self.durations.mean + (self.batch - 1) * self.each
         return self.workers * self.batch / call if call else math.inf
 
 
 _ROUNDING = 1e-9
-"""Seconds by which what waits in a stall may seem to be before it."""
+"""Seconds of tolerance, by which work that waits in a stall may seem to be before it."""
 
 
 def worked(stalls: Sequence[Stall], moment: Any) -> Any:
-    """Give the seconds of work that can have been done until a moment; numbers or arrays."""
+    """Return the seconds of work that can be done before a moment; numbers or arrays."""
     np = load_numpy()
     done = moment
     for stall in stalls:
@@ -131,7 +131,7 @@ def worked(stalls: Sequence[Stall], moment: Any) -> Any:
 
 
 def moment_of(stalls: Sequence[Stall], work: Any) -> Any:
-    """Give the moment at which so many seconds of work are done; the end of a stall, where work waits."""
+    """Return the moment at which the given seconds of work are done; work in a stall waits for its end."""
     moment, lost = work, 0.0
     for stall in stalls:
         moment = moment + stall.seconds * (work > stall.at - lost - _ROUNDING)

@@ -1,8 +1,7 @@
-"""A server under load in virtual time: the records that the load generator would have made of it.
+"""Simulate a server under load in virtual time, producing the records of a load generator.
 
-A plain queue is computed directly, a million requests in a second; batches, limits and timeouts go
-through a calendar of events, about a hundred thousand a second. Both draw the same times from the same
-seed.
+A plain queue is computed directly, a million requests per second; batches, limits and timeouts use an event
+calendar, about a hundred thousand per second. Both draw the same times from the same seed.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ _BLOCK = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Served:
-    """A load's records, and what the server knows of each."""
+    """Records of a load, and when the server began each request."""
 
     records: Records
     start: Column
-    """int64, nanoseconds of the same clock: when its call began; as `end` for one that had none."""
+    """int64, nanoseconds of the same clock: when its call began; equal to `end` if it had no call."""
     batch: Column
-    """int32: requests in its call; 0 for one that had none."""
+    """int32: requests in its call; 0 if it had no call."""
 
     @property
     def queue(self) -> Column:
-        """Seconds that each waited at the server."""
+        """Seconds that each request waited at the server."""
         seconds: Column = (self.start - self.records.sent) * 1e-9
         return seconds
 
     @property
     def service(self) -> Column:
-        """Seconds that each was being served."""
+        """Seconds that each request was being served."""
         seconds: Column = (self.records.end - self.start) * 1e-9
         return seconds
 
@@ -53,31 +52,31 @@ def simulate(service: Service, load: Load, *, seed: int = 0, requests: int | Non
 
     Args:
         service: the server.
-        load: `requests` or `duration` (of the times at which requests are due) ends it; retries and
-            drivers change nothing here.
-        seed: of all that is random.
-        requests: instead of the load's.
+        load: ends after its `requests` or `duration` (of the due times); retries and drivers are ignored
+            here.
+        seed: seed of all random numbers.
+        requests: replaces the load's number of requests.
     """
     np = load_numpy()
     arrivals, services = (np.random.default_rng([seed, part]) for part in (0, 1))
-    most = requests or load.requests
-    if most is None and load.duration is None:
+    limit = requests or load.requests
+    if limit is None and load.duration is None:
         raise RequestError("A simulated load needs a number of requests or a duration.")
     plain = service.limit is None and service.batch == 1
     if load.closed:
-        simple = _loop(service, load, services, most) if plain and not service.stalls else None
+        simple = _closed_loop(service, load, services, limit) if plain and not service.stalls else None
         if simple is not None:
             return simple
         services = np.random.default_rng([seed, 1])
-        return _gathered(*_Course(service=service, load=load, rng=services).closed(most))
-    due = due_times(load, arrivals, most)
+        return _to_records(*_EventSimulation(service=service, load=load, rng=services).closed(limit))
+    due = due_times(load, arrivals, limit)
     if load.concurrency or not plain:
-        return _gathered(*_Course(service=service, load=load, rng=services).open(due))
+        return _to_records(*_EventSimulation(service=service, load=load, rng=services).open(due))
     work = worked(service.stalls, due)
-    begun, done = _queue(work, service.durations.draw(services, due.size), service.workers)
-    start, end = moment_of(service.stalls, begun), moment_of(service.stalls, done)
+    began, done = _queue(work, service.durations.draw(services, due.size), service.workers)
+    start, end = moment_of(service.stalls, began), moment_of(service.stalls, done)
     late = end - due > load.timeout
-    return _gathered(
+    return _to_records(
         due, due, start, np.where(late, due + load.timeout, end), np.ones(due.size),
         np.where(late, Outcome.TIMEOUT, Outcome.OK),
     )  # fmt: skip
@@ -87,7 +86,7 @@ def simulate(service: Service, load: Load, *, seed: int = 0, requests: int | Non
 
 
 def due_times(load: Load, rng: Any, requests: int | None) -> Column:
-    """Give the seconds at which the requests of an open load are due: so many, within its duration."""
+    """Return the due times in seconds of an open load: the given number, within its duration."""
     np = load_numpy()
     rate = load.rate or 0.0
     if not rate:
@@ -105,7 +104,7 @@ def due_times(load: Load, rng: Any, requests: int | None) -> Column:
 
 
 def _ramped(passed: Column, rate: float, ramp: float) -> Column:
-    """Give when so many requests have become due, the rate growing evenly from 0 during the ramp."""
+    """Return when each request is due, with the rate growing linearly from 0 during the ramp."""
     np = load_numpy()
     growing = np.sqrt(2 * ramp * passed / rate)
     due: Column = np.where(growing < ramp, growing, ramp / 2 + passed / rate)
@@ -116,7 +115,7 @@ def _ramped(passed: Column, rate: float, ramp: float) -> Column:
 
 
 def _queue(arrivals: Column, durations: Column, workers: int) -> tuple[Column, Column]:
-    """Give when each begins and is done, first come, first served."""
+    """Return when each request begins and is done, first come, first served."""
     np = load_numpy()
     if workers == 1:
         total = np.cumsum(durations)
@@ -130,8 +129,8 @@ def _queue(arrivals: Column, durations: Column, workers: int) -> tuple[Column, C
     return done - durations, done
 
 
-def _loop(service: Service, load: Load, rng: Any, requests: int | None) -> Served | None:
-    """Simulate a closed loop without stalls; None where a client would have given up."""
+def _closed_loop(service: Service, load: Load, rng: Any, requests: int | None) -> Served | None:
+    """Simulate a closed loop without stalls; None if a client would have timed out."""
     np = load_numpy()
     slots = load.slots or 1
     next_due = [slot * load.ramp / slots for slot in range(slots)]  # when each slot is free
@@ -157,15 +156,15 @@ def _loop(service: Service, load: Load, rng: Any, requests: int | None) -> Serve
     if until.size and float((until - since).max()) > load.timeout:
         return None
     one = np.ones(since.size)
-    return _gathered(since, since, until - np.asarray(times), until, one, one * Outcome.OK)
+    return _to_records(since, since, until - np.asarray(times), until, one, one * Outcome.OK)
 
 
 # -- a calendar of events -----------------------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
-class _Course:
-    """What happens, one event after the other; requests are their indices."""
+class _EventSimulation:
+    """Event simulation; requests are identified by their index."""
 
     service: Service
     load: Load
@@ -173,9 +172,9 @@ class _Course:
     calendar: list[tuple[float, int, Callable[..., None], Any]] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=count)
     waiting: deque[int] = field(default_factory=deque)
-    """At the server."""
+    """Requests waiting at the server."""
     backlog: deque[int] = field(default_factory=deque)
-    """Due and not sent."""
+    """Requests that are due but not sent."""
     free: int = 0
     in_flight: int = 0
     due: list[float] = field(default_factory=list)
@@ -186,18 +185,18 @@ class _Course:
     outcome: list[int] = field(default_factory=list)
     durations: list[float] = field(default_factory=list)
     left: float = 0
-    """Requests that a closed loop may still make."""
+    """Requests that a closed loop may still send."""
 
     def closed(self, requests: int | None) -> tuple[Column, ...]:
-        """Send from so many slots, each as soon as it is free."""
+        """Send from the load's slots, each as soon as it is free."""
         slots = self.load.slots or 1
         self.left = float("inf") if requests is None else requests
-        self._run([(slot * self.load.ramp / slots, self._make) for slot in range(slots)])
+        self._run([(slot * self.load.ramp / slots, self._make_due) for slot in range(slots)])
         return self._columns()
 
     def open(self, due: Column) -> tuple[Column, ...]:
-        """Send when due, or when there are fewer in flight than there may be."""
-        self._run([(at, self._make) for at in due.tolist()])
+        """Send each request when due, or as soon as the number in flight allows."""
+        self._run([(at, self._make_due) for at in due.tolist()])
         return self._columns()
 
     def _run(self, first: list[tuple[float, Callable[..., None]]]) -> None:
@@ -211,8 +210,8 @@ class _Course:
     def _at(self, moment: float, act: Callable[..., None], what: Any) -> None:
         heappush(self.calendar, (moment, next(self.order), act, what))
 
-    def _make(self, now: float, _: None = None) -> None:
-        """Have a request become due."""
+    def _make_due(self, now: float, _: None = None) -> None:
+        """Make a request due."""
         if self.load.closed:
             if self.left <= 0 or now >= (self.load.duration or float("inf")):
                 return
@@ -235,17 +234,17 @@ class _Course:
         if limit is not None and not self.free and len(self.waiting) >= limit:
             self._answer(now, index, Outcome.REJECTED)
             return
-        self._at(now + self.load.timeout, self._give_up, index)
+        self._at(now + self.load.timeout, self._time_out, index)
         self.waiting.append(index)
         self._dispatch(now)
 
     def _dispatch(self, now: float, _: None = None) -> None:
-        """Begin a call wherever a worker is free and a batch is full, or has waited enough."""
+        """Start a call whenever a worker is free and a batch is full or has waited long enough."""
         while self.free and self.waiting:
             if len(self.waiting) < self.service.batch:
-                ripe = self.sent[self.waiting[0]] + self.service.delay
-                if now < ripe:
-                    self._at(ripe, self._dispatch, None)
+                due = self.sent[self.waiting[0]] + self.service.delay
+                if now < due:
+                    self._at(due, self._dispatch, None)
                     return
             size = min(len(self.waiting), self.service.batch)
             members = [self.waiting.popleft() for _ in range(size)]
@@ -254,8 +253,8 @@ class _Course:
             for index in members:
                 self.start[index], self.batch[index] = begin, size
             self.free -= 1
-            taken = self._duration() + self.service.each * (size - 1)
-            self._at(float(moment_of(self.service.stalls, work + taken)), self._finish, members)
+            duration = self._duration() + self.service.each * (size - 1)
+            self._at(float(moment_of(self.service.stalls, work + duration)), self._finish, members)
 
     def _duration(self) -> float:
         if not self.durations:
@@ -268,8 +267,8 @@ class _Course:
             self._answer(now, index, Outcome.OK)
         self._dispatch(now)
 
-    def _give_up(self, now: float, index: int) -> None:
-        """Have the client give up; the server does not notice."""
+    def _time_out(self, now: float, index: int) -> None:
+        """Time a request out at the client; the server does not notice."""
         self._answer(now, index, Outcome.TIMEOUT)
 
     def _answer(self, now: float, index: int, outcome: Outcome) -> None:
@@ -281,20 +280,20 @@ class _Course:
             self.start[index] = now
         self.in_flight -= 1
         if self.load.closed:
-            self._make(now)
+            self._make_due(now)
         elif self.backlog:
             self._send(now, self.backlog.popleft())
 
     def _columns(self) -> tuple[Column, ...]:
         np = load_numpy()
-        found = (self.due, self.sent, self.start, self.end, self.batch, self.outcome)
-        return tuple(np.asarray(column) for column in found)
+        columns = (self.due, self.sent, self.start, self.end, self.batch, self.outcome)
+        return tuple(np.asarray(column) for column in columns)
 
 
-def _gathered(
+def _to_records(
     due: Column, sent: Column, start: Column, end: Column, batch: Column, outcome: Column
 ) -> Served:
-    """Write seconds as records, in the order in which the requests ended."""
+    """Convert seconds into records, in the order in which the requests ended."""
     np = load_numpy()
     order = np.argsort(end, kind="stable")
     at = {

@@ -1,6 +1,6 @@
-"""The examination that every store must pass.
+"""Test suite that every store must pass.
 
-Inherit from :class:`StoreSuite` and give the fixture `store`: an empty store of your own::
+Inherit from :class:`StoreSuite` and provide the fixture `store`, an empty store::
 
     class TestMyStore(StoreSuite):
         @pytest.fixture
@@ -33,25 +33,27 @@ if TYPE_CHECKING:
 
 
 def ids(entries: Sequence[Entry]) -> list[str]:
-    """Give the ids of entries, in their order."""
+    """Return the ids of entries, in their order."""
     return [entry.id for entry in entries]
 
 
 def fill(store: Store, count: int) -> list[Result]:
-    """Put so many small Results, each a second after the one before."""
-    made = [a_small_result(id=f"{n:02x}" * 6, created=f"2026-01-01T00:00:{n:02}+00:00") for n in range(count)]
-    for result in made:
+    """Store the given number of small Results, each a second after the one before."""
+    results = [
+        a_small_result(id=f"{n:02x}" * 6, created=f"2026-01-01T00:00:{n:02}+00:00") for n in range(count)
+    ]
+    for result in results:
         store.put(result, headline=f"Number {result.id}.")
-    return made
+    return results
 
 
 class StoreSuite(ConclusionSuite):
-    """What must be true of a store."""
+    """Tests of a store."""
 
     @pytest.fixture
     def store(self) -> Store:
-        """Give an empty store."""
-        raise NotImplementedError("Give the fixture `store`.")
+        """Return an empty store."""
+        raise NotImplementedError("Provide the fixture `store`.")
 
     def test_round_trip(self, store: Store) -> None:
         """What is put is got back equal."""
@@ -472,21 +474,21 @@ TRIALS: tuple[tuple[Result | None, Ask], ...] = (
     (None, Ask(point={"batch_size": 1, "io_binding": True})),
     (a_result(id="3" * 12), Ask(point={"batch_size": 1, "io_binding": False}, stage=Stage.VERIFY, care=2.0)),
 )
-"""What was measured in a study: a Result, or nothing where the point cannot be."""
+"""Trials of a study: a Result, or None where the point is invalid."""
 
 
 def tried(study: Study, result: Result | None, ask: Ask) -> tuple[Study, Result | None]:
     """Add a trial to a study."""
     number = len(study.trials) + 1
     if result is None:
-        trial = Trial(number=number, point=ask.point, state=State.SKIPPED, failure="It cannot be.")
+        trial = Trial(number=number, point=ask.point, state=State.SKIPPED, failure="It is invalid.")
         return study.add(trial), None
     study = replace(study, model=study.model or result.model, environment=result.environment)
     return study.add(Trial.of(result, study.goal, ask, number=number, seconds=1.5)), result
 
 
 def sweep_into(store: Store, study: Study, *, renamed: bool = False) -> Study:
-    """Keep a study with its trials, one by one."""
+    """Store a study with its trials, one by one."""
     store.put_study(study, headline="new")
     for result, ask in TRIALS:
         own = result and replace(result, id=f"{result.id[:-1]}{'f' if renamed else 'e'}")

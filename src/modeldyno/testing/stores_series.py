@@ -1,4 +1,4 @@
-"""The part of the examination of a store that is about Conclusions."""
+"""The part of a store's test suite that is about series, such as comparisons and ladders."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ ODD_NAMES = {
     "blank": " ",
     "10 kB": "".join(random.Random(0).choices(_ALPHABET, k=10_000)),
 }
-"""Names that have broken programs that put text together."""
+"""Names that have broken programs that concatenate text."""
 
 
 class ConclusionSuite:
-    """What must be true of a store that keeps Conclusions; the fixture `store` is that of StoreSuite."""
+    """Tests of a store that keeps series; the fixture `store` is that of StoreSuite."""
 
     def test_conclusion_round_trip(self, store: Store) -> None:
         """A comparison, a ladder and the answer of a search are got back by the beginning of their ids."""
-        made = (a_comparison(), a_ladder(), a_capacity())
-        for found in made:
-            store.put_conclusion(found, headline="It is so.")
+        documents = (a_comparison(), a_ladder(), a_capacity())
+        for document in documents:
+            store.put_conclusion(document, headline="It is so.")
 
-        assert [store.conclusion(found.id[:8]) for found in made] == list(made)
+        assert [store.conclusion(document.id[:8]) for document in documents] == list(documents)
 
     def test_conclusion_entry(self, store: Store) -> None:
         """A list says when it was made, what it is, of which model, and what came out; the newest first."""
@@ -55,8 +55,8 @@ class ConclusionSuite:
             a_capacity().id, "capacity", "other", "4 holds.",
         )  # fmt: skip
         assert (second.kind, second.created) == ("ladder", a_ladder().created)
-        assert [each.id for each in store.conclusions(name=a_ladder().name)] == [a_ladder().id]
-        assert [each.id for each in store.conclusions(limit=1)] == [first.id]
+        assert [entry.id for entry in store.conclusions(name=a_ladder().name)] == [a_ladder().id]
+        assert [entry.id for entry in store.conclusions(limit=1)] == [first.id]
 
     @pytest.mark.parametrize("prefix", ["", "none", "%", "_"])
     def test_unknown_conclusion(self, store: Store, prefix: str) -> None:
@@ -73,7 +73,7 @@ class ConclusionSuite:
         store.put_conclusion(longer, headline="second")
 
         assert store.conclusion(longer.id) == longer
-        assert [each.headline for each in store.conclusions()] == ["second"]
+        assert [entry.headline for entry in store.conclusions()] == ["second"]
 
     def test_remove_conclusion(self, store: Store) -> None:
         """The document goes, and the results that it was concluded from stay."""
@@ -90,4 +90,4 @@ class ConclusionSuite:
         """Any text can be the name of a model of which something was concluded."""
         store.put_conclusion(replace(a_ladder(), name=ODD_NAMES[kind]), headline=ODD_NAMES[kind])
 
-        assert [each.id for each in store.conclusions(name=ODD_NAMES[kind])] == [a_ladder().id]
+        assert [entry.id for entry in store.conclusions(name=ODD_NAMES[kind])] == [a_ladder().id]

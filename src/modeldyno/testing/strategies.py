@@ -1,6 +1,6 @@
-"""The examination that every strategy must pass.
+"""Test suite that every strategy must pass.
 
-Inherit and say which strategy it is; one that cannot search any space says which it can::
+Inherit and name the strategy; one that cannot search any space names those that it can::
 
     from modeldyno.testing.strategies import StrategySuite
 
@@ -48,11 +48,11 @@ GOALS = {
 
 
 def told(study: Study, ask: Ask, values: dict[Query, float]) -> Study:
-    """Add a trial that gave values; a p99 is no claim yet, and has its plain quantile."""
+    """Add a trial with values; a p99 is uncertified, and has only its raw quantile."""
     answers = [Answer(query=query, value=value) for query, value in values.items() if query != LATE]
     if LATE in values:
         answers += [
-            Answer(query=LATE, value=None, why="no claim yet"),
+            Answer(query=LATE, value=None, why="not certified yet"),
             Answer(query=replace(LATE, part="raw"), value=values[LATE]),
         ]
     number = len(study.trials) + 1
@@ -69,13 +69,13 @@ def told(study: Study, ask: Ask, values: dict[Query, float]) -> Study:
 
 
 def lost(study: Study, ask: Ask, *, state: State = State.FAILED, kind: str = "oom") -> Study:
-    """Add a trial that failed, or that cannot be."""
+    """Add a trial that failed, or was skipped as invalid."""
     number = len(study.trials) + 1
     return study.add(Trial(number=number, point=ask.point, state=state, failure="it did not fit", kind=kind))
 
 
 def plain(point: Point) -> dict[Query, float]:
-    """Give what a point gives: more of each number is faster, and later."""
+    """Return the values of a point: larger numbers are faster, and later."""
     size = math.prod(
         value for value in point.values() if isinstance(value, int) and not isinstance(value, bool)
     )
@@ -102,14 +102,14 @@ class StrategySuite:
 
     @pytest.fixture
     def strategy(self) -> interfaces.Strategy:
-        """Give the plugin, by its entry point; what it needs must be installed."""
-        found = plugins.strategy(self.name)
-        for module in found.requires:
+        """Return the plugin, by its entry point; skip if its requirements are not installed."""
+        plugin = plugins.strategy(self.name)
+        for module in plugin.requires:
             pytest.importorskip(module)
-        return found
+        return plugin
 
     def study(self, goal: Goal | None = None, *axes: str) -> Study:
-        """Begin a study of the space."""
+        """Return a new study of the space."""
         return a_study(*(axes or self.axes), goal=goal or GOALS["a bound"], strategy=self.name, seed=3)
 
     @pytest.mark.parametrize("goal", GOALS)
@@ -117,7 +117,7 @@ class StrategySuite:
         self, strategy: interfaces.Strategy, goal: str
     ) -> None:
         """Whatever is asked for, every point is one of the space that was not measured before."""
-        studies = list(_searched(strategy, self.study(GOALS[goal]), plain))
+        studies = list(_search(strategy, self.study(GOALS[goal]), plain))
         last = studies[-1]
 
         assert all(last.space.holds(trial.point) for trial in last.trials)
@@ -126,7 +126,7 @@ class StrategySuite:
 
     def test_it_is_a_function_of_the_study(self, strategy: interfaces.Strategy) -> None:
         """The same study gives the same proposal, on the way as at the beginning."""
-        for study in _searched(strategy, self.study(), plain):
+        for study in _search(strategy, self.study(), plain):
             assert strategy.propose(study) == strategy.propose(replace(study))
 
     def test_it_searches(self, strategy: interfaces.Strategy) -> None:
@@ -185,13 +185,13 @@ class StrategySuite:
         self, strategy: interfaces.Strategy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Of a million points no more are looked at than the history and a few thousand others."""
-        made = 0
-        walk = Space._points_from  # noqa: SLF001 - points that are walked through come from there
+        enumerated = 0
+        walk = Space._points_from  # noqa: SLF001 - it yields the points that are enumerated
 
         def counted(self: Space, place: int, chosen: Point) -> Iterator[Point]:
-            nonlocal made
+            nonlocal enumerated
             for point in walk(self, place, chosen):
-                made += place == len(self.axes)
+                enumerated += place == len(self.axes)
                 yield point
 
         monkeypatch.setattr(Space, "_points_from", counted)
@@ -201,16 +201,16 @@ class StrategySuite:
                 study = told(study, ask, plain(ask.point))
 
         assert study.trials
-        assert made < 20_000
+        assert enumerated < 20_000
 
     def large(self) -> Study:
-        """Begin a study of a million points."""
+        """Return a new study of a million points."""
         return self.study(
             None, *(f"{name}=1..10" for name in ("batch_size", "a", "b", "c", "d", "concurrency"))
         )
 
     def test_importing_it_imports_no_framework(self) -> None:
-        """It can be named for nothing."""
+        """It can be named without imports."""
         code = (
             f"import sys; from modeldyno import plugins; plugins.strategy({self.name!r})\n"
             f"print([module for module in {_HEAVY!r} if module in sys.modules])"
@@ -221,12 +221,12 @@ class StrategySuite:
 
 
 class LadderSuite(StrategySuite):
-    """For a strategy of one axis of numbers."""
+    """For a strategy that searches one numeric axis."""
 
     axes: ClassVar[tuple[str, ...]] = ("batch_size=1..64*2",)
 
     def large(self) -> Study:
-        """Begin a study of as many points as an axis may have."""
+        """Return a new study of as many points as an axis may have."""
         return self.study(None, "batch_size=1..10000")
 
     def test_it_refuses_a_space_of_several_axes(self, strategy: interfaces.Strategy) -> None:
@@ -239,10 +239,10 @@ def _batch(point: Point) -> float:
     return float(point["batch_size"])
 
 
-def _searched(
+def _search(
     strategy: interfaces.Strategy, study: Study, gives: Callable[[Point], dict[Query, float]]
 ) -> Iterator[Study]:
-    """Search; give the study after each trial."""
+    """Search; yield the study after each trial."""
     while (ask := strategy.propose(study)) is not None:
         study = told(study, ask, gives(ask.point))
         yield study

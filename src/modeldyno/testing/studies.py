@@ -1,4 +1,4 @@
-"""Sample studies, and trials that cost nothing: for tests of whatever makes, keeps or reads a study."""
+"""Sample studies, and simulated trials: for tests of code that makes, stores or reads a study."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ SOFTWARE = {"python": "3.11.7", "onnxruntime": "1.18.0"}
 
 
 def a_study(*axes: str, **changes: Any) -> Study:
-    """Make a study without trials, of a classifier in ONNX Runtime."""
-    given = axes or (
+    """Return a study without trials, of a classifier in ONNX Runtime."""
+    definitions = axes or (
         "batch_size=1,2",
         "graph_optimization=all,basic if batch_size=2",
         "io_binding=true,false",
     )
-    made = Study(
+    study = Study(
         id="0123456789ab",
         created="2026-01-02T03:04:05.678+00:00",
         job=replace(a_job(), config={"device": "cpu"}, inputs=(), probes=("latency", "throughput")),
-        space=Space(axes=tuple(map(parse_axis, given))),
+        space=Space(axes=tuple(map(parse_axis, definitions))),
         goal=Goal(
             objectives=(Objective.parse("throughput"),),
             constraints=(Constraint.parse("latency.p99 <= 10ms"),),
@@ -60,11 +60,11 @@ def a_study(*axes: str, **changes: Any) -> Study:
         strategy="grid",
         name="digits",
     )
-    return replace(made, **changes)
+    return replace(study, **changes)
 
 
 def a_served_study(*axes: str, **changes: Any) -> Study:
-    """Make a study of a model behind a server whose throughput is to be raised."""
+    """Return a study of a model on a server, whose throughput is to be maximized."""
     job = Job(
         model=ModelRef(scheme="onnx", locator="digits.onnx"), backend="triton", probes=("load",), load=Load()
     )
@@ -74,41 +74,41 @@ def a_served_study(*axes: str, **changes: Any) -> Study:
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """Runs Jobs without running anything: what a Job gives is a function of its configuration and load.
+    """Simulates runs of Jobs: the Result is a function of a Job's configuration and load.
 
-    It is a `Rooms` of a sweep.
+    It serves as the `Rooms` of a sweep.
     """
 
     rate: Callable[[dict[str, KnobValue]], float]
-    """Samples per second, by the knobs that are set, sizes of dimensions, and the load."""
+    """Samples per second, by knobs, sizes of dimensions, and the load."""
     fails: Callable[[dict[str, KnobValue]], FailureKind | None] = lambda _point: None
     fails_at: str = "load"
     """The stage in which it fails."""
     noise: float = 0.0
-    """Relative standard deviation; a Job has the same luck when it is run the same way again."""
+    """Relative standard deviation; a Job that is run again in the same way has the same deviation."""
     inputs: tuple[InputSpec, ...] = (InputSpec(name="ids", shape=("batch", "seq"), dtype="int64"),)
     digest: str = DIGEST
     hardware: dict[str, Any] = field(default_factory=lambda: dict(HARDWARE))
     software: dict[str, Any] = field(default_factory=lambda: dict(SOFTWARE))
     jobs: list[tuple[bool, Job]] = field(default_factory=list)
-    """What was run, in its order, and whether afresh."""
+    """Jobs that were run, in order, and whether fresh."""
 
     def __call__(self, job: Job, *, fresh: bool) -> Executor:
-        """Give what runs a Job."""
+        """Return the executor of a Job."""
         del job
 
         def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
             self.jobs.append((fresh, job))
-            return fold(empty(job), _told(self._events(job, fresh=fresh), watch))
+            return fold(empty(job), _notify(self._events(job, fresh=fresh), watch))
 
         return execute
 
     def _events(self, job: Job, *, fresh: bool) -> list[Event]:
         load = {} if job.load is None else {"concurrency": job.load.slots or 0, "rate": job.load.rate or 0.0}
         point: dict[str, KnobValue] = {**job.config, **job.sizes, **load, "backend": job.backend}
-        luck = random.Random(f"{sorted(point.items())} {fresh}").gauss(1.0, self.noise)
+        factor = random.Random(f"{sorted(point.items())} {fresh}").gauss(1.0, self.noise)
         environment = Environment(hardware=dict(self.hardware), software=dict(self.software))
-        told: list[Event] = [
+        events: list[Event] = [
             Located(environment=environment),
             Loaded(
                 model=ModelIdentity(name="digits", digest=self.digest, framework="onnx"), inputs=self.inputs
@@ -120,15 +120,18 @@ class Bench:
             failure = Failure(
                 where=self.fails_at, kind=kind, message="it took too much", log="one\nthe last word\n\n"
             )
-            return [*told, Failed(failure=failure)]
-        rate = self.rate(point) * luck
+            return [*events, Failed(failure=failure)]
+        rate = self.rate(point) * factor
         interval = Interval(low=rate * 0.99, high=rate * 1.01)
         times = Distribution.of([(1 + n / 100) / rate for n in range(20)])
-        found = (observed("throughput", rate, interval=interval), Measurement(metric="latency", value=times))
-        return [*told, *(Found(measurement=measurement) for measurement in found)]
+        measurements = (
+            observed("throughput", rate, interval=interval),
+            Measurement(metric="latency", value=times),
+        )
+        return [*events, *(Found(measurement=measurement) for measurement in measurements)]
 
 
-def _told(events: list[Event], watch: Callable[[Event], None]) -> list[Event]:
+def _notify(events: list[Event], watch: Callable[[Event], None]) -> list[Event]:
     for event in events:
         watch(event)
     return events

@@ -1,7 +1,7 @@
-"""Spaces that were measured in full, to be searched again as often as one likes without measuring anything.
+"""Spaces that were measured in full, to be searched repeatedly without measuring.
 
-A surface knows what each point of its space gives in the mean, and how much repeated measurements of a
-point differ. A search of it takes a blink, and its answer can be judged by the truth.
+A surface knows the mean values of each point of its space, and how much repeated measurements of a
+point differ. A search of it is almost instantaneous, and its answer can be compared with the truth.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 Values = dict[Query, float]
 START, LOOK = 0.4, 1.4
-"""Seconds that a start of a server, and a measurement, take in virtual time: as small models do in Triton."""
+"""Seconds of virtual time that a server start and a measurement take, as for small models in Triton."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """What a space gives."""
+    """The measured values of a space."""
 
     name: str
     space: Space
@@ -45,46 +45,48 @@ class Surface:
     goals: tuple[Goal, ...]
     queries: tuple[Query, ...]
     means: Mapping[Key, NDArray[np.float64]]
-    """Point to the logarithms of the means, in the order of `queries`."""
+    """Point to the logarithms of its means, in the order of `queries`."""
     failures: Mapping[Key, str]
-    """Point to what went wrong there; whatever is in neither cannot be."""
+    """Point to its failure; a point that has neither is invalid."""
     noise: NDArray[np.float64]
-    """Root of the covariance of the logarithms between measurements of a point."""
+    """Square root of the covariance of the logarithms between measurements of a point."""
 
     @classmethod
     def read(cls, path: Path) -> Surface:
-        """Read a surface that was recorded."""
+        """Read a recorded surface."""
         return cls.of(json.loads(path.read_text()))
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Surface:
-        """Take the means and the noise from what each repetition gave."""
+        """Compute means and noise from the values of all repetitions."""
         rows = [row for row in document["points"] if row["runs"]]
         names = sorted({name for row in rows for run in row["runs"] for name in run})
-        every = {
+        runs_by_point = {
             key(row["point"]): np.array([[run.get(name) or np.nan for name in names] for run in row["runs"]])
             for row in rows
         }
-        means = {k: np.log(runs.mean(axis=0)) for k, runs in every.items()}
-        passes = max(map(len, every.values()))
+        means = {k: np.log(runs.mean(axis=0)) for k, runs in runs_by_point.items()}
+        passes = max(map(len, runs_by_point.values()))
         return cls(
             name=document["name"],
-            space=Space(axes=tuple(Axis(**_axis(axis)) for axis in document["axes"])),
+            space=Space(axes=tuple(Axis(**_axis_fields(axis)) for axis in document["axes"])),
             default=document["default"],
             goals=tuple(goal_of(**words) for words in document["goals"]),
             queries=tuple(map(Query.parse, names)),
             means=means,
             failures={key(row["point"]): row["failure"] for row in document["points"] if row.get("failure")},
-            noise=_root(_strayed(np.log([runs for runs in every.values() if len(runs) == passes]))),
+            noise=_square_root(
+                _noise_covariance(np.log([runs for runs in runs_by_point.values() if len(runs) == passes]))
+            ),
         )
 
     def values(self, point: Point) -> Values:
-        """Give what a point gives in the mean; nothing for one that fails or cannot be."""
+        """Return the mean values of a point; empty for one that fails or is invalid."""
         row = self.means.get(key(point))
         return {} if row is None else dict(zip(self.queries, np.exp(row).tolist(), strict=True))
 
     def drawn(self, point: Point, source: np.random.Generator) -> Values:
-        """Measure a point once."""
+        """Simulate one measurement of a point."""
         row = self.means.get(key(point))
         if row is None:
             return {}
@@ -92,7 +94,7 @@ class Surface:
         return dict(zip(self.queries, noisy.tolist(), strict=True))
 
     def score(self, goal: Goal, point: Point) -> float:
-        """Give the logarithm of how good a point is in truth; minus infinity where a bound is broken."""
+        """Return the logarithm of a point's true score; minus infinity if a bound is broken."""
         values = self.values(point)
         if not values or any(violation(bound, values) > 0 for bound in goal.constraints):
             return -math.inf
@@ -100,28 +102,28 @@ class Surface:
 
     @cached_property
     def bests(self) -> tuple[float, ...]:
-        """The score of the best point, for each goal."""
+        """The score of the best point, by goal."""
         return tuple(max(self.score(goal, dict(k)) for k in self.means) for goal in self.goals)
 
 
-def _axis(words: Mapping[str, Any]) -> dict[str, Any]:
+def _axis_fields(words: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in words.items()}
 
 
-def _strayed(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the covariance of points x passes x metrics about their points; what shifts a pass is left out.
+def _noise_covariance(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the covariance of points x passes x metrics about their points, without shifts of whole passes.
 
-    A search takes less time than a pass: what made the whole machine slower made all of it slower.
+    A search takes less time than a pass, so what slowed down the whole machine affected all of it.
     """
     points, passes, metrics = logs.shape
-    about = logs - logs.mean(axis=1, keepdims=True)
-    about = (about - about.mean(axis=0)).reshape(-1, metrics)
+    deviations = logs - logs.mean(axis=1, keepdims=True)
+    deviations = (deviations - deviations.mean(axis=0)).reshape(-1, metrics)
     freedom = max((points - 1) * (passes - 1), 1)
-    return np.asarray(np.nan_to_num(about.T @ about / freedom))
+    return np.asarray(np.nan_to_num(deviations.T @ deviations / freedom))
 
 
-def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give a root of a matrix that may be singular."""
+def _square_root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a square root of a matrix that may be singular."""
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray(vectors * np.sqrt(np.clip(values, 0, None)))
 
@@ -129,7 +131,7 @@ def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
 def goal_of(
     *, maximize: str | Sequence[str] = (), minimize: str | Sequence[str] = (), require: Sequence[str] = ()
 ) -> Goal:
-    """Make a goal of words."""
+    """Build a goal from text."""
     up, down = ([text] if isinstance(text, str) else list(text) for text in (maximize, minimize))
     return Goal(
         objectives=(
@@ -141,36 +143,36 @@ def goal_of(
 
 
 def violation(bound: Constraint, values: Mapping[Query, float]) -> float:
-    """Give the logarithm of how many times a bound is exceeded; 0 where it holds."""
+    """Return the logarithm of the factor by which a bound is exceeded; 0 if it holds."""
     ratio = math.log(max(values[bound.query], 1e-300) / max(bound.bound, 1e-300))
     return max(0.0, ratio if bound.at_most else -ratio)
 
 
 def clearest(values: NDArray[np.float64], scores: NDArray[np.float64], bounds: NDArray[np.float64]) -> float:
-    """Give the bound that is farthest from what any point gives that it decides upon: noise has no say in it.
+    """Return the bound that is farthest from the values of the points it decides on, so that noise cannot.
 
     Args:
-        values: points, of the metric that is bounded from above, in logarithms.
-        scores: points.
-        bounds: to choose from; one at least that some point holds.
+        values: one per point, logarithms of the metric that is bounded from above.
+        scores: one per point.
+        bounds: candidates; at least one must be met by some point.
     """
 
-    def room(bound: float) -> float:
+    def margin(bound: float) -> float:
         best = scores[values <= bound].max(initial=-math.inf)
         return float(np.abs(values - bound)[scores >= best - _NEAR].min()) if math.isfinite(best) else -1.0
 
-    return float(max(bounds.tolist(), key=room))
+    return float(max(bounds.tolist(), key=margin))
 
 
 _NEAR = 0.1
-"""How much worse than the best a point may be, in logarithms, for a bound to have a say in which is it."""
+"""How much worse than the best, in logarithms, a point may be to matter for the choice of a bound."""
 
 
-# --- searching ---------------------------------------------------------------------------------------
+# --- search ------------------------------------------------------------------------------------------
 
 
 def study_of(surface: Surface, goal: Goal, *, seed: int = 0, strategy: str = "quick") -> Study:
-    """Begin a study of a surface."""
+    """Return a new study of a surface."""
     return Study(
         id="0123456789ab",
         created="2026-01-02T03:04:05.678901+00:00",
@@ -184,40 +186,40 @@ def study_of(surface: Surface, goal: Goal, *, seed: int = 0, strategy: str = "qu
 
 
 def measured(surface: Surface, study: Study, ask: Ask, source: np.random.Generator) -> Trial:
-    """Make a trial in virtual time."""
+    """Simulate a trial in virtual time."""
     number = len(study.trials) + 1
     base = Trial(number=number, point=ask.point, state=State.DONE, stage=ask.stage, care=ask.care)
     values = surface.drawn(ask.point, source)
-    seconds = LOOK + (START if _opened(study, ask) else 0)
-    if not values and (why := surface.failures.get(key(ask.point))):
-        kind = FailureKind.OOM if "memory" in why else FailureKind.ERROR
-        return replace(base, state=State.FAILED, failure=why, kind=str(kind), seconds=seconds)
+    seconds = LOOK + (START if _needs_start(study, ask) else 0)
+    if not values and (failure := surface.failures.get(key(ask.point))):
+        kind = FailureKind.OOM if "memory" in failure else FailureKind.ERROR
+        return replace(base, state=State.FAILED, failure=failure, kind=str(kind), seconds=seconds)
     if not values:
-        return replace(base, state=State.SKIPPED, failure="it cannot be")
+        return replace(base, state=State.SKIPPED, failure="it is invalid")
     answers = tuple(_answer(query, value) for query, value in values.items())
-    found = {answer.query: answer for answer in answers}
-    judgements = tuple(bound.on(found[bound.query]) for bound in study.goal.constraints)
+    by_query = {answer.query: answer for answer in answers}
+    judgements = tuple(bound.on(by_query[bound.query]) for bound in study.goal.constraints)
     return replace(base, answers=answers, judgements=judgements, seconds=seconds)
 
 
 def _answer(query: Query, value: float) -> Answer:
-    """Give what a measurement would say; its interval knows nothing of the next measurement."""
+    """Return a measurement's answer; its interval does not cover variation between measurements."""
     width = 0.08 if query.statistic == "p99" else 0.01
     return Answer(
         query=query, value=value, interval=Interval(low=value / (1 + width), high=value * (1 + width))
     )
 
 
-def _opened(study: Study, ask: Ask) -> bool:
-    """Say whether another server, or another process, has to be started for a trial."""
+def _needs_start(study: Study, ask: Ask) -> bool:
+    """Return whether a trial needs another server or process."""
     if not study.measured or not any(axis.name in LOADS for axis in study.space.axes):
         return True
-    kept = study.configuration(study.measured[-1].point) == study.configuration(ask.point)
-    return not kept or verification.fresh(study, ask)
+    same_server = study.configuration(study.measured[-1].point) == study.configuration(ask.point)
+    return not same_server or verification.fresh(study, ask)
 
 
 def starts(trials: Sequence[Trial]) -> int:
-    """Count the servers or processes that were started for trials."""
+    """Count the servers or processes started for trials."""
     return sum(trial.seconds > LOOK for trial in trials)
 
 
@@ -229,7 +231,7 @@ def searched(
     seed: int = 0,
     strategy: str = "quick",
 ) -> Study:
-    """Search as a sweep does: the default first, at a few loads, and then what is proposed until it ends."""
+    """Search as a sweep does: the default at a few loads, then what is proposed until it ends."""
     source = np.random.default_rng([seed, 20])
     study = study_of(surface, goal, seed=seed, strategy=strategy)
     while (ask := default_baseline.next_ask(study) or propose(study)) is not None:
@@ -238,7 +240,7 @@ def searched(
 
 
 def verified(surface: Surface, study: Study) -> Study:
-    """Measure the best again, as a sweep does."""
+    """Verify the best candidates, as a sweep does."""
     source = np.random.default_rng([study.seed, 21])
     while (ask := verification.next_ask(study)) is not None:
         study = study.add(measured(surface, study, ask, source))

@@ -1,6 +1,6 @@
-"""Surfaces that nobody measured: a server on two cores, and a model within a process, at random.
+"""Random synthetic surfaces: a server on two cores, and a model within a process.
 
-They are what a search is tuned on, so that those that were recorded remain to judge it.
+Searches are tuned on them, so that the recorded surfaces remain for validation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CORES = 2
 
 
 def served(seed: int) -> Surface:
-    """Give a server with instances, batching and a queue delay in a closed loop; every other is small."""
+    """Return a server with instances, batching and a queue delay in a closed loop; odd seeds are small."""
     source = np.random.default_rng([seed, 1])
     if seed % 2:
         axes = (
@@ -47,13 +47,13 @@ def served(seed: int) -> Surface:
 
 
 def _server(source: np.random.Generator) -> Callable[[Point], list[float]]:
-    """Give throughput, latencies and memory of a server as a function of its configuration."""
+    """Return a function from a server's configuration to its throughput, latencies and memory."""
     call, sample = 10 ** source.uniform(-3.5, -2), 10 ** source.uniform(-3.7, -2)
     handling, wire = 10 ** source.uniform(-4.5, -3.3), 10 ** source.uniform(-4, -3.2)
     threads, crowding = int(source.integers(1, 3)), source.uniform(0, 0.15)
     tail, weight, each = source.uniform(0.15, 0.6), source.uniform(5e7, 4e8), source.uniform(1e6, 2e7)
 
-    def found(point: Point) -> list[float]:
+    def evaluate(point: Point) -> list[float]:
         instances, batch = float(point["instances"]), float(point["max_batch"])
         delay, slots = float(point.get("queue_delay", 0.0)), float(point["concurrency"])
         rate = 1.0
@@ -78,11 +78,11 @@ def _server(source: np.random.Generator) -> Callable[[Point], list[float]]:
         memory = weight * (0.3 + instances) + each * batch * instances
         return [rate, mean, mean * (1 - 0.1 * tail), mean * stretch, memory]
 
-    return found
+    return evaluate
 
 
 def threaded(seed: int) -> Surface:
-    """Give a runtime within the process: threads, batch, and how far it rewrites the model."""
+    """Return a runtime within a process: threads, batch size, and graph optimization."""
     source = np.random.default_rng([seed, 2])
     axes = (
         Axis(name="intra_threads", values=tuple(range(1, int(source.integers(3, 6))))),
@@ -94,7 +94,7 @@ def threaded(seed: int) -> Surface:
 
 
 def compiled(seed: int) -> Surface:
-    """Give a framework within the process: batch, threads, compilation and precision."""
+    """Return a framework within a process: batch size, threads, compilation and precision."""
     source = np.random.default_rng([seed, 3])
     axes = (
         Axis(name="threads", values=(1, 2)),
@@ -109,7 +109,7 @@ def compiled(seed: int) -> Surface:
 def _runtime(
     source: np.random.Generator, axes: Sequence[Axis], sizes: float
 ) -> Callable[[Point], list[float]]:
-    """Give what a runtime does: each of its words acts on the call, the sample, and both together."""
+    """Return a function from a configuration to its values: each choice affects call and sample time."""
     call, sample = 10 ** source.uniform(-4, -2), 10 ** source.uniform(-4.5, -2)
     words = [(axis.name, value) for axis in axes if not axis.ordered for value in axis.values]
     on_call = {word: source.normal(0, sizes) for word in words}
@@ -119,7 +119,7 @@ def _runtime(
     cache, spill = source.uniform(1, 7), source.uniform(0, 0.6)
     weight, each = source.uniform(3e7, 3e8), source.uniform(1e5, 1e7)
 
-    def found(point: Point) -> list[float]:
+    def evaluate(point: Point) -> list[float]:
         batch = float(point["batch_size"])
         threads = float(point.get("threads", point.get("intra_threads", 1)))
         chosen = [(name, value) for name, value in point.items() if (name, value) in on_call]
@@ -137,7 +137,7 @@ def _runtime(
         memory = weight + each * batch * math.exp(0.2 * sum(on_sample[word] for word in chosen))
         return [batch / mean, mean, mean * 0.99, mean * (1.05 + 0.15 * crowding * threads), memory]
 
-    return found
+    return evaluate
 
 
 FAMILIES: dict[str, Callable[[int], Surface]] = {"served": served, "threaded": threaded, "compiled": compiled}
@@ -147,19 +147,19 @@ def _surface(
     name: str,
     space: Space,
     default: Point,
-    found: Callable[[Point], list[float]],
+    evaluate: Callable[[Point], list[float]],
     source: np.random.Generator,
 ) -> Surface:
-    """Make a surface of a function: no two starts are alike, and neither are two measurements."""
+    """Build a surface from a function, with random deviations of points and of measurements."""
     rough = source.uniform(0.005, 0.03)
     means = {}
     for point in space.points():
         stray, tail = source.normal(0, rough), source.normal(0, 2 * rough)
-        means[key(point)] = np.log(found(point)) + np.array([stray, -stray, -stray, tail - stray, 0.0])
-    rate, late = source.uniform(0.02, 0.06), source.uniform(0.05, 0.15)
+        means[key(point)] = np.log(evaluate(point)) + np.array([stray, -stray, -stray, tail - stray, 0.0])
+    rate, latency = source.uniform(0.02, 0.06), source.uniform(0.05, 0.15)
     noise = np.zeros((5, 5))
     noise[:4, 0] = (rate, -rate, -rate, -rate)
-    noise[1, 1], noise[2, 2], noise[3, 3], noise[4, 4] = 0.002, 0.005, late, 0.01
+    noise[1, 1], noise[2, 2], noise[3, 3], noise[4, 4] = 0.002, 0.005, latency, 0.01
     return Surface(
         name=name,
         space=space,
@@ -173,21 +173,23 @@ def _surface(
 
 
 def _goals(rows: np.ndarray, source: np.random.Generator) -> tuple[Goal, ...]:
-    """Ask for throughput alone, under a bound of latency, under two bounds, and for latency under a rate."""
-    late = _clear(rows, rows[:, 0], 3, 1, source)
-    memory = _clear(rows, rows[:, 0], 4, 1, source)
-    rate = _clear(rows, -rows[:, 3], 0, -1, source)
+    """Return goals: throughput alone, under one and two bounds, and latency under a minimum rate."""
+    latency = _clear_bound(rows, rows[:, 0], 3, 1, source)
+    memory = _clear_bound(rows, rows[:, 0], 4, 1, source)
+    rate = _clear_bound(rows, -rows[:, 3], 0, -1, source)
     return (
         goal_of(maximize="throughput"),
-        goal_of(maximize="throughput", require=[f"latency.p99 <= {late}s"]),
+        goal_of(maximize="throughput", require=[f"latency.p99 <= {latency}s"]),
         goal_of(
-            maximize="throughput", require=[f"latency.p99 <= {late}s", f"process_memory.max <= {memory}"]
+            maximize="throughput", require=[f"latency.p99 <= {latency}s", f"process_memory.max <= {memory}"]
         ),
         goal_of(minimize="latency.p99", require=[f"throughput >= {rate}"]),
     )
 
 
-def _clear(rows: np.ndarray, score: np.ndarray, metric: int, sign: int, source: np.random.Generator) -> float:
-    """Give a bound of which noise has no say in what it decides."""
+def _clear_bound(
+    rows: np.ndarray, score: np.ndarray, metric: int, sign: int, source: np.random.Generator
+) -> float:
+    """Return a bound that noise cannot affect."""
     bounds = np.quantile(rows[:, metric], source.uniform(0.15, 0.85, 12))
     return float(np.exp(clearest(sign * rows[:, metric], score, sign * bounds) * sign))

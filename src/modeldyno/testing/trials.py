@@ -1,4 +1,4 @@
-"""Trials that say what a test wants them to say."""
+"""Trials with given answers, for tests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Z95 = 1.959964
 
 
 def an_answer(query: str, value: float | None, *, error: float = 0.01, **parts: object) -> Answer:
-    """Make an answer whose interval says that its logarithm has this standard error; 0: seen once."""
-    asked = Query.parse(query)
+    """Return an answer whose logarithm has the given standard error; 0 for a single observation."""
+    parsed = Query.parse(query)
     if value is None or not error or "interval" in parts or parts.get("exact"):
-        return Answer(query=asked, value=value, **parts)  # type: ignore[arg-type]
+        return Answer(query=parsed, value=value, **parts)  # type: ignore[arg-type]
     factor = math.exp(Z95 * error)
-    return Answer(query=asked, value=value, interval=Interval(low=value / factor, high=value * factor))
+    return Answer(query=parsed, value=value, interval=Interval(low=value / factor, high=value * factor))
 
 
 def a_trial(
@@ -37,7 +37,7 @@ def a_trial(
     care: float = 1.0,
     doubts: tuple[str, ...] = (),
 ) -> Trial:
-    """Make one; a study gives it its number."""
+    """Return a trial; a study assigns its number."""
     failed = state is State.FAILED
     return Trial(
         number=0,
@@ -53,9 +53,11 @@ def a_trial(
 
 
 def log(study: Study, trials: Iterable[Trial]) -> Study:
-    """Add trials to a study, numbered and judged as it would."""
+    """Add trials to a study, numbered and judged as by a sweep."""
     for trial in trials:
-        found = {answer.query: answer for answer in trial.answers}
-        judged = (bound.on(found[bound.query]) for bound in study.goal.constraints if bound.query in found)
-        study = study.add(replace(trial, number=len(study.trials) + 1, judgements=tuple(judged)))
+        by_query = {answer.query: answer for answer in trial.answers}
+        judgements = (
+            bound.on(by_query[bound.query]) for bound in study.goal.constraints if bound.query in by_query
+        )
+        study = study.add(replace(trial, number=len(study.trials) + 1, judgements=tuple(judgements)))
     return study
