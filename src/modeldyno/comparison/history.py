@@ -75,8 +75,8 @@ def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) ->
     """Estimate from the store how much results of the baseline's model scatter, by metric.
 
     Only results on the same machine with the same software as the baseline count. If there are enough, only
-    results of one version of the model are compared, so that a change of the model is not noise; otherwise all
-    are, around the levels of their history. A store that cannot be read yields nothing.
+    results of one version of the model are compared, so that a change of the model is not noise; otherwise
+    all are, around the levels of their history. A store that cannot be read yields nothing.
     """
     results: list[Result] = []
     with suppress(ModelDynoError), plugins.store() as store:
